@@ -1,0 +1,9 @@
+"""Keras layers: they own the weights, make the votes and call one routing function."""
+
+from tf_capsules.layers.capsules import CapsuleLength, LabelMask
+from tf_capsules.layers.coordinates import CoordinateChannels
+from tf_capsules.layers.decoder import Decoder
+from tf_capsules.layers.dynamic import DynamicRouting
+from tf_capsules.layers.primary import PrimaryCapsules
+
+__all__ = ["CapsuleLength", "CoordinateChannels", "Decoder", "DynamicRouting", "LabelMask", "PrimaryCapsules"]

@@ -1,0 +1,99 @@
+"""What reads class capsules: their lengths, and the one that belongs to a label."""
+
+import math
+
+import keras
+from keras import ops
+
+from tf_capsules.routing.squash import length
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class CapsuleLength(keras.layers.Layer):
+    """The length of each capsule: the probability that its entity is present.
+
+    Source: Sabour et al. 2017, section 2. Computed in at least float32, so that the result of a half-precision
+    model is not rounded to a few levels near 1; it is returned in the compute dtype.
+
+    Call arguments:
+        poses: (batch, capsules, *pose).
+
+    Returns:
+        (batch, capsules), not negative.
+
+    Example:
+        >>> round(float(CapsuleLength()(np.array([[[3.0, 4.0]]]))[0, 0]), 4)
+        5.0
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, poses):
+        return ops.cast(length(poses, tuple(range(2, len(poses.shape)))), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return tuple(input_shape[:2])
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class LabelMask(keras.layers.Layer):
+    """Keeps the capsule of one class and sets the others to zero.
+
+    Source: Sabour et al. 2017, section 4.1. In training the label says which capsule is kept, at inference the most
+    active one is.
+
+    Call arguments:
+        poses: (batch, classes, *pose).
+        labels: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes); None keeps the capsule of the
+            largest activation.
+        activations: (batch, classes); None takes the lengths.
+
+    Returns:
+        Poses of the same shape.
+
+    Raises:
+        ValueError: labels that are neither class numbers nor one row a sample.
+
+    Example:
+        >>> LabelMask()(np.ones((1, 3, 2)), labels=np.array([1]))[0, :, 0].numpy().tolist()
+        [0.0, 1.0, 0.0]
+    """
+
+    def call(self, poses, labels=None, activations=None):
+        classes = poses.shape[1]
+        if labels is None:
+            if activations is None:
+                activations = length(poses, tuple(range(2, len(poses.shape))))
+            labels = ops.argmax(activations, axis=-1)
+        if len(labels.shape) == 2 and labels.shape[-1] == classes and classes > 1:
+            keep = ops.cast(labels, poses.dtype)
+        elif len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[-1] == 1):
+            keep = ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=poses.dtype)
+        else:
+            raise ValueError(
+                f"`labels` must be class numbers (batch,) or one-hot rows (batch, {classes}). "
+                f"Received labels of shape {tuple(labels.shape)} for poses of shape {tuple(poses.shape)}."
+            )
+        return poses * ops.reshape(keep, (-1, classes) + (1,) * (len(poses.shape) - 2))
+
+    def compute_output_shape(self, poses_shape, labels_shape=None, activations_shape=None):
+        return tuple(poses_shape)
+
+
+def flatten_grid(poses):
+    """Poses on a grid (batch, height, width, types, *pose) as (batch, capsules, *pose), in the order row, column, type.
+
+    Poses without a grid come back as they are: vectors have rank 3 without and 5 with a grid, matrices 4 and 6.
+    """
+    shape = tuple(poses.shape)
+    if len(shape) in (3, 4):
+        return poses
+    if len(shape) not in (5, 6):
+        raise ValueError(
+            "Capsule poses are (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "
+            f"(batch, height, width, types, ...). Received shape {shape}."
+        )
+    capsules = -1 if None in shape[1:4] else math.prod(shape[1:4])
+    return ops.reshape(poses, (ops.shape(poses)[0], capsules, *shape[4:]))

@@ -1,0 +1,50 @@
+"""Coordinate channels: where on the image a feature lies."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import known_axes
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class CoordinateChannels(keras.layers.Layer):
+    """Appends each position's row and column to the channels of a feature map.
+
+    Source: Heinsen 2019, section 4.1 (the smallNORB network). Both run from -1 to 1 with the end points included; a
+    single row or column is at 0. First the row, then the column.
+
+    Call arguments:
+        features: (batch, height, width, channels).
+
+    Returns:
+        (batch, height, width, channels + 2).
+
+    Raises:
+        ValueError: features that are not of rank 4.
+
+    Example:
+        >>> CoordinateChannels()(np.zeros((1, 3, 2, 1)))[0, :, 0, 1].numpy().tolist()
+        [-1.0, 0.0, 1.0]
+    """
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(
+                f"CoordinateChannels takes (batch, height, width, channels). Received input shape {tuple(input_shape)}."
+            )
+        known_axes(self, input_shape, {-1: "number of channels"})
+        super().build(input_shape)
+
+    def call(self, features):
+        batch, height, width = ops.shape(features)[0], ops.shape(features)[1], ops.shape(features)[2]
+        rows = ops.broadcast_to(_positions(height)[None, :, None, None], (batch, height, width, 1))
+        columns = ops.broadcast_to(_positions(width)[None, None, :, None], (batch, height, width, 1))
+        return ops.concatenate([features, ops.cast(rows, features.dtype), ops.cast(columns, features.dtype)], axis=-1)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:3], input_shape[3] + 2)
+
+
+def _positions(size):
+    steps = ops.cast(ops.maximum(size - 1, 1), "float32")
+    return (2 * ops.arange(size, dtype="float32") - ops.cast(size - 1, "float32")) / steps

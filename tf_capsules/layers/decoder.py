@@ -1,0 +1,77 @@
+"""The decoder: class capsules back to an image."""
+
+import math
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import positive_int
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class Decoder(keras.layers.Layer):
+    """Reconstructs an image from masked class capsules with fully connected layers.
+
+    Source: Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then one sigmoid unit a pixel. It reads all
+    class capsules, flattened (160 numbers for ten classes of 16), of which all but one are zero.
+
+    Args:
+        image_shape: (height, width, channels) of the reconstruction.
+        units: units of the hidden layers.
+        kernel_initializer: of all layers.
+
+    Call arguments:
+        poses: (batch, classes, *pose), masked.
+
+    Returns:
+        (batch, height, width, channels) in (0, 1).
+
+    Raises:
+        ValueError: an image shape that is not three positive numbers, or units below 1.
+
+    Example:
+        >>> Decoder((4, 5, 1), units=(8,))(np.zeros((2, 3, 6))).shape
+        TensorShape([2, 4, 5, 1])
+    """
+
+    def __init__(self, image_shape, units=(512, 1024), kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if len(tuple(image_shape)) != 3:
+            raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
+        self.image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
+        self.units = tuple(positive_int("units", size) for size in units)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        sizes = (*self.units, math.prod(self.image_shape))
+        activations = ["relu"] * len(self.units) + ["sigmoid"]
+        self.dense = [
+            keras.layers.Dense(
+                size, activation, kernel_initializer=self.kernel_initializer.clone(), dtype=self.dtype_policy
+            )
+            for size, activation in zip(sizes, activations, strict=True)
+        ]
+
+    def build(self, input_shape):
+        if None in input_shape[1:]:
+            raise ValueError(f"Decoder needs to know the capsules and their size. Received input shape {input_shape}.")
+        size = math.prod(input_shape[1:])
+        for layer in self.dense:
+            layer.build((None, size))
+            size = layer.units
+        super().build(input_shape)
+
+    def call(self, poses):
+        x = ops.reshape(poses, (ops.shape(poses)[0], math.prod(poses.shape[1:])))
+        for layer in self.dense:
+            x = layer(x)
+        return ops.reshape(x, (-1, *self.image_shape))
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], *self.image_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "image_shape": self.image_shape,
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,143 @@
+"""Primary capsules: the first poses, read off a feature map."""
+
+import math
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import known_axes, positive_int
+from tf_capsules.routing.squash import squash
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class PrimaryCapsules(keras.layers.Layer):
+    """A convolution whose output channels are read as capsules: `channel = type * size of a pose + entry`.
+
+    Source: Sabour et al. 2017, section 4 (vectors, squash); Hinton et al. 2018 (matrices with activations); Tsai et
+    al. 2020 (layer norm); Li et al. 2018 (none).
+
+    Args:
+        types: capsule types, that is capsules at each position.
+        pose: size of a pose: a number for vectors, (rows, columns) for matrices.
+        kernel_size: of the convolution.
+        strides: of the convolution.
+        padding: "valid" or "same".
+        activation: what is done to each pose: "squash", "layer_norm" (over the entries of a pose, with one learned scale and
+            offset for all types), None, or any callable or Keras activation name, applied to the entries.
+        scores: None for poses alone; else a Keras activation name or callable (such as "sigmoid" or "linear") for a second
+            convolution, which gives each capsule an activation.
+        scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
+            1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
+        kernel_initializer, bias_initializer, kernel_regularizer: of both convolutions.
+
+    Call arguments:
+        features: (batch, height, width, channels).
+
+    Returns:
+        Poses (batch, new height, new width, types, *pose); with `scores` a pair of them and the activations
+        (batch, new height, new width, types).
+
+    Raises:
+        ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller than the kernel.
+
+    Example:
+        >>> PrimaryCapsules(types=4, pose=8, kernel_size=9, strides=2)(np.zeros((1, 20, 20, 3))).shape
+        TensorShape([1, 6, 6, 4, 8])
+    """
+
+    def __init__(
+        self,
+        types,
+        pose,
+        kernel_size=1,
+        strides=1,
+        padding="valid",
+        activation="squash",
+        scores=None,
+        scale=1.0,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.types = positive_int("types", types)
+        self.pose = positive_int("pose", pose) if isinstance(pose, int) else tuple(positive_int("pose", p) for p in pose)
+        self.pose_shape = (pose,) if isinstance(pose, int) else self.pose
+        if len(self.pose_shape) not in (1, 2):
+            raise ValueError(f"`pose` must be a number or (rows, columns). Received: {pose!r}")
+        self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
+        self.scores = scores if scores is None else keras.activations.get(scores)
+        self.scale = float(scale)
+        options = dict(
+            kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=bias_initializer,
+            kernel_initializer=kernel_initializer, kernel_regularizer=kernel_regularizer, dtype=self.dtype_policy,
+        )  # fmt: skip
+        # Two layers must not share an initializer: it would draw the same numbers for both.
+        self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
+        self.score_convolution = None
+        if scores is not None:
+            options["kernel_initializer"] = self.convolution.kernel_initializer.clone()
+            self.score_convolution = keras.layers.Conv2D(self.types, **options, activation=self.scores, name="scores")
+        self.normalization = None
+        if activation == "layer_norm":
+            axes = tuple(range(-len(self.pose_shape), 0))
+            self.normalization = keras.layers.LayerNormalization(axis=axes, epsilon=1e-5, dtype=self.dtype_policy)
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(
+                f"PrimaryCapsules takes (batch, height, width, channels). Received input shape {tuple(input_shape)}."
+            )
+        known_axes(self, input_shape, {-1: "number of channels"})
+        kernel = self.convolution.kernel_size
+        if self.convolution.padding == "valid":
+            for size, needed in zip(input_shape[1:3], kernel, strict=True):
+                if size is not None and size < needed:
+                    raise ValueError(
+                        f"PrimaryCapsules with kernel {kernel} needs a feature map of at least that size. "
+                        f"Received input shape {tuple(input_shape)}."
+                    )
+        self.convolution.build(input_shape)
+        if self.score_convolution is not None:
+            self.score_convolution.build(input_shape)
+        if self.normalization is not None:
+            self.normalization.build((None, None, None, self.types, *self.pose_shape))
+        super().build(input_shape)
+
+    def call(self, features):
+        x = self.convolution(features)
+        if self.scale != 1.0:
+            bias = ops.cast(self.convolution.bias, x.dtype)
+            x = (x - bias) * self.scale + bias
+        shape = ops.shape(x)
+        poses = ops.reshape(x, (shape[0], shape[1], shape[2], self.types, *self.pose_shape))
+        if self.activation == "squash":
+            poses = ops.cast(squash(poses, tuple(range(-len(self.pose_shape), 0))), self.compute_dtype)
+        elif self.normalization is not None:
+            poses = self.normalization(poses)
+        else:
+            poses = self.activation(poses)
+        return poses if self.score_convolution is None else (poses, self.score_convolution(features))
+
+    def compute_output_shape(self, input_shape):
+        grid = self.convolution.compute_output_shape(input_shape)[:3]
+        poses = (*grid, self.types, *self.pose_shape)
+        return poses if self.score_convolution is None else (poses, (*grid, self.types))
+
+    def get_config(self):
+        named = isinstance(self.activation, str)
+        return {
+            **super().get_config(),
+            "types": self.types,
+            "pose": self.pose,
+            "kernel_size": self.convolution.kernel_size,
+            "strides": self.convolution.strides,
+            "padding": self.convolution.padding,
+            "activation": self.activation if named else keras.activations.serialize(self.activation),
+            "scores": None if self.scores is None else keras.activations.serialize(self.scores),
+            "scale": self.scale,
+            "kernel_initializer": keras.initializers.serialize(self.convolution.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.convolution.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.convolution.kernel_regularizer),
+        }

@@ -1,0 +1,6 @@
+"""The losses that Keras lacks."""
+
+from tf_capsules.losses.margin import MarginLoss
+from tf_capsules.losses.reconstruction import ReconstructionLoss
+
+__all__ = ["MarginLoss", "ReconstructionLoss"]

@@ -1,0 +1,81 @@
+"""Margin loss on capsule lengths."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import one_of
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class MarginLoss(keras.losses.Loss):
+    """Present classes should be longer than `present`, absent ones shorter than `absent`.
+
+    Source: Sabour et al. 2017, eq. 4, for each sample
+    `sum_k T_k max(0, present - |v_k|)^2 + down_weight (1 - T_k) max(0, |v_k| - absent)^2`. Any number of classes may be
+    present.
+
+    Args:
+        present: the length that the capsule of a present class should exceed.
+        absent: the length that the capsule of an absent class should stay below.
+        down_weight: weight of the absent classes.
+        variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the classes
+            in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss beside it weighs 20 times more.
+
+    Call arguments:
+        y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes).
+        y_pred: capsule lengths (batch, classes).
+
+    Returns:
+        A scalar, the mean over the batch (see `reduction`).
+
+    Raises:
+        ValueError: labels of another shape.
+
+    Example:
+        >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)
+        0.03
+    """
+
+    def __init__(
+        self,
+        present=0.9,
+        absent=0.1,
+        down_weight=0.5,
+        variant="paper",
+        reduction="sum_over_batch_size",
+        name="margin_loss",
+        dtype=None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.present, self.absent, self.down_weight = present, absent, down_weight
+        self.variant = one_of("variant", variant, ("paper", "code"))
+
+    def call(self, y_true, y_pred):
+        targets = class_targets(y_true, y_pred)
+        missing = ops.square(ops.relu(self.present - y_pred))
+        excess = ops.square(ops.relu(y_pred - self.absent))
+        losses = targets * missing + self.down_weight * (1 - targets) * excess
+        return ops.sum(losses, axis=-1) if self.variant == "paper" else 0.5 * ops.mean(losses, axis=-1)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "present": self.present,
+            "absent": self.absent,
+            "down_weight": self.down_weight,
+            "variant": self.variant,
+        }
+
+
+def class_targets(labels, predictions):
+    """Labels in any of the accepted forms as rows (batch, classes) of zeros and ones, in the predictions' dtype."""
+    classes = predictions.shape[-1]
+    shape = tuple(labels.shape)
+    if len(shape) == 2 and shape[1] == classes:
+        return ops.cast(labels, predictions.dtype)
+    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
+        return ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=predictions.dtype)
+    raise ValueError(
+        f"Labels must be class numbers (batch,) or one-hot or multi-hot rows (batch, {classes}). "
+        f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}."
+    )

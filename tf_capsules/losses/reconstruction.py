@@ -1,0 +1,35 @@
+"""Reconstruction loss."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ReconstructionLoss(keras.losses.Loss):
+    """Weighted sum over the pixels of the squared error.
+
+    Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean for MNIST).
+
+    Args:
+        weight: factor on the sum.
+
+    Call arguments:
+        y_true, y_pred: images (batch, ...), any number of further axes.
+
+    Returns:
+        A scalar, the mean over the batch (see `reduction`).
+
+    Example:
+        >>> round(float(ReconstructionLoss(weight=0.5)(np.zeros((1, 2, 3)), np.ones((1, 2, 3)))), 4)
+        3.0
+    """
+
+    def __init__(self, weight=0.0005, reduction="sum_over_batch_size", name="reconstruction_loss", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.weight = weight
+
+    def call(self, y_true, y_pred):
+        return self.weight * ops.sum(ops.square(y_true - y_pred), axis=tuple(range(1, len(y_pred.shape))))
+
+    def get_config(self):
+        return {**super().get_config(), "weight": self.weight}

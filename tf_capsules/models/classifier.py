@@ -1,0 +1,114 @@
+"""What the papers' image networks have in common: class capsules, and what may be reconstructed from them."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers import Decoder, LabelMask
+from tf_capsules.losses import ReconstructionLoss
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class CapsuleClassifier(keras.Model):
+    """An image classifier with class capsules, which may learn to reconstruct its input.
+
+    It is called with images only. `compile` it with a loss and metrics on the activations; with a decoder, `fit` adds
+    the reconstruction loss of the capsule that the label keeps (Sabour et al. 2017, section 4.1).
+
+    Args:
+        encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes) and
+            "poses" (batch, classes, *pose).
+        decoder: layer from masked poses to images, or None.
+        reconstruction_weight: factor on the summed squared error of the reconstruction.
+
+    Call arguments:
+        images: (batch, height, width, channels).
+
+    Returns:
+        A dict of "activations" (batch, classes) and "poses" (batch, classes, *pose).
+
+    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where an image
+    has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts, height, width,
+    channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own label.
+    """
+
+    def __init__(self, encoder, decoder=None, reconstruction_weight=0.0005, **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = encoder
+        self.decoder = decoder
+        self.reconstruction_weight = reconstruction_weight
+        self.label_mask = LabelMask()
+        self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
+        if decoder is not None and not decoder.built:
+            decoder.build(encoder.output["poses"].shape)
+        self.built = True  # both parts are
+
+    @property
+    def image_shape(self):
+        """(height, width, channels) of the images."""
+        return tuple(self.encoder.input.shape[1:])
+
+    def call(self, images, training=False):
+        return self.encoder(images, training=training)
+
+    def reconstruct(self, poses, labels=None):
+        """Images decoded from one class capsule a sample.
+
+        Args:
+            poses: (batch, classes, *pose).
+            labels: whose capsule is kept, class numbers (batch,) or one-hot rows; None keeps the longest.
+
+        Returns:
+            (batch, height, width, channels) in (0, 1).
+
+        Raises:
+            ValueError: the model has no decoder.
+        """
+        if self.decoder is None:
+            raise ValueError(f"The model {self.name!r} has no decoder.")
+        return self.decoder(self.label_mask(poses, labels))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        loss = super().compute_loss(x, _labels(y), y_pred["activations"], sample_weight, training)
+        if self.decoder is None or not self.reconstruction_weight:
+            return loss
+        return loss + self._compute_reconstruction_loss(x, y, y_pred["poses"], sample_weight)
+
+    def _compute_reconstruction_loss(self, images, y, poses, sample_weight):
+        if not isinstance(y, dict):
+            return self.reconstruction_loss(images, self.reconstruct(poses, y), sample_weight)
+        parts, labels = y["parts"], y["part_labels"]
+        count = parts.shape[1]
+        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), ops.reshape(labels, (-1,)))
+        decoded = ops.reshape(decoded, (-1, count, *decoded.shape[1:]))
+        return self.reconstruction_loss(parts, decoded, sample_weight)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, _labels(y), y_pred["activations"], sample_weight)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "decoder": keras.saving.serialize_keras_object(self.decoder),
+            "reconstruction_weight": self.reconstruction_weight,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        for part in ("encoder", "decoder"):
+            config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
+        return cls(**config)
+
+
+def _labels(y):
+    return y["label"] if isinstance(y, dict) else y
+
+
+def class_scores(outputs):
+    """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers."""
+    return outputs["activations"] if isinstance(outputs, dict) else outputs
+
+
+def make_decoder(image_shape, units):
+    """A `Decoder`, or None without units."""
+    return None if units is None else Decoder(image_shape, units, name="decoder")

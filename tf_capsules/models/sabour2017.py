@@ -1,0 +1,133 @@
+"""Networks of "Dynamic routing between capsules" (Sabour, Frosst, Hinton 2017)."""
+
+import keras
+
+from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
+from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
+from tf_capsules.models.weights import load_weights
+
+
+def CapsNet(
+    image_shape=(28, 28, 1),
+    classes=10,
+    filters=256,
+    kernel_size=9,
+    types=32,
+    pose=8,
+    primary_kernel_size=9,
+    primary_strides=2,
+    primary_scale=1.0,
+    padding="valid",
+    dim=16,
+    iterations=3,
+    leaky=False,
+    use_bias=False,
+    competition="parents",
+    decoder_units=(512, 1024),
+    reconstruction_weight=0.0005,
+    weights=None,
+    name="capsnet",
+):
+    """The capsule network: a convolution, primary capsules, routed class capsules, and a decoder.
+
+    Source: Sabour et al. 2017, section 4 and figures 1 and 2; the default values are those of MNIST: 8,215,568 parameters,
+    6,804,224 without the decoder.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        filters: channels of the first convolution.
+        kernel_size: of the first convolution.
+        types: types of primary capsules.
+        pose: length of a primary capsule.
+        primary_kernel_size, primary_strides: of the primary capsules' convolution.
+        primary_scale: see `PrimaryCapsules`.
+        padding: of both convolutions, "valid" or "same".
+        dim: length of a class capsule.
+        iterations, leaky, use_bias, competition: see `DynamicRouting`.
+        decoder_units: units of the decoder's hidden layers; None for no decoder.
+        reconstruction_weight: factor on the summed squared error of the reconstruction.
+        weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Raises:
+        ValueError: arguments out of range, an image that is too small, unknown weights.
+
+    Example:
+        >>> CapsNet().count_params()
+        8215568
+    """
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.Conv2D(filters, kernel_size, padding=padding, activation="relu", name="convolution")(images)
+    x = PrimaryCapsules(
+        types, pose, primary_kernel_size, primary_strides, padding, scale=primary_scale, name="primary_capsules"
+    )(x)
+    poses = DynamicRouting(
+        classes, dim, iterations, leaky=leaky, use_bias=use_bias, competition=competition, name="class_capsules"
+    )(x)
+    encoder = keras.Model(images, {"activations": CapsuleLength(name="length")(poses), "poses": poses}, name="encoder")
+    model = CapsuleClassifier(encoder, make_decoder(image_shape, decoder_units), reconstruction_weight, name=name)
+    return load_weights(model, weights)
+
+
+def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, name="baseline_cnn"):
+    """The convolutional baseline for MNIST, 35,445,522 parameters.
+
+    Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is not stated.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        dropout: share of the last hidden units that is dropped in training.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Example:
+        >>> BaselineCNN().count_params()
+        35445522
+    """
+    layers = keras.layers
+    stack = [keras.Input(image_shape, name="images")]
+    stack += [layers.Conv2D(filters, 5, padding="same", activation="relu") for filters in (256, 256, 128)]
+    stack += [layers.Flatten(), layers.Dense(328, "relu"), layers.Dense(192, "relu"), layers.Dropout(dropout)]
+    stack += [layers.Dense(classes, "softmax", dtype="float32", name="probabilities")]
+    return load_weights(keras.Sequential(stack, name=name), weights)
+
+
+def PoolingCNN(
+    image_shape=(36, 36, 1), classes=10, activation="sigmoid", dropout=0.0, weights=None, name="pooling_cnn"
+):
+    """The convolutional baseline with max pooling for MultiMNIST, 24,563,978 parameters.
+
+    Source: Sabour et al. 2017, section 6. The published count is met with "same" padding. For affNIST the paper only says
+    "similar size, max pooling and dropout": this network with `activation="softmax"` and `dropout=0.5` stands in.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        activation: "sigmoid" where several classes may be present, "softmax" where one is.
+        dropout: share of the hidden units that is dropped in training.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Example:
+        >>> PoolingCNN().count_params()
+        24563978
+    """
+    layers = keras.layers
+    stack = [keras.Input(image_shape, name="images")]
+    for filters, kernel_size in ((512, 9), (256, 5)):
+        stack += [layers.Conv2D(filters, kernel_size, padding="same", activation="relu"), layers.MaxPooling2D()]
+    stack += [layers.Flatten(), layers.Dense(1024, "relu")]
+    stack += [layers.Dropout(dropout)] if dropout else []
+    stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
+    return load_weights(keras.Sequential(stack, name=name), weights)

@@ -1,0 +1,30 @@
+"""Weights that come with the package, each `NAME.weights.h5` with a card `NAME.md`: data, recipe, command, figure."""
+
+import pathlib
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+def names():
+    """Names of the shipped sets."""
+    return sorted(path.name.removesuffix(".weights.h5") for path in FOLDER.glob("*.weights.h5"))
+
+
+def load_weights(model, weights):
+    """The model, with the weights of a file or of a shipped set; as it is for None.
+
+    Raises:
+        ValueError: neither a file nor a shipped set, or weights of another network.
+    """
+    if weights is None:
+        return model
+    path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
+    if not path.is_file():
+        raise ValueError(
+            f"`weights` must be None, the path of a weights file, or one of {names()}. Received: {str(weights)!r}"
+        )
+    try:
+        model.load_weights(path)
+    except (ValueError, KeyError, OSError) as error:
+        raise ValueError(f"{path} does not hold weights of the network {model.name!r}: {error}") from error
+    return model

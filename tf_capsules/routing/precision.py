@@ -1,0 +1,10 @@
+"""Routing computes in at least float32, whatever the dtype policy."""
+
+import keras
+from keras import ops
+
+
+def at_least_float32(x):
+    """The tensor as it is when it is float32 or float64, else cast to float32."""
+    x = ops.convert_to_tensor(x)
+    return x if keras.backend.standardize_dtype(x.dtype) in ("float32", "float64") else ops.cast(x, "float32")
