@@ -26,7 +26,8 @@ class CapsuleClassifier(keras.Model):
     Returns:
         A dict of "activations" (batch, classes) and "poses" (batch, classes, *pose).
 
-    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where an image
+    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or,
+    where an image
     has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts, height, width,
     channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own label.
     """

@@ -32,6 +32,11 @@ def dynamic_routing(
     """
     check_dynamic_routing(iterations, competition, leaky)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
+
+    def parents(couplings):
+        sums = votes.weighted_sum(couplings)
+        return squash(sums if bias is None else sums + bias, pose_axes)
+
     # With logits of zero the couplings are the same for all parents: one column of them says it all.
     logits = ops.zeros((1, votes.children, 1), votes.dtype)
     if competition == "parents":
@@ -39,12 +44,11 @@ def dynamic_routing(
         couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
     else:
         couplings = couple(logits, "children", mask=mask)
-    for iteration in range(iterations):
-        if iteration > 0:
-            logits = logits + votes.agreement(poses)
-            couplings = couple(logits, competition, leaky=leaky, mask=mask)
-        sums = votes.weighted_sum(couplings)
-        poses = squash(sums if bias is None else sums + bias, pose_axes)
+    poses = parents(couplings)
+    for _ in range(iterations - 1):
+        logits = logits + votes.agreement(poses)
+        couplings = couple(logits, competition, leaky=leaky, mask=mask)
+        poses = parents(couplings)
     if return_couplings:
         return poses, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
     return poses
