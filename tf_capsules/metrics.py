@@ -8,10 +8,9 @@ from keras import ops
 class ExactMatch(keras.metrics.MeanMetricWrapper):
     """Share of the samples whose k most active classes are exactly the k present ones.
 
-    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are
-        right). k is
-    each sample's own number of present classes. A sample is right when its least active present class beats its most
-    active absent one.
+    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right).
+    k is each sample's own number of present classes. A sample is right when its least active present class beats its
+    most active absent one.
 
     Call arguments:
         y_true: multi-hot rows (batch, classes).

@@ -13,25 +13,23 @@ from tf_capsules.routing.votes import DistinctVotes, SharedVotes
 class DynamicRouting(keras.layers.Layer):
     """Fully connected capsules, routed by agreement.
 
-    Source: Sabour et al. 2017, section 2 and procedure 1. A vote is the child's pose times a matrix, `x_i
-        W_ij`; a child
-    pose that is a matrix keeps its rows. Routing runs in at least float32 whatever the dtype policy. Different from the
-    paper: the option of a bias and of leaky routing (both from the authors' released code), of shared
-        transformations and of
-    competition between children (Li et al. 2018).
+    Source: Sabour et al. 2017, section 2 and procedure 1. A vote is the child's pose times a matrix, `x_i W_ij`; a
+    child pose that is a matrix keeps its rows. Routing runs in at least float32 whatever the dtype policy. Different
+    from the paper: the option of a bias and of leaky routing (both from the authors' released code), of shared
+    transformations and of competition between children (Li et al. 2018).
 
     Args:
         capsules: number of parents.
         dim: columns of a parent's pose; for vectors its length.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        sharing: which children share their transformations: "none"; "positions": all children of a type, which
-            needs poses on
-            a grid; "all": one matrix a parent for all children, whose number may then vary from call to call.
+        sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
+            poses on a grid; "all": one matrix a parent for all children, whose number may then vary from call to
+            call.
         use_bias: whether each parent's sum has a learned bias.
         leaky: whether a child may belong to none of the parents.
         competition: "parents": a child's couplings sum to 1 over the parents; "children": a parent's over the children.
-        votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does,
-            "free" never.
+        votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does, "free"
+            never.
         kernel_initializer, bias_initializer, kernel_regularizer: the default kernel is drawn as in the released code.
 
     Call arguments:
@@ -41,8 +39,8 @@ class DynamicRouting(keras.layers.Layer):
         return_couplings: also return the last couplings.
 
     Returns:
-        (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` a
-        pair of them and the couplings (batch, children, capsules).
+        (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` a pair of
+        them and the couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children without sharing "all".
@@ -120,8 +118,8 @@ class DynamicRouting(keras.layers.Layer):
         if self.use_bias:
             shape = (self.capsules, self.dim) if self.rows is None else (self.capsules, self.rows, self.dim)
             self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
-        # Numbers held for each (child, parent) pair: a parent's pose if stored; without votes a child's pose,
-        or nothing. smaller = self.sharing != "none" or columns <= self.dim
+        # Numbers held for each (child, parent) pair: a parent's pose if stored; without votes a child's pose, or nothing.
+        smaller = self.sharing != "none" or columns <= self.dim
         self.stores_votes = self.votes == "stored" or (self.votes == "auto" and not smaller)
         super().build(input_shape)
 

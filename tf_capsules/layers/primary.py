@@ -22,11 +22,10 @@ class PrimaryCapsules(keras.layers.Layer):
         kernel_size: of the convolution.
         strides: of the convolution.
         padding: "valid" or "same".
-        activation: what is done to each pose: "squash", "layer_norm" (over the entries of a pose, with one
-            learned scale and
-            offset for all types), None, or any callable or Keras activation name, applied to the entries.
-        scores: None for poses alone; else a Keras activation name or callable (such as "sigmoid" or "linear")
-            for a second convolution, which gives each capsule an activation.
+        activation: what is done to each pose: "squash", "layer_norm" (over the entries of a pose, with one learned
+            scale and offset for all types), None, or any callable or Keras activation name, applied to the entries.
+        scores: None for poses alone; else a Keras activation name or callable (such as "sigmoid" or "linear") for a
+            second convolution, which gives each capsule an activation.
         scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
             1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
         kernel_initializer, bias_initializer, kernel_regularizer: of both convolutions.
@@ -39,8 +38,8 @@ class PrimaryCapsules(keras.layers.Layer):
         (batch, new height, new width, types).
 
     Raises:
-        ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller
-            than the kernel.
+        ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller than the
+            kernel.
 
     Example:
         >>> PrimaryCapsules(types=4, pose=8, kernel_size=9, strides=2)(np.zeros((1, 20, 20, 3))).shape

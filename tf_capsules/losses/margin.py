@@ -18,9 +18,8 @@ class MarginLoss(keras.losses.Loss):
         present: the length that the capsule of a present class should exceed.
         absent: the length that the capsule of an absent class should stay below.
         down_weight: weight of the absent classes.
-        variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over
-            the classes
-            in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
+        variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
+            classes in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
 
     Call arguments:

@@ -8,8 +8,8 @@ from keras import ops
 class ReconstructionLoss(keras.losses.Loss):
     """Weighted sum over the pixels of the squared error.
 
-    Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean
-        for MNIST).
+    Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean for
+    MNIST).
 
     Args:
         weight: factor on the sum.

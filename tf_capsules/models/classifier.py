@@ -26,10 +26,10 @@ class CapsuleClassifier(keras.Model):
     Returns:
         A dict of "activations" (batch, classes) and "poses" (batch, classes, *pose).
 
-    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or,
-    where an image
-    has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts, height, width,
-    channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own label.
+    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where
+    an image has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts,
+    height, width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own
+    label.
     """
 
     def __init__(self, encoder, decoder=None, reconstruction_weight=0.0005, **kwargs):

@@ -31,8 +31,7 @@ def CapsNet(
     """The capsule network: a convolution, primary capsules, routed class capsules, and a decoder.
 
     Source: Sabour et al. 2017, section 4 and figures 1 and 2; the default values are those of MNIST: 8,215,568
-        parameters,
-    6,804,224 without the decoder.
+    parameters, 6,804,224 without the decoder.
 
     Args:
         image_shape: (height, width, channels).
@@ -77,8 +76,8 @@ def CapsNet(
 def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, name="baseline_cnn"):
     """The convolutional baseline for MNIST, 35,445,522 parameters.
 
-    Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is
-        not stated.
+    Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is not
+    stated.
 
     Args:
         image_shape: (height, width, channels).
@@ -107,9 +106,9 @@ def PoolingCNN(
 ):
     """The convolutional baseline with max pooling for MultiMNIST, 24,563,978 parameters.
 
-    Source: Sabour et al. 2017, section 6. The published count is met with "same" padding. For affNIST the
-        paper only says
-    "similar size, max pooling and dropout": this network with `activation="softmax"` and `dropout=0.5` stands in.
+    Source: Sabour et al. 2017, section 6. The published count is met with "same" padding. For affNIST the paper only
+    says "similar size, max pooling and dropout": this network with `activation="softmax"` and `dropout=0.5` stands
+    in.
 
     Args:
         image_shape: (height, width, channels).

@@ -60,8 +60,7 @@ def couple(logits, competition="parents", *, leaky=False, mask=None):
 
 
 class Votes:
-    """What all ways to answer share: `parents`, `pose_shape`, and the two quantities that most of them store
-    votes for."""
+    """What all ways to answer share: `parents`, `pose_shape`, and the two quantities that most of them store votes for."""
 
     def store(self):
         """The same votes, as `StoredVotes`."""
@@ -200,8 +199,8 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def _offset(self, poses):
-        """The part `v_j - B_gj` of the distance that does not depend on the child, (batch, groups, parents,
-        rows, e).""" offset = self._with_rows(poses)[:, None]
+        """The part `v_j - B_gj` of the distance that does not depend on the child, (batch, groups, parents, rows, e)."""
+        offset = self._with_rows(poses)[:, None]
         return offset if self.bias is None else offset - self.bias
 
     def squared_distances(self, poses, precisions=None):
