@@ -88,10 +88,8 @@ class DynamicRouting(keras.layers.Layer):
                 "DynamicRouting takes (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "
                 f"(batch, height, width, types, ...). Received input shape {tuple(input_shape)}."
             )
-        grid = rank > 4
-        known_axes(
-            self, input_shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rank in (4, 6) else {})
-        )
+        grid, matrices = rank > 4, rank in (4, 6)
+        known_axes(self, input_shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if matrices else {}))
         if self.sharing == "all":
             groups = 1
         elif self.sharing == "positions":
@@ -106,7 +104,7 @@ class DynamicRouting(keras.layers.Layer):
             known_axes(self, input_shape, {axis: "number of children" for axis in ((1, 2, 3) if grid else (1,))})
             groups = input_shape[1] * input_shape[2] * input_shape[3] if grid else input_shape[1]
         columns = input_shape[-1]
-        self.rows = input_shape[-2] if rank in (4, 6) else None
+        self.rows = input_shape[-2] if matrices else None
         self.kernel = self.add_weight(
             (groups, self.capsules, columns, self.dim),
             self.kernel_initializer,

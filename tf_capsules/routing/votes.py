@@ -60,7 +60,7 @@ def couple(logits, competition="parents", *, leaky=False, mask=None):
 
 
 class Votes:
-    """What all ways to answer share: `parents`, `pose_shape`, and the two quantities that most of them store votes for."""
+    """What all ways to answer share; what has no smaller form stores the votes."""
 
     def store(self):
         """The same votes, as `StoredVotes`."""
@@ -199,7 +199,7 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def _offset(self, poses):
-        """The part `v_j - B_gj` of the distance that does not depend on the child, (batch, groups, parents, rows, e)."""
+        """What of the distance does not depend on the child: `v_j - B_gj`, (batch, groups, parents, rows, e)."""
         offset = self._with_rows(poses)[:, None]
         return offset if self.bias is None else offset - self.bias
 
