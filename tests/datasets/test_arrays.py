@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+
+from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+
+STEPS = (("shift", 2), ("contrast", 0.5, 1.5))
+
+
+def arrays(n=11):
+    images = np.random.default_rng(0).integers(0, 256, (n, 5, 6, 2), dtype=np.uint8)
+    images[:, 0, 0, 0] = np.arange(n)
+    return images, np.arange(n) % 3
+
+
+def numbers(batches):
+    return [np.rint(batches[i][0][:, 0, 0, 0] * 255).astype(int).tolist() for i in range(len(batches))]
+
+
+def test_evaluation_goes_in_order():
+    x, y = arrays()
+    batches = ArrayBatches(x, y, 4)
+    assert numbers(batches) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]
+    images, labels = batches[2]
+    assert images.dtype == np.float32 and labels.dtype == np.int32
+    np.testing.assert_allclose(images, x[8:] / 255, rtol=1e-6)
+    np.testing.assert_array_equal(labels, [2, 0, 1])
+
+
+def test_an_epoch_holds_every_example_once_in_its_own_order():
+    batches = numbers(ArrayBatches(*arrays(), 4, training=True, seed=5, epochs=3))
+    epochs = [sum(batches[3 * e : 3 * e + 3], []) for e in range(3)]
+    assert all(sorted(epoch) == list(range(11)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs + [list(range(11))]}) == 4
+
+
+def test_starting_later_gives_the_same_batches():
+    options = {"preprocess": STEPS, "training": True, "seed": 7, "epochs": 5, "pad": True}
+    whole, rest = ArrayBatches(*arrays(), 4, **options), ArrayBatches(*arrays(), 4, initial_epoch=3, **options)
+    assert len(rest) == 6
+    for i in range(6):
+        for part, other in zip(whole[9 + i], rest[i], strict=True):
+            np.testing.assert_array_equal(part, other)
+    assert not np.array_equal(whole[0][0], whole[3][0])
+    with pytest.raises(IndexError):
+        rest[6]
+
+
+def test_augmentation_is_of_the_example_not_of_its_batch():
+    small, large = (ArrayBatches(*arrays(), size, preprocess=STEPS, training=True, seed=3) for size in (2, 7))
+    np.testing.assert_array_equal(*(np.concatenate([b[i][0] for i in range(len(b))]) for b in (small, large)))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_padded_batches_weigh_like_those_of_a_split(training):
+    pytest.importorskip("tensorflow")
+    from tf_capsules.datasets.pipeline import Split
+
+    x, y = arrays()
+    batches = ArrayBatches(x, y, 4, training=training, pad=True)
+    split = Split({"image": x, "label": y}).batches(4, training=training, pad=True)
+    for i, (image, label, weights) in enumerate(split):
+        np.testing.assert_allclose(batches[i][2], weights, rtol=1e-6)
+        assert batches[i][0].shape == image.shape
+        if not training:
+            np.testing.assert_allclose(batches[i][0], image, rtol=1e-6)
+            np.testing.assert_array_equal(batches[i][1], label)
+
+
+def test_limit_and_floats():
+    x, y = arrays()
+    batches = ArrayBatches((x / 255).astype("float32"), y, 4, limit=6)
+    assert batches.steps == 2 and numbers(batches) == [[0, 1, 2, 3], [4, 5]]
+
+
+def test_keras_fits_all_epochs():
+    import keras
+
+    seen = []
+
+    class Recorder(ArrayBatches):
+        def __getitem__(self, item):
+            seen.append(item)
+            return super().__getitem__(item)
+
+    model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    batches = Recorder(*arrays(), 4, training=True, epochs=3, pad=True)
+    history = model.fit(batches, steps_per_epoch=batches.steps, epochs=3, verbose=0)
+    assert len(history.history["loss"]) == 3
+    assert set(seen) == set(range(9))
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": 2, "limit": -1}, "limit"),
+        ({"batch_size": 2, "epochs": 0}, "epochs"),
+        ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
+        ({"batch_size": 2, "y": [1]}, r"\(11, 5, 6, 2\) and \(1,\)"),
+    ],
+)
+def test_bad_arguments_are_named(options, words):
+    x, y = arrays()
+    with pytest.raises(ValueError, match=words):
+        ArrayBatches(**{"x": x, "y": y} | options)
+
+
+def archive(path, **changes):
+    x, y = arrays()
+    data = {"x_train": x, "y_train": y, "x_test": x[:4], "y_test": y[:4]} | changes
+    np.savez(path, **{key: value for key, value in data.items() if value is not None})
+    return path
+
+
+def test_load_npz(tmp_path):
+    x, y = arrays()
+    data = load_npz(archive(tmp_path / "a.npz", y_train=y[:, None].astype("uint8")))
+    np.testing.assert_array_equal(data["x_train"], x)
+    np.testing.assert_array_equal(data["y_train"], y)
+    assert data["y_train"].dtype == np.int32 and data["x_test"].shape == (4, 5, 6, 2)
+    grey = load_npz(archive(tmp_path / "b.npz", x_train=x[..., 0] / 255, x_test=x[:4, ..., 0] / 255))
+    assert grey["x_train"].shape == (11, 5, 6, 1) and grey["x_train"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"x_test": None}, "no x_test"),
+        ({"x_train": np.zeros((11, 5))}, r"x_train has shape \(11, 5\)"),
+        ({"x_train": np.zeros((11, 5, 6, 2), "int64")}, "x_train is int64"),
+        ({"x_train": np.full((11, 5, 6, 2), 1.5)}, "floats from 1.5 to 1.5"),
+        ({"x_train": np.full((11, 5, 6, 2), np.nan)}, "floats from nan"),
+        ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 images"),
+        ({"y_train": np.full(11, -1)}, "from -1"),
+        ({"y_train": np.zeros(11)}, "y_train is float64"),
+        ({"y_test": np.full(4, 7)}, "label 7"),
+        ({"x_test": np.zeros((4, 5, 5, 2), "uint8")}, r"\(5, 6, 2\), test images \(5, 5, 2\)"),
+    ],
+)
+def test_bad_archives_are_named(tmp_path, changes, words):
+    with pytest.raises(ValueError, match=words):
+        load_npz(archive(tmp_path / "data.npz", **changes))
+
+
+def test_what_is_no_archive(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere.npz"):
+        load_npz(tmp_path / "nowhere.npz")
+    for name, content in {"text.npz": b"hello", "broken.npz": b"PK\x03\x04 but no more"}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=name):
+            load_npz(tmp_path / name)
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="one.npy"):
+        load_npz(tmp_path / "one.npy")

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+
+from tf_capsules.datasets import augment
+
+STEPS = {
+    "shift": ("shift", 3),
+    "crop": ("crop", 4),
+    "pad": ("pad", 2),
+    "flip": ("flip",),
+    "brightness": ("brightness", 63),
+    "contrast": ("contrast", 0.2, 1.8),
+    "standardize": ("standardize",),
+    "downscale": ("downscale", 2),
+}
+
+
+class Replay:
+    """Gives the same numbers to every caller, whatever the library of its tensors."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def integers(self, low, high):
+        return int(self.random.integers(low, high, endpoint=True))
+
+    def uniform(self, low, high):
+        return float(self.random.uniform(low, high))
+
+
+def image(height=6, width=8, channels=3):
+    return np.random.default_rng(1).random((height, width, channels)).astype("float32")
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("training", [True, False])
+def test_tensorflow_equals_numpy(name, training):
+    tf = pytest.importorskip("tensorflow")
+    import tensorflow.experimental.numpy as tnp
+
+    for seed in range(4):
+        draw, again = (Replay(seed), Replay(seed)) if training else (None, None)
+        expected = augment.apply((STEPS[name],), image(), draw)
+        found = augment.apply((STEPS[name],), tf.constant(image()), again, tnp)
+        assert found.dtype == tf.float32 and expected.dtype == np.float32
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert expected.shape == augment.output_shape((STEPS[name],), (6, 8, 3))
+
+
+def test_every_step_is_tested():
+    assert set(STEPS) == set(augment._STEPS)
+
+
+@pytest.mark.parametrize("down, right", [(0, 0), (2, -1), (-2, 2), (-1, 0)])
+def test_shift_fills_with_zeros_and_never_wraps(down, right):
+    x = image(5, 4, 1) + 1
+    found = augment.shifted(x, down, right, 2)
+    expected = np.zeros_like(x)
+    for row in range(5):
+        for column in range(4):
+            if 0 <= row - down < 5 and 0 <= column - right < 4:
+                expected[row, column] = x[row - down, column - right]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_shifts_reach_both_ends():
+    x = np.zeros((5, 7, 1), "float32")
+    x[2, 3] = 1
+    places = {tuple(np.argwhere(augment.apply((("shift", 1),), x, Replay(seed)))[0][:2] - (2, 3)) for seed in range(99)}
+    assert places == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
+
+
+def test_evaluation_crops_the_centre_and_draws_nothing():
+    x = image(6, 8, 2)
+    np.testing.assert_array_equal(augment.apply((("crop", 4),), x), x[1:5, 2:6])
+    random_only = (("shift", 2), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8))
+    np.testing.assert_array_equal(augment.apply(random_only, x), x)
+
+
+def test_crops_reach_both_ends():
+    x = np.arange(6 * 8, dtype="float32").reshape(6, 8, 1)
+    corners = {augment.apply((("crop", 5),), x, Replay(seed))[0, 0, 0] for seed in range(99)}
+    assert corners == {8 * top + left for top in (0, 1) for left in (0, 1, 2, 3)}
+
+
+def test_flip_is_horizontal():
+    x = image()
+    found = [augment.apply((("flip",),), x, Replay(seed)) for seed in range(20)]
+    assert {np.array_equal(f, x) for f in found} == {True, False}
+    assert all(np.array_equal(f, x) or np.array_equal(f, x[:, ::-1]) for f in found)
+
+
+def test_brightness_and_contrast_are_not_clipped():
+    tf = pytest.importorskip("tensorflow")
+
+    class Fixed:
+        def __init__(self, value):
+            self.value = value
+
+        def uniform(self, low, high):
+            assert low <= self.value <= high
+            return self.value
+
+    x = image()
+    np.testing.assert_allclose(augment.apply((("brightness", 63),), x, Fixed(51)), x + 0.2, atol=1e-6)
+    np.testing.assert_allclose(
+        augment.apply((("contrast", 0.2, 1.8),), x, Fixed(1.5)), tf.image.adjust_contrast(x, 1.5), atol=1e-6
+    )
+    assert augment.apply((("brightness", 63),), x, Fixed(51)).max() > 1
+
+
+@pytest.mark.parametrize("scale", [1, 1e-5])
+def test_standardize_is_that_of_tensorflow_on_0_to_255(scale):
+    tf = pytest.importorskip("tensorflow")
+    x = image() * np.float32(scale)  # the small scale reaches the floor under the deviation
+    expected = tf.image.per_image_standardization(x * 255)
+    np.testing.assert_allclose(augment.apply((("standardize",),), x), expected, atol=1e-5)
+
+
+def test_downscale_is_the_mean_of_blocks():
+    x = image(4, 6, 2)
+    found = augment.apply((("downscale", 2),), x)
+    np.testing.assert_allclose(found[1, 2], x[2:4, 4:6].mean((0, 1)), atol=1e-6)
+
+
+def test_shapes_through_a_chain():
+    steps = [["pad", 4], ["crop", 32], ["downscale", 4]]
+    assert augment.check(steps) == (("pad", 4), ("crop", 32), ("downscale", 4))
+    assert augment.output_shape(steps, (30, 28, 3)) == (8, 8, 3)
+
+
+@pytest.mark.parametrize(
+    "steps, words",
+    [
+        ("flip", "sequence"),
+        ((("blur", 2),), "unknown preprocess step 'blur'"),
+        ((("shift", -1),), r"'shift' takes .* not \(-1,\)"),
+        ((("shift", 1.5),), "'shift' takes"),
+        ((("crop",),), "'crop' takes"),
+        ((("flip", 1),), "'flip' takes no value"),
+        ((("contrast", 1.8, 0.2),), "'contrast' takes"),
+        ((("brightness", True),), "'brightness' takes"),
+        (("flip",), "a name and its values"),
+        ((("crop", 9),), "'crop' 9: the image has 6x8"),
+        ((("downscale", 4),), "'downscale' 4 does not divide 6x8"),
+    ],
+)
+def test_bad_steps_are_named(steps, words):
+    with pytest.raises(ValueError, match=words):
+        augment.apply(steps, image())

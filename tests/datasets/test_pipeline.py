@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from tf_capsules.datasets.pipeline import Draw, Split  # noqa: E402
+
+STEPS = (("shift", 2), ("brightness", 20))
+
+
+def split(n=11, height=5, width=6, channels=2):
+    images = np.random.default_rng(0).integers(0, 256, (n, height, width, channels), dtype=np.uint8)
+    images[:, 0, 0, 0] = np.arange(n)  # the example's number, to be read back
+    return Split({"image": images, "label": np.arange(n) % 3})
+
+
+def read(stream):
+    return [tuple(np.asarray(part) for part in batch) for batch in stream]
+
+
+def numbers(batches):
+    return [np.rint(batch[0][:, 0, 0, 0] * 255).astype(int).tolist() for batch in batches]
+
+
+def test_evaluation_goes_in_order():
+    source = split()
+    batches = read(source.batches(4))
+    assert numbers(batches) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]
+    x, y = batches[2]
+    assert x.dtype == np.float32 and y.dtype == np.int32
+    np.testing.assert_allclose(x, source.arrays["image"][8:].astype("float32") / 255)
+    np.testing.assert_array_equal(y, [2, 0, 1])
+
+
+def test_an_epoch_holds_every_example_once_in_its_own_order():
+    batches = numbers(read(split().batches(4, training=True, seed=5, epochs=3)))
+    assert [len(batch) for batch in batches] == [4, 4, 3] * 3
+    epochs = [sum(batches[3 * e : 3 * e + 3], []) for e in range(3)]
+    assert all(sorted(epoch) == list(range(11)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs + [list(range(11))]}) == 4
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_starting_later_gives_the_same_batches(pad):
+    options = {"preprocess": STEPS, "training": True, "seed": 7, "pad": pad}
+    whole = read(split().batches(4, epochs=5, **options))
+    rest = read(split().batches(4, epochs=5, initial_epoch=3, **options))
+    assert len(rest) == 2 * 3
+    for a, b in zip(whole[9:], rest, strict=True):
+        for part, other in zip(a, b, strict=True):
+            np.testing.assert_array_equal(part, other)
+
+
+def test_seeds_differ():
+    first, second = (numbers(read(split().batches(11, training=True, seed=seed))) for seed in (1, 2))
+    assert first != second
+
+
+def test_augmentation_is_of_the_example_not_of_its_batch():
+    source = split()
+    options = {"preprocess": STEPS, "training": True, "seed": 3}
+    small = np.concatenate([x for x, _ in read(source.batches(2, **options))])
+    large = np.concatenate([x for x, _ in read(source.batches(7, **options))])
+    np.testing.assert_array_equal(small, large)
+    other = read(source.batches(11, epochs=2, initial_epoch=1, **options))[0][0]
+    assert not np.allclose(np.sort(large.ravel()), np.sort(other.ravel()))
+
+
+def test_preprocess_in_evaluation_is_fixed():
+    a, b = (read(split().batches(3, preprocess=(("crop", 3), ("shift", 1)), seed=seed)) for seed in (0, 1))
+    for (x, _), (z, _) in zip(a, b, strict=True):
+        assert x.shape[1:] == (3, 3, 2)
+        np.testing.assert_array_equal(x, z)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_padded_batches_keep_the_mean(training):
+    stream = split().batches(4, training=training, pad=True)
+    assert stream.element_spec[0].shape == (4, 5, 6, 2)
+    batches = read(stream)
+    assert [batch[0].shape[0] for batch in batches] == [4, 4, 4]
+    np.testing.assert_array_equal(batches[0][2], np.ones(4))
+    np.testing.assert_allclose(batches[2][2], np.array([1, 1, 1, 0]) * (4 / 3 if training else 1), rtol=1e-6)
+    plain = read(split().batches(4, training=training))
+    for (x, y, weights), (z, t) in zip(batches, plain, strict=True):
+        np.testing.assert_array_equal(x[weights > 0], z)
+        np.testing.assert_array_equal(y[weights > 0], t)
+
+
+def test_padding_a_split_smaller_than_the_batch_repeats_it():
+    x, _, weights = read(split(n=3).batches(8, pad=True))[0]
+    assert numbers([(x,)]) == [[0, 1, 2, 0, 1, 2, 0, 1]]
+    np.testing.assert_array_equal(weights, [1, 1, 1, 0, 0, 0, 0, 0])
+
+
+def test_limit_uses_the_first_examples():
+    source = split()
+    assert source.steps(4, limit=6) == 2 and source.steps(4, limit=99) == 3
+    batches = numbers(read(source.batches(4, limit=6, training=True)))
+    assert [len(batch) for batch in batches] == [4, 2]
+    assert sorted(sum(batches, [])) == list(range(6))
+
+
+def test_length_is_known():
+    assert split().batches(4, epochs=5, initial_epoch=2).cardinality() == 9
+
+
+def test_generated_examples():
+    def example(tensors, index, draw):
+        image = tf.gather(tensors["image"], index % 11)
+        noise = draw.integers(0, 10**6)
+        target = {"label": tf.one_hot(index % 3, 3), "parts": tf.stack([image, image]), "part_labels": noise[None]}
+        return image, target
+
+    source = Split(split().arrays, size=25, image_shape=(5, 6, 2), example=example)
+    (x, y), *_ = source.batches(7, training=True, seed=2, epochs=3, initial_epoch=2)
+    assert x.shape == (7, 5, 6, 2) and y["parts"].shape == (7, 2, 5, 6, 2) and y["label"].shape == (7, 3)
+    np.testing.assert_array_equal(y["parts"][:, 1], x)
+
+    def noise(**options):
+        return np.concatenate([y["part_labels"] for _, y in source.batches(7, **options)])[:, 0]
+
+    np.testing.assert_array_equal(noise(seed=1), noise(seed=2))  # evaluation is fixed
+    assert len(set(noise(training=True, epochs=2))) == 50  # fresh in each epoch
+    with pytest.raises(ValueError, match="single digits"):
+        source.batches(7, preprocess=(("pad", 1),))
+
+
+def test_example_of_another_shape_is_refused():
+    source = Split(split().arrays, image_shape=(5, 5, 2), example=lambda t, i, d: (t["image"][0], t["label"][0]))
+    with pytest.raises(ValueError, match=r"shape \(5, 6, 2\), not \(5, 5, 2\)"):
+        source.batches(2)
+
+
+def test_draws_cover_their_range():
+    integers = {int(Draw(0, index).integers(-2, 2)) for index in range(99)}
+    assert integers == {-2, -1, 0, 1, 2}
+    draw = Draw(0, 1)
+    numbers = [float(draw.uniform(3.0, 4.0)) for _ in range(64)]
+    assert len(set(numbers)) == 64 and 3 <= min(numbers) < 3.2 and 3.8 < max(numbers) < 4
+    with pytest.raises(ValueError, match="at most 64"):
+        draw.uniform(0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"batch_size": 2, "limit": 0}, "limit .* not 0"),
+        ({"batch_size": 2, "seed": -1}, "seed .* not -1"),
+        ({"batch_size": 2, "epochs": 3, "initial_epoch": 3}, "epochs 3 to 3"),
+        ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
+        ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),
+    ],
+)
+def test_bad_arguments_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        split().batches(**options)
+
+
+@pytest.mark.parametrize(
+    "arrays, words",
+    [
+        ({"image": np.zeros((2, 3, 3, 1), "uint8")}, "'image' and 'label'"),
+        ({"image": np.zeros((2, 3, 3, 1), "uint8"), "label": np.zeros(3, int)}, "'label': 3"),
+        ({"image": np.zeros((0, 3, 3, 1), "uint8"), "label": np.zeros(0, int)}, "1 or more"),
+        ({"image": np.zeros((2, 3, 3), "uint8"), "label": np.zeros(2, int)}, r"\(2, 3, 3\) uint8"),
+        ({"image": np.zeros((2, 3, 3, 1)), "label": np.zeros(2, int)}, "float64"),
+    ],
+)
+def test_bad_arrays_are_named(arrays, words):
+    with pytest.raises(ValueError, match=words):
+        Split(arrays)

@@ -1,0 +1,83 @@
+"""Data sets by name; what a set needs is imported when it is loaded.
+
+>>> from tf_capsules import datasets
+>>> digits = datasets.load("digits")
+>>> x, y = next(iter(digits.train.batches(32, training=True)))
+"""
+
+import importlib
+import inspect
+
+# name: (module, function, description, image shape, classes); None where it depends on the user's files
+_SETS = {
+    "digits": ("standard", "digits", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
+    "mnist": ("standard", "mnist", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
+    "fashion_mnist": ("standard", "fashion_mnist", "articles of clothing (60,000 + 10,000)", (28, 28, 1), 10),
+    "cifar10": ("standard", "cifar10", "small photographs (50,000 + 10,000)", (32, 32, 3), 10),
+    "cifar100": ("standard", "cifar100", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
+    "svhn": ("standard", "svhn", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
+    "smallnorb": ("standard", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
+    "multimnist": ("multimnist", "multimnist", "two overlapping digits, made on the fly", (36, 36, 1), 10),
+    "diverse_multimnist": (
+        "multimnist",
+        "diverse_multimnist",
+        "one or two overlapping digits, made on the fly",
+        (36, 36, 1),
+        10,
+    ),
+    "expanded_mnist": ("affnist", "expanded_mnist", "MNIST at random places on a black canvas", (40, 40, 1), 10),
+    "affnist": ("affnist", "affnist", "expanded MNIST; test: the official affNIST files", (40, 40, 1), 10),
+    "affnist_standin": (
+        "affnist",
+        "affnist_standin",
+        "expanded MNIST; test: affine maps of MNIST's test digits",
+        (40, 40, 1),
+        10,
+    ),
+    "folder": ("folder", "folder", "your own images, one folder a class", None, None),
+}
+
+
+def names():
+    """The names that `load` knows.
+
+    >>> "mnist" in names()
+    True
+    """
+    return tuple(_SETS)
+
+
+def describe():
+    """Rows (name, description, image shape, classes) of all data sets; shape and classes are None for `folder`."""
+    return tuple((name, *row[2:]) for name, row in _SETS.items())
+
+
+def load(name, data_dir=None, download=False, **options):
+    """Loads a data set into memory.
+
+    Args:
+        name: one of `names()`.
+        data_dir: the folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
+            ~/tensorflow_datasets), of the affNIST files, or of the user's own images; not used by `digits`.
+        download: fetch and prepare the set where it is absent, if tensorflow-datasets can.
+        options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
+
+    Returns:
+        A `tf_capsules.datasets.pipeline.Dataset`.
+
+    Raises:
+        ValueError: an unknown name or option, or a bad value.
+        FileNotFoundError: at once where the data are absent: it says where they were looked for and how to get them.
+
+    >>> load("digits").image_shape
+    (8, 8, 1)
+    """
+    if name not in _SETS:
+        raise ValueError(f"unknown data set {name!r}; there are {', '.join(_SETS)}")
+    module, function = _SETS[name][:2]
+    loader = getattr(importlib.import_module(f"tf_capsules.datasets.{module}"), function)
+    known = [option for option in inspect.signature(loader).parameters if option not in ("data_dir", "download")]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+    return loader(data_dir=data_dir, download=download, **options)

@@ -1,0 +1,160 @@
+"""Batches from arrays in memory, on any Keras backend and without TensorFlow."""
+
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+
+from tf_capsules.datasets import augment
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load_npz(path):
+    """Reads a user's own data set from a NumPy archive and checks it.
+
+    Args:
+        path: a .npz file with x_train, y_train, x_test, y_test; images (N, H, W) or (N, H, W, C), uint8 or floats in
+            [0, 1]; labels (N,) or (N, 1), whole numbers from 0.
+
+    Returns:
+        A dict of the four arrays: images (N, H, W, C) uint8 or float32, labels (N,) int32.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file, an image array or a label array is not as above; the message says what was found.
+
+    >>> data = load_npz("digits.npz")
+    >>> batches = ArrayBatches(data["x_train"], data["y_train"], 32, training=True)
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    try:
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no .npz archive")
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [key for key in _KEYS if key not in archive]
+            if missing:
+                raise ValueError(f"it has {sorted(archive)}, but no {', '.join(missing)}")
+            data = {key: archive[key] for key in _KEYS}
+        for part in ("train", "test"):
+            data[f"x_{part}"], data[f"y_{part}"] = _checked(data[f"x_{part}"], data[f"y_{part}"], part)
+        if data["x_train"].shape[1:] != data["x_test"].shape[1:]:
+            shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
+            raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
+        if data["y_test"].max() > data["y_train"].max():
+            raise ValueError(f"y_test has label {data['y_test'].max()}, y_train none above {data['y_train'].max()}")
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a data set: {error}") from error
+    return data
+
+
+def _checked(x, y, part):
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim != 4 or 0 in x.shape:
+        raise ValueError(f"x_{part} has shape {x.shape}, not (N, H, W) or (N, H, W, C)")
+    if np.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32)
+        if not (np.isfinite(x).all() and x.min() >= 0 and x.max() <= 1):
+            raise ValueError(f"x_{part} has floats from {x.min()} to {x.max()}, not in [0, 1]; store 0 .. 255 as uint8")
+    elif x.dtype != np.uint8:
+        raise ValueError(f"x_{part} is {x.dtype}, not uint8 or float")
+    if y.shape not in {(len(x),), (len(x), 1)}:
+        raise ValueError(f"y_{part} has shape {y.shape} for {len(x)} images")
+    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
+        raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
+    return x, y.reshape(-1).astype(np.int32)
+
+
+class Draw:
+    """The random numbers of one example, a pure function of `key`, for instance (seed, epoch, index)."""
+
+    def __init__(self, *key):
+        self._random = np.random.default_rng(key)
+
+    def integers(self, low, high):
+        return self._random.integers(low, high, endpoint=True)
+
+    def uniform(self, low, high):
+        return np.float32(self._random.uniform(low, high))
+
+
+class ArrayBatches(keras.utils.PyDataset):
+    """The batches (x, y) or (x, y, weights) of `Split.batches`, from NumPy arrays.
+
+    Order and augmentation are a pure function of (seed, epoch, index), though not the same one as in `Split.batches`.
+    Item i is batch `i % steps` of epoch `initial_epoch + i // steps`, `steps` being the batches of an epoch.
+
+    Args:
+        x: images (N, H, W, C), uint8 or float32 in [0, 1].
+        y: labels (N,).
+        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad: as in `Split.batches`.
+
+    Raises:
+        ValueError: for arguments out of their range.
+
+    >>> batches = ArrayBatches(x, y, 32, preprocess=(("shift", 2),), training=True, epochs=5)
+    >>> model.fit(batches, steps_per_epoch=batches.steps, epochs=5)
+    """
+
+    def __init__(
+        self,
+        x,
+        y,
+        batch_size,
+        *,
+        preprocess=(),
+        training=False,
+        seed=0,
+        epochs=1,
+        initial_epoch=0,
+        limit=None,
+        pad=False,
+    ):
+        super().__init__()
+        if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
+            raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
+        check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        self._preprocess = augment.check(preprocess)
+        augment.output_shape(self._preprocess, x.shape[1:])
+        self._x, self._y, self._batch_size, self._size = x, y, batch_size, min(len(x), limit or len(x))
+        self._training, self._seed, self._pad = training, seed, pad
+        self._epochs, self._initial_epoch = epochs, initial_epoch
+        self.steps = -(-self._size // batch_size)
+
+    def __len__(self):
+        return self.steps * (self._epochs - self._initial_epoch)
+
+    def __getitem__(self, item):
+        if not 0 <= item < len(self):
+            raise IndexError(f"batch {item} of {len(self)}")
+        epoch, step = self._initial_epoch + item // self.steps, item % self.steps
+        positions = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
+        real = positions < self._size
+        positions = positions % self._size if self._pad else positions[real]
+        if self._training:
+            positions = np.random.default_rng((self._seed, epoch)).permutation(self._size)[positions]
+        x = self._x[positions]
+        x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
+        if self._preprocess:
+            draws = [Draw(self._seed, epoch, i) if self._training else None for i in positions]
+            x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])
+        y = self._y[positions].astype(np.int32)
+        if not self._pad:
+            return x, y
+        return x, y, (real / real.mean() if self._training else real).astype(np.float32)
+
+
+def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
+    """Raises a ValueError where these arguments of `Split.batches` and `ArrayBatches` are out of their range."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size!r}")
+    if not 0 <= seed < 2**31:
+        raise ValueError(f"seed must be in 0 .. 2**31 - 1, not {seed!r}")
+    if not 0 <= initial_epoch < epochs < 2**20:
+        raise ValueError(f"epochs {initial_epoch!r} to {epochs!r}: need 0 <= initial_epoch < epochs < 2**20")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is the number of examples to use, at least 1, not {limit!r}")

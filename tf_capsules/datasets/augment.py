@@ -1,0 +1,173 @@
+"""Preprocessing of one image, written once for NumPy and for tf.data.
+
+A recipe names its steps as plain values, so that they can stand in a configuration file::
+
+    (("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",))
+
+===============  ==========================  ============================================  ===========================
+step             values                      in training                                   in evaluation
+===============  ==========================  ============================================  ===========================
+shift            pixels                      moved by integers in [-pixels, pixels] per    nothing
+                                             axis, zeros move in
+crop             size                        a random size x size window                   the central window
+pad              pixels                      zeros on every side                           the same
+flip                                         mirrored left to right, probability 1/2       nothing
+brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
+contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
+standardize                                  mean 0 and deviation 1 over the whole image   the same
+downscale        factor                      mean over factor x factor blocks              the same
+===============  ==========================  ============================================  ===========================
+
+Nothing is clipped: brightness and contrast may leave [0, 1].
+"""
+
+import math
+from numbers import Integral, Real
+
+import numpy
+
+
+def _shift(image, draw, xp, pixels):
+    if draw is None:
+        return image
+    down, right = draw.integers(-pixels, pixels), draw.integers(-pixels, pixels)
+    return shifted(image, down, right, pixels, xp)
+
+
+def shifted(image, down, right, most, xp=numpy):
+    """Moves an image (H, W, C) by whole pixels, at most `most` of them per axis; zeros move in, nothing wraps."""
+    height, width, _ = image.shape
+    return _window(_pad(image, None, xp, most), most - down, most - right, height, width, xp)
+
+
+def _crop(image, draw, xp, size):
+    height, width, _ = image.shape
+    if draw is None:
+        top, left = (height - size) // 2, (width - size) // 2
+    else:
+        top, left = draw.integers(0, height - size), draw.integers(0, width - size)
+    return _window(image, top, left, size, size, xp)
+
+
+def _window(image, top, left, height, width, xp):
+    # tf.data forgets the size of a window whose corner is a tensor; the reshape states it again.
+    return xp.reshape(image[top : top + height, left : left + width], (height, width, image.shape[-1]))
+
+
+def _pad(image, draw, xp, pixels):
+    return xp.pad(image, ((pixels, pixels), (pixels, pixels), (0, 0)), "constant")
+
+
+def _flip(image, draw, xp):
+    return image if draw is None else xp.where(draw.uniform(0.0, 1.0) < 0.5, image[:, ::-1], image)
+
+
+def _brightness(image, draw, xp, delta):
+    return image if draw is None else image + draw.uniform(-delta, delta) / 255
+
+
+def _contrast(image, draw, xp, lowest, highest):
+    if draw is None:
+        return image
+    mean = xp.mean(image, axis=(0, 1), keepdims=True)
+    return (image - mean) * draw.uniform(lowest, highest) + mean
+
+
+def _standardize(image, draw, xp):
+    # The floor under the deviation is TensorFlow's 1 / sqrt(number of values), which is meant for values 0 .. 255.
+    floor = xp.asarray(1 / (255 * math.sqrt(math.prod(image.shape))), dtype=image.dtype)
+    mean = xp.mean(image)
+    return (image - mean) / xp.maximum(xp.std(image), floor)
+
+
+def _downscale(image, draw, xp, factor):
+    height, width, channels = image.shape
+    blocks = xp.reshape(image, (height // factor, factor, width // factor, factor, channels))
+    return xp.mean(blocks, axis=(1, 3))
+
+
+def _whole(low):
+    return lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= low
+
+
+def _number(value):
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+# name: (function, what each value must satisfy, the same in words)
+_STEPS = {
+    "shift": (_shift, (_whole(0),), "a whole number of pixels, 0 or more"),
+    "crop": (_crop, (_whole(1),), "a whole number of pixels, 1 or more"),
+    "pad": (_pad, (_whole(0),), "a whole number of pixels, 0 or more"),
+    "flip": (_flip, (), "no value"),
+    "brightness": (_brightness, (_number,), "a number, 0 or more"),
+    "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
+    "standardize": (_standardize, (), "no value"),
+    "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
+}
+
+
+def check(steps):
+    """Returns `steps` as a tuple of tuples, or raises a ValueError that names the step that is wrong.
+
+    >>> check([["shift", 2]])
+    (('shift', 2),)
+    """
+    if isinstance(steps, str) or not isinstance(steps, (list, tuple)):
+        raise ValueError(f'preprocess steps are a sequence such as (("shift", 2), ("flip",)), not {steps!r}')
+    for step in steps:
+        if not isinstance(step, (list, tuple)) or not step or not isinstance(step[0], str):
+            raise ValueError(f'a preprocess step is a name and its values, such as ("shift", 2), not {step!r}')
+        name, *values = step
+        if name not in _STEPS:
+            raise ValueError(f"unknown preprocess step {name!r}; there are {', '.join(_STEPS)}")
+        _, tests, wanted = _STEPS[name]
+        good = len(values) == len(tests) and all(test(value) for test, value in zip(tests, values, strict=True))
+        if not good or (name == "contrast" and values[0] > values[1]):
+            raise ValueError(f"preprocess step {name!r} takes {wanted}, not {tuple(values)!r}")
+    return tuple(tuple(step) for step in steps)
+
+
+def output_shape(steps, image_shape):
+    """The shape (H, W, C) that images of `image_shape` have after `steps`; a ValueError where a step cannot be done.
+
+    >>> output_shape((("downscale", 2), ("crop", 32)), (96, 96, 2))
+    (32, 32, 2)
+    """
+    height, width, channels = image_shape
+    for name, *values in check(steps):
+        if name == "pad":
+            height, width = height + 2 * values[0], width + 2 * values[0]
+        elif name == "crop":
+            if values[0] > min(height, width):
+                raise ValueError(f"preprocess step 'crop' {values[0]}: the image has {height}x{width} pixels there")
+            height = width = values[0]
+        elif name == "downscale":
+            if height % values[0] or width % values[0]:
+                raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")
+            height, width = height // values[0], width // values[0]
+    return height, width, channels
+
+
+def apply(steps, image, draw=None, xp=numpy):
+    """Applies `steps` in their order to one image.
+
+    Args:
+        steps: as in the table above, for instance `(("shift", 2),)`.
+        image: (H, W, C) float32 in [0, 1], of static shape.
+        draw: has `integers(low, high)`, both ends included, and `uniform(low, high)`; None in evaluation.
+        xp: numpy, or tensorflow.experimental.numpy for tensors.
+
+    Returns:
+        The image (H', W', C) as float32; `output_shape` tells H' and W'.
+
+    Raises:
+        ValueError: an unknown step, wrong values, or an image too small for them.
+
+    >>> apply((("pad", 1),), numpy.ones((2, 3, 1), "float32")).shape
+    (4, 5, 1)
+    """
+    output_shape(steps, image.shape)
+    for name, *values in steps:
+        image = _STEPS[name][0](image, draw, xp, *values)
+    return image

@@ -1,0 +1,217 @@
+"""Splits and data sets: arrays in memory, and tf.data streams of batches that are a pure function of seed and epoch."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tf_capsules.datasets import augment
+from tf_capsules.datasets.arrays import check_stream
+
+# Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
+# alone, so that every evaluation sees the same images; the keys of training are never negative.
+_FIXED_KEY = -1
+_DRAWS_PER_EXAMPLE = 64
+
+
+class Draw:
+    """The random numbers of one example: a pure function of (key, index, how many were drawn before).
+
+    >>> draw = Draw(key=0, index=5)
+    >>> down = draw.integers(-2, 2)         # an int32 tensor of shape (); both ends included
+    >>> angle = draw.uniform(-20.0, 20.0)   # a float32 tensor of shape ()
+    """
+
+    def __init__(self, key, index):
+        import tensorflow as tf
+
+        self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
+
+    def _seed(self):
+        import tensorflow as tf
+
+        if self._count == _DRAWS_PER_EXAMPLE:
+            raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
+        self._count += 1
+        return tf.stack([self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1])
+
+    def integers(self, low, high):
+        import tensorflow as tf
+
+        return tf.random.stateless_uniform((), self._seed(), low, high + 1, tf.int32)
+
+    def uniform(self, low, high):
+        import tensorflow as tf
+
+        return tf.random.stateless_uniform((), self._seed(), low, high)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """One part of a data set, of which any example can be made from its index.
+
+    Args:
+        arrays: aligned NumPy arrays, among them `image` (N, H, W, C) uint8 and `label` (N,) integers.
+        size: number of examples in an epoch; N unless `example` is given.
+        image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
+        example: makes the examples of a generated set: `example(tensors, index, draw)` with the arrays as tensors, the
+            index as an int64 tensor of shape () and a `Draw`, returns an image (H, W, C), uint8 or float32 in [0, 1],
+            and the target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
+
+    >>> split = Split({"image": images, "label": labels})
+    >>> for x, y in split.batches(32, training=True, seed=1):
+    ...     ...
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    size: int | None = None
+    image_shape: tuple[int, int, int] | None = None
+    example: Callable | None = None
+
+    def __post_init__(self):
+        lengths = {name: len(array) for name, array in self.arrays.items()}
+        if not {"image", "label"} <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["image"]:
+            raise ValueError(f"a split needs arrays 'image' and 'label' of one length, 1 or more; got {lengths}")
+        if self.arrays["image"].ndim != 4 or self.arrays["image"].dtype != np.uint8:
+            image = self.arrays["image"]
+            raise ValueError(f"images of a split are (N, H, W, C) uint8, not {image.shape} {image.dtype}")
+        if self.size is None:
+            object.__setattr__(self, "size", lengths["image"])
+        if self.image_shape is None:
+            object.__setattr__(self, "image_shape", tuple(self.arrays["image"].shape[1:]))
+
+    @functools.cached_property
+    def _tensors(self):
+        import tensorflow as tf
+
+        with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
+            return {
+                name: tf.constant(array if name == "image" else array.astype(np.int32))
+                for name, array in self.arrays.items()
+            }
+
+    def steps(self, batch_size, limit=None):
+        """Number of batches in an epoch, the last short one included."""
+        check_stream(batch_size, limit)
+        return -(-min(self.size, limit or self.size) // batch_size)
+
+    def batches(
+        self,
+        batch_size,
+        *,
+        preprocess=(),
+        training=False,
+        seed=0,
+        epochs=1,
+        initial_epoch=0,
+        limit=None,
+        pad=False,
+    ):
+        """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
+
+        x is float32 (batch, H, W, C), scaled to [0, 1] and then preprocessed. y is the label, int32 (batch,), or for
+        sets whose images hold several digits a dict: `label` float32 (batch, classes) with a one for each digit's
+        class, `parts` float32 (batch, K, H, W, C), the single digits, and `part_labels` int32 (batch, K).
+
+        Args:
+            batch_size: examples a batch; the last batch of an epoch holds the rest.
+            preprocess: steps of `tf_capsules.datasets.augment`.
+            training: in a random order and with augmentation, else in order and without. Order, augmentation and
+                generated images are a pure function of (seed, epoch, index of the example).
+            seed: of the training stream, 0 to 2**31 - 1.
+            epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
+            limit: use the first `limit` examples only.
+            pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
+                (batch,): 0 for the fill; in evaluation 1 for the rest, in training batch_size / (size of the rest),
+                so that a mean over the batch is the mean over the rest.
+
+        Raises:
+            ValueError: before any data is read, for arguments out of their range.
+        """
+        preprocess = augment.check(preprocess)
+        shape = augment.output_shape(preprocess, self.image_shape)
+        check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        steps, size = self.steps(batch_size, limit), min(self.size, limit or self.size)
+
+        import tensorflow as tf
+
+        tensors = self._tensors
+        one = functools.partial(self._one, tensors, preprocess, training)
+        signature = _signature(one, shape)
+
+        @tf.autograph.experimental.do_not_convert
+        def batch(step):
+            epoch, start = initial_epoch + step // steps, step % steps * batch_size
+            positions = start + tf.range(batch_size, dtype=tf.int64)
+            if not pad and size % batch_size:
+                positions = positions[: size - start]
+            index = positions % size
+            if training:
+                order = tf.stack([np.int64(seed), epoch])
+                index = tf.random.experimental.index_shuffle(index, order, np.int64(size - 1))
+            if self.example is None and not preprocess:
+                x, y = _unit(tf.gather(tensors["image"], index)), tf.gather(tensors["label"], index)
+            else:
+                key = np.int64(seed) * 2**20 + epoch if training else _FIXED_KEY
+                x, y = tf.map_fn(lambda i: one(key, i), index, fn_output_signature=signature)
+            if not pad:
+                return x, y
+            real = tf.cast(tf.minimum(size - start, batch_size), tf.float32)
+            weights = tf.cast(positions < size, tf.float32)
+            return x, y, weights * (batch_size / real) if training else weights
+
+        stream = tf.data.Dataset.range(steps * (epochs - initial_epoch))
+        return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def _one(self, tensors, preprocess, training, key, index):
+        import tensorflow as tf
+        import tensorflow.experimental.numpy as tnp
+
+        draw = Draw(key, index)
+        if self.example is None:
+            image, target = tf.gather(tensors["image"], index), tf.gather(tensors["label"], index)
+        else:
+            image, target = self.example(tensors, index, draw)
+        if isinstance(target, dict):
+            if preprocess:
+                raise ValueError(f"preprocess {preprocess!r} would not reach the single digits that are targets here")
+            target = target | {"parts": _unit(target["parts"])}
+        return augment.apply(preprocess, _unit(image), draw if training else None, tnp), target
+
+
+def _unit(image):
+    import tensorflow as tf
+
+    return tf.cast(image, tf.float32) / 255 if image.dtype == tf.uint8 else image
+
+
+def _signature(one, shape):
+    """The types and shapes of one example, found by tracing it."""
+    import tensorflow as tf
+
+    index = tf.TensorSpec((), tf.int64)
+    image, target = tf.function(one, autograph=False).get_concrete_function(index, index).structured_outputs
+    if tuple(image.shape) != tuple(shape):
+        raise ValueError(f"the examples of this split have shape {tuple(image.shape)}, not {tuple(shape)}")
+    return tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), (image, target))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training and a test split with what there is to say about them.
+
+    `note` names an alteration or a stand-in and belongs in every report of a figure; it is "" for an original.
+    `multi_label` says that an image may show several classes, so that targets are dicts (see `Split.batches`).
+    """
+
+    name: str
+    train: Split
+    test: Split
+    class_names: tuple[str, ...]
+    note: str = ""
+    multi_label: bool = False
+
+    @property
+    def image_shape(self):
+        return self.train.image_shape
