@@ -12,8 +12,8 @@ from tf_capsules.routing.squash import length
 class CapsuleLength(keras.layers.Layer):
     """The length of each capsule: the probability that its entity is present.
 
-    Source: Sabour et al. 2017, section 2. Computed in at least float32, so that the result of a half-precision
-    model is not rounded to a few levels near 1; it is returned in the compute dtype.
+    Source: Sabour et al. 2017, section 2. Computed in at least float32 and returned in the compute dtype; as a model's
+    last layer give it `dtype="float32"`, since near 1 bfloat16 has only steps of 1/256.
 
     Call arguments:
         poses: (batch, capsules, *pose).

@@ -65,10 +65,19 @@ def CapsNet(
     x = PrimaryCapsules(
         types, pose, primary_kernel_size, primary_strides, padding, scale=primary_scale, name="primary_capsules"
     )(x)
+    # In float32 under every dtype policy: these are the model's answers.
     poses = DynamicRouting(
-        classes, dim, iterations, leaky=leaky, use_bias=use_bias, competition=competition, name="class_capsules"
+        classes,
+        dim,
+        iterations,
+        leaky=leaky,
+        use_bias=use_bias,
+        competition=competition,
+        dtype="float32",
+        name="class_capsules",
     )(x)
-    encoder = keras.Model(images, {"activations": CapsuleLength(name="length")(poses), "poses": poses}, name="encoder")
+    lengths = CapsuleLength(dtype="float32", name="length")(poses)
+    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
     model = CapsuleClassifier(encoder, make_decoder(image_shape, decoder_units), reconstruction_weight, name=name)
     return load_weights(model, weights)
 

@@ -1,0 +1,78 @@
+"""Recipes: one file a published experiment, made of a header and plain values.
+
+A recipe named `sabour2017-mnist` is the module `sabour2017_mnist.py`, whose `RECIPE` says what `tf-capsules train
+sabour2017-mnist` does. The first line of its docstring is its title.
+"""
+
+import dataclasses
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from tf_capsules.losses import MarginLoss
+
+DEFAULT = "sabour2017-digits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What to train, on what, and how.
+
+    Attributes:
+        model: function of image_shape, classes and `model_options` that returns a Keras model.
+        model_options: its arguments beside image shape and classes, which the data set gives.
+        dataset: name of a data set (`tf_capsules.datasets.names()`).
+        dataset_options: arguments of its loader.
+        preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
+        loss: function without arguments that returns a Keras loss on the activations.
+        metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
+        epochs: passes over the training split.
+        batch_size: images a step, over all devices.
+        learning_rate: of Adam, at the start.
+        decay_steps: steps after which the rate has fallen to 0.96 of itself; None for a constant rate.
+        figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
+        name: set by `get`.
+        title: set by `get`.
+    """
+
+    model: Callable
+    dataset: str
+    model_options: dict = dataclasses.field(default_factory=dict)
+    dataset_options: dict = dataclasses.field(default_factory=dict)
+    preprocess: tuple = ()
+    loss: Callable = MarginLoss
+    metric: str = "accuracy"
+    epochs: int = 50
+    batch_size: int = 128
+    learning_rate: float = 0.001
+    decay_steps: int | None = 2000
+    figures: tuple = ("training_curves",)
+    name: str = ""
+    title: str = ""
+
+    def but(self, **changes):
+        """A copy with other values; `model_options` and `dataset_options` are merged."""
+        for field in ("model_options", "dataset_options"):
+            if field in changes:
+                changes[field] = {**getattr(self, field), **changes[field]}
+        return dataclasses.replace(self, **changes)
+
+
+def names():
+    """Names of all recipes."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
+
+
+def get(name):
+    """The recipe of that name.
+
+    Raises:
+        ValueError: no recipe has that name.
+    """
+    if name not in names():
+        near = difflib.get_close_matches(str(name), names(), n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names())}"
+        raise ValueError(f"There is no recipe {name!r}. {hint}")
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return dataclasses.replace(module.RECIPE, name=name, title=module.__doc__.splitlines()[0])

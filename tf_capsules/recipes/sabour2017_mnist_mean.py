@@ -1,0 +1,13 @@
+"""MNIST, routing replaced by a mean over the children, with reconstruction: a control.
+
+Paper: Sabour et al. 2017, table 1 has no such row
+Command: tf-capsules train sabour2017-mnist-mean
+Device: one GPU, or two CPU cores for a few epochs
+Published: none
+Measured: see results/mnist_ablation.csv
+"""
+
+# One iteration of competition between children: every parent is the plain mean of its votes.
+from tf_capsules.recipes.sabour2017_mnist import RECIPE as MNIST
+
+RECIPE = MNIST.but(model_options=dict(iterations=1, competition="children"))

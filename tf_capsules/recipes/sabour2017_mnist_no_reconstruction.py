@@ -1,0 +1,12 @@
+"""MNIST, 3 routing iterations, without reconstruction.
+
+Paper: Sabour et al. 2017, table 1
+Command: tf-capsules train sabour2017-mnist-no-reconstruction
+Device: one GPU, or two CPU cores for a few epochs
+Published: 0.35% test error (3 runs, standard deviation 0.036)
+Measured: see results/mnist_ablation.csv
+"""
+
+from tf_capsules.recipes.sabour2017_mnist import RECIPE as MNIST
+
+RECIPE = MNIST.but(model_options=dict(decoder_units=None), figures=("training_curves", "routing_changes"))

@@ -1,0 +1,12 @@
+"""MNIST, 1 routing iteration, with reconstruction.
+
+Paper: Sabour et al. 2017, table 1
+Command: tf-capsules train sabour2017-mnist-r1
+Device: one GPU, or two CPU cores for a few epochs
+Published: 0.29% test error (3 runs, standard deviation 0.011)
+Measured: see results/mnist_ablation.csv
+"""
+
+from tf_capsules.recipes.sabour2017_mnist import RECIPE as MNIST
+
+RECIPE = MNIST.but(model_options=dict(iterations=1))

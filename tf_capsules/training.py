@@ -1,0 +1,593 @@
+"""Training a recipe: data, strategy, checkpoints, resuming, and what a run folder holds.
+
+A run folder holds `config.json` (what was asked for), `history.csv` (a row an epoch), `last-NNNN.weights.h5` (weights
+and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, and what the command line adds:
+`figures/` and `saved_model/`.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import platform
+import sys
+import time
+
+import keras
+import numpy as np
+
+from tf_capsules import datasets, recipes
+from tf_capsules.datasets import augment
+from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+from tf_capsules.metrics import ExactMatch
+from tf_capsules.models import class_scores
+from tf_capsules.optimizers import FlooredExponentialDecay
+from tf_capsules.version import __version__
+
+
+_OVERRIDES = ("epochs", "batch_size", "learning_rate", "decay_steps", "dataset")
+
+
+class TrainingError(Exception):
+    """Training can't start or go on; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a user may set for a run. None leaves the recipe's own value.
+
+    Attributes:
+        epochs, batch_size, learning_rate: as in `Recipe`.
+        decay_steps: as in `Recipe`; for short runs.
+        seed: of weights, data order and augmentation.
+        dataset: name of another data set.
+        data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
+        image_size: side in pixels to which a folder's images are resized; None for the recipe's own data set's.
+        data_dir: where tensorflow-datasets keeps its sets.
+        download: fetch an absent data set.
+        train_limit, test_limit: use the first so many examples.
+        dtype: Keras dtype policy.
+        jit: "auto", "on" or "off": compile the whole step with XLA.
+        strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
+        devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all.
+        deterministic: bitwise repeatable, slower.
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    decay_steps: int | None = None
+    seed: int = 0
+    dataset: str | None = None
+    data: str | None = None
+    image_size: int | None = None
+    data_dir: str | None = None
+    download: bool = False
+    train_limit: int | None = None
+    test_limit: int | None = None
+    dtype: str = "float32"
+    jit: str = "auto"
+    strategy: str = "none"
+    devices: int | None = None
+    deterministic: bool = False
+
+    def check(self, recipe):
+        """Raises a TrainingError, before any data is loaded, for what can't work."""
+        for name in ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
+        if not 0 <= self.seed < 2**31:
+            raise TrainingError(f"--seed must be from 0 to {2**31 - 1}. Received: {self.seed}")
+        for name, choices in (
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
+            ("jit", ("auto", "on", "off")),
+            ("strategy", ("none", "mirrored")),
+        ):
+            if getattr(self, name) not in choices:
+                raise TrainingError(f"--{name} must be {' or '.join(choices)}. Received: {getattr(self, name)}")
+        if self.dataset is not None and self.dataset not in datasets.names():
+            raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
+        if self.data is not None and self.dataset is not None:
+            raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
+        if self.data is not None and not pathlib.Path(self.data).exists():
+            raise TrainingError(f"--data {self.data}: there is no such file or folder.")
+        if self.devices is not None and self.strategy == "none":
+            raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
+        if self.strategy == "mirrored":
+            if keras.backend.backend() != "tensorflow":
+                raise TrainingError(
+                    f"--strategy mirrored needs the TensorFlow backend. Received: {keras.backend.backend()}"
+                )
+            if self.jit == "on":
+                raise TrainingError("--jit on does not work under --strategy mirrored.")
+            batch_size = self.batch_size or recipe.batch_size
+            if self.devices and batch_size % self.devices:
+                raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
+
+    def apply(self, recipe):
+        """The recipe with these settings."""
+        values = {name: getattr(self, name) for name in _OVERRIDES}
+        values = {name: value for name, value in values.items() if value is not None}
+        if values.get("dataset") not in (None, recipe.dataset):
+            recipe = dataclasses.replace(recipe, dataset_options={})
+        return dataclasses.replace(recipe, **values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Training and test batches, from a data set or from arrays.
+
+    `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
+    """
+
+    train: object
+    test: object
+    train_size: int
+    test_size: int
+    image_shape: tuple
+    class_names: tuple
+    name: str
+    note: str = ""
+
+
+def load_data(recipe, settings, splits=("train", "test")):
+    """The data of a recipe with its settings.
+
+    Raises:
+        ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
+    """
+    steps = augment.check(recipe.preprocess)
+    path = None if settings.data is None else pathlib.Path(settings.data)
+    if path is not None and path.is_file():
+        arrays = load_npz(path)
+
+        def batches(part, limit):
+            def make(**options):
+                x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+                return ArrayBatches(x, y, preprocess=steps, limit=limit, **options)
+
+            return make
+
+        classes = int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
+        sizes = {part: len(arrays[f"x_{part}"]) for part in ("train", "test")}
+        names, raw, name, note = map(str, range(classes)), arrays["x_train"].shape[1:], path.name, ""
+    else:
+        if path is not None:
+            size = settings.image_size or 32
+            dataset = datasets.load("folder", path, image_size=size)
+        else:
+            dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
+
+        def batches(part, limit):
+            def make(**options):
+                return getattr(dataset, part).batches(preprocess=steps, limit=limit, **options)
+
+            return make
+
+        sizes = {part: getattr(dataset, part).size for part in ("train", "test")}
+        names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
+    return Data(
+        train=batches("train", settings.train_limit),
+        test=batches("test", settings.test_limit),
+        train_size=min(sizes["train"], settings.train_limit or sizes["train"]),
+        test_size=min(sizes["test"], settings.test_limit or sizes["test"]),
+        image_shape=tuple(augment.output_shape(steps, raw)),
+        class_names=tuple(names),
+        name=name,
+        note=note,
+    )
+
+
+def build_model(recipe, data, dtype="float32"):
+    """The recipe's network for the data's image shape and classes, in a dtype policy, not compiled."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(dtype)
+    try:
+        return recipe.model(image_shape=data.image_shape, classes=len(data.class_names), **recipe.model_options)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def compile_model(model, recipe, jit="auto"):
+    """Compiles a model with the recipe's loss, metric and schedule; its optimizer gets its variables at once."""
+    rate = recipe.learning_rate
+    if recipe.decay_steps is not None:
+        rate = FlooredExponentialDecay(rate, recipe.decay_steps)
+    metric = ExactMatch() if recipe.metric == "exact_match" else recipe.metric
+    model.compile(
+        keras.optimizers.Adam(rate),
+        loss=recipe.loss(),
+        weighted_metrics=[metric],
+        jit_compile={"auto": "auto", "on": True, "off": False}[jit],
+    )
+    model.optimizer.build(model.trainable_variables)
+
+
+def mirrored(devices):
+    """A MirroredStrategy over so many GPUs, or logical CPU devices where there is no GPU.
+
+    Raises:
+        TrainingError: more GPUs asked for than there are, or TensorFlow has already been started with fewer devices.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        if devices and devices > len(gpus):
+            raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
+        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(devices or len(gpus))])
+    count = devices or 1
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError as error:
+        if len(tf.config.list_logical_devices("CPU")) < count:
+            raise TrainingError(
+                f"TensorFlow runs already, with fewer than {count} CPU devices: start a new process."
+            ) from error
+    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+
+
+class RunFolder:
+    """The files of a run, each written so that a process killed at any moment leaves the old or the new one whole."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def write(self, name, text):
+        part = self.path / f".{name}.part"
+        part.write_text(text)
+        os.replace(part, self.path / name)
+
+    def read_json(self, name):
+        path = self.path / name
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError as error:
+            raise TrainingError(f"{self.path} is not the folder of a run: it has no {name}.") from error
+        except ValueError as error:
+            raise TrainingError(f"{path} can't be read: {error}") from error
+
+    def save_weights(self, model, name):
+        part = self.path / f".part.{name}"
+        model.save_weights(part)
+        os.replace(part, self.path / name)
+
+    def checkpoints(self):
+        """Finished epochs with a checkpoint, ascending."""
+        return sorted(int(path.name[5:9]) for path in self.path.glob("last-[0-9][0-9][0-9][0-9].weights.h5"))
+
+    def weights(self, which="last"):
+        """Path of the weights of the last or the best epoch."""
+        if which == "last" and self.checkpoints():
+            return self.path / f"last-{self.checkpoints()[-1]:04d}.weights.h5"
+        best = self.path / "best.weights.h5"
+        if which == "best" and best.exists():
+            return best
+        raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
+
+    def history(self):
+        """Rows of history.csv as dicts of numbers."""
+        path = self.path / "history.csv"
+        if not path.exists():
+            return []
+        with path.open(newline="") as file:
+            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        return [{**row, "epoch": int(row["epoch"])} for row in rows]
+
+    def write_history(self, rows):
+        self.write("history.csv", csv_text(rows))
+
+
+def csv_text(rows):
+    """Dicts with the same keys as the text of a CSV file."""
+    lines = [",".join(rows[0])] + [",".join(str(value) for value in row.values()) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+class Recorder(keras.callbacks.Callback):
+    """After each epoch writes the history, the best and the last weights, in this order; stops at a loss that is not
+    finite."""
+
+    def __init__(self, folder, monitor, history, initial_epoch):
+        super().__init__()
+        self.folder, self.monitor, self.rows = folder, f"val_{monitor}", history[:initial_epoch]
+        self.step = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.started = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.step = batch + 1
+        if not math.isfinite(logs["loss"]):
+            done = self.folder.checkpoints()
+            good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
+            raise TrainingError(
+                f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}. {good} Try a smaller "
+                "--learning-rate, a larger --batch-size, or --dtype float32; --resume goes on from the checkpoint."
+            )
+
+    def on_epoch_end(self, epoch, logs=None):
+        row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
+        row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
+        self.rows.append(row)
+        self.folder.write_history(self.rows)
+        if row[self.monitor] == max(r[self.monitor] for r in self.rows):
+            self.folder.save_weights(self.model, "best.weights.h5")
+        self.folder.save_weights(self.model, f"last-{epoch + 1:04d}.weights.h5")
+        for old in self.folder.checkpoints()[:-1]:
+            (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A trained model with where it came from."""
+
+    folder: pathlib.Path
+    recipe: recipes.Recipe
+    settings: Settings
+    data: Data
+    model: keras.Model
+    history: list
+    result: dict
+
+
+def train(recipe, output, settings=None, resume=False, verbose="auto"):
+    """Trains a recipe and keeps all of it in a run folder.
+
+    Args:
+        recipe: a `Recipe`, or the name of one.
+        output: the run folder; made where it is absent.
+        settings: `Settings`; None for the recipe's own values.
+        resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
+            the number of epochs. Weights end up the same as those of an uninterrupted run (bitwise with
+            `deterministic`).
+        verbose: as for `fit`: "auto" shows a progress bar on a terminal and a line an epoch elsewhere.
+
+    Returns:
+        A `Run`.
+
+    Raises:
+        TrainingError: what was asked for can't work, the folder holds another run, or the loss is not finite.
+    """
+    settings = settings or Settings()
+    recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    settings.check(recipe)
+    recipe = settings.apply(recipe)
+    folder = RunFolder(output)
+    initial_epoch = _prepare(folder, recipe, settings, resume)
+    strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
+    if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
+        count = strategy.num_replicas_in_sync
+        raise TrainingError(f"--batch-size {recipe.batch_size} can't be shared evenly by {count} devices.")
+    keras.utils.set_random_seed(settings.seed)
+    if settings.deterministic and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    data = _reported(load_data, recipe, settings)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        model = _reported(build_model, recipe, data, settings.dtype)
+        compile_model(model, recipe, settings.jit)
+        if initial_epoch:
+            model.load_weights(folder.weights())
+    history = folder.history()
+    if initial_epoch < recipe.epochs:
+        pad = strategy is not None
+        steps = -(-data.train_size // recipe.batch_size)
+        test_steps = -(-data.test_size // recipe.batch_size)
+        recorder = Recorder(folder, recipe.metric, history, initial_epoch)
+        # The test batches are made anew for each evaluation and are the same each time.
+        model.fit(
+            data.train(
+                batch_size=recipe.batch_size,
+                training=True,
+                seed=settings.seed,
+                epochs=recipe.epochs,
+                initial_epoch=initial_epoch,
+                pad=pad,
+            ),
+            steps_per_epoch=steps,
+            epochs=recipe.epochs,
+            initial_epoch=initial_epoch,
+            validation_data=data.test(batch_size=recipe.batch_size, pad=pad),
+            validation_steps=test_steps,
+            shuffle=False,
+            callbacks=[recorder, *_tensorboard(folder)],
+            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+        )
+        history = recorder.rows
+    result = describe_result(recipe, settings, data, model, history)
+    folder.write("result.json", json.dumps(result, indent=1) + "\n")
+    return Run(folder.path, recipe, settings, data, model, history, result)
+
+
+def _reported(function, *args):
+    """Calls a function; what it finds wrong with the user's values is raised as a TrainingError."""
+    try:
+        return function(*args)
+    except (ValueError, FileNotFoundError) as error:
+        raise TrainingError(str(error)) from error
+
+
+def _prepare(folder, recipe, settings, resume):
+    """Makes or checks the run folder; returns how many epochs are done."""
+    config = {
+        "recipe": recipe.name,
+        "settings": dataclasses.asdict(settings),
+        "resolved": {
+            "model": f"{recipe.model.__module__}.{recipe.model.__name__}",
+            "loss": recipe.loss.__name__,
+            **{
+                field.name: getattr(recipe, field.name)
+                for field in dataclasses.fields(recipe)
+                if field.name not in ("model", "loss", "name")
+            },
+        },
+    }
+    config = json.loads(json.dumps(config))
+    if resume and (folder.path / "config.json").exists():
+        before = folder.read_json("config.json")
+        changed = _differences(before, config)
+        if changed:
+            raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
+        done = (folder.checkpoints() or [0])[-1]
+        if len(folder.history()) < done:
+            raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
+        folder.write("config.json", json.dumps(config, indent=1) + "\n")
+        return done
+    if folder.path.exists() and any(folder.path.iterdir()):
+        hint = "Add --resume to go on with it, or choose another --output."
+        kind = "a run" if (folder.path / "config.json").exists() else "other files"
+        raise TrainingError(f"{folder.path} holds {kind} already. {hint if kind == 'a run' else 'Choose another.'}")
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write("config.json", json.dumps(config, indent=1) + "\n")
+    return 0
+
+
+def _differences(before, after):
+    changed = [] if before["recipe"] == after["recipe"] else [f"recipe {before['recipe']}, now {after['recipe']}"]
+    for part in ("settings", "resolved"):
+        for key, value in after[part].items():
+            if key != "epochs" and before[part].get(key) != value:
+                changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
+    return list(dict.fromkeys(changed))
+
+
+def _tensorboard(folder):
+    """TensorBoard events, where TensorFlow is there to write them."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return []
+    return [keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)]
+
+
+def load_run(folder, weights="last", **changes):
+    """A run as it was left, its model compiled.
+
+    Args:
+        folder: the run folder.
+        weights: "last" or "best".
+        changes: other values of `Settings`, for instance another data set to evaluate on.
+
+    Raises:
+        TrainingError: not a run folder, or it holds no such weights.
+    """
+    folder = RunFolder(folder)
+    config = folder.read_json("config.json")
+    settings = Settings(**{**config["settings"], "strategy": "none", "devices": None, **changes})
+    recipe = _reported(recipes.get, config["recipe"])
+    settings.check(recipe)
+    trained_on = Settings(**config["settings"]).apply(recipe)
+    recipe = settings.apply(recipe)
+    path = folder.weights(weights)
+    data = _reported(load_data, recipe, settings)
+    model = _reported(build_model, trained_on, data, settings.dtype)
+    compile_model(model, recipe, settings.jit)
+    model.load_weights(path)
+    result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
+    return Run(folder.path, recipe, settings, data, model, folder.history(), result)
+
+
+def evaluate(run):
+    """Loss and metric of a run's model on its test split, as a dict."""
+    batches = run.data.test(batch_size=run.recipe.batch_size)
+    return run.model.evaluate(batches, verbose=0, return_dict=True)
+
+
+def examples(run, count):
+    """The first `count` test examples as NumPy arrays: images, labels (or a dict of several targets)."""
+    images, labels = next(iter(run.data.test(batch_size=count)))
+    to_numpy = keras.ops.convert_to_numpy
+    return to_numpy(images), keras.tree.map_structure(to_numpy, labels)
+
+
+def predict(model, images):
+    """Class scores (batch, classes) as a NumPy array."""
+    return np.asarray(class_scores(model.predict(images, verbose=0)))
+
+
+def describe_result(recipe, settings, data, model, history):
+    """One row of results: what was measured, on what, with what."""
+    metric = recipe.metric
+    return {
+        "recipe": recipe.name,
+        "dataset": data.name,
+        "note": data.note,
+        "train_examples": data.train_size,
+        "test_examples": data.test_size,
+        "epochs": len(history),
+        "batch_size": recipe.batch_size,
+        "learning_rate": recipe.learning_rate,
+        "seed": settings.seed,
+        "dtype": settings.dtype,
+        "strategy": settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}",
+        "parameters": model.count_params(),
+        "metric": metric,
+        "value": round(history[-1][f"val_{metric}"], 6),
+        "best_value": round(max(row[f"val_{metric}"] for row in history), 6),
+        "test_loss": round(history[-1]["val_loss"], 6),
+        "seconds": round(sum(row["seconds"] for row in history), 1),
+        "peak_memory_mb": peak_memory_mb(),
+        **environment(),
+    }
+
+
+def peak_memory_mb():
+    """Largest resident size of this process so far, in MiB (Linux and macOS)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(size / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def environment():
+    """Device and versions, for a row of results."""
+    backend = keras.backend.backend()
+    module = sys.modules.get("jax" if backend == "jax" else backend)
+    return {
+        "device": device_name(),
+        "python": platform.python_version(),
+        "backend": f"{backend} {getattr(module, '__version__', '')}".strip(),
+        "keras": keras.__version__,
+        "tf_capsules": __version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def device_name():
+    """The accelerators that Keras sees, or the number of CPU cores."""
+    accelerators = [d for d in keras.distribution.list_devices() if not d.startswith("cpu")]
+    if accelerators:
+        return f"{len(accelerators)} x {accelerators[0].split(':')[0]}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} CPU cores ({platform.machine()})"
+
+
+def append_row(path, row):
+    """Appends a row to a CSV file of results, which is made with a header where it is absent.
+
+    Raises:
+        TrainingError: the file has other columns.
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        with path.open(newline="") as file:
+            header = next(csv.reader(file), [])
+        if header != list(row):
+            raise TrainingError(f"{path} has the columns {header}, not {list(row)}.")
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
