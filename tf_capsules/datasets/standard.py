@@ -1,0 +1,98 @@
+"""The sets that come ready made: scikit-learn's digits, and those that tensorflow-datasets prepares."""
+
+import dataclasses
+
+import numpy as np
+
+from tf_capsules.datasets.pipeline import Dataset, Split
+
+
+def digits(data_dir=None, download=False):
+    """Handwritten digits of 8x8 pixels that come with scikit-learn; 20% of each class are the test split (seed 0).
+
+    The original values 0 .. 16 become 0 .. 255. `data_dir` and `download` are not used.
+    """
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    source = load_digits()
+    images = np.rint(source.images * (255 / 16)).astype(np.uint8)[..., None]
+    train_x, test_x, train_y, test_y = train_test_split(
+        images, source.target, test_size=0.2, stratify=source.target, random_state=0
+    )
+    train, test = ({"image": x, "label": y} for x, y in ((train_x, train_y), (test_x, test_y)))
+    return Dataset("digits", Split(train), Split(test), tuple(map(str, source.target_names)))
+
+
+def mnist(data_dir=None, download=False):
+    """MNIST, 28x28x1."""
+    return _prepared("mnist", "mnist", data_dir, download)
+
+
+def fashion_mnist(data_dir=None, download=False):
+    """Fashion-MNIST, 28x28x1."""
+    return _prepared("fashion_mnist", "fashion_mnist", data_dir, download)
+
+
+def cifar10(data_dir=None, download=False):
+    """CIFAR-10, 32x32x3."""
+    # Named here, for a prepared folder knows the names only if it was made from the original archive.
+    names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+    return dataclasses.replace(_prepared("cifar10", "cifar10", data_dir, download), class_names=names)
+
+
+def cifar100(data_dir=None, download=False):
+    """CIFAR-100 with its 100 fine labels, 32x32x3."""
+    return _prepared("cifar100", "cifar100", data_dir, download)
+
+
+def svhn(data_dir=None, download=False):
+    """Street View House Numbers, cropped to 32x32x3; the training split only, without the extra images."""
+    return _prepared("svhn", "svhn_cropped", data_dir, download)
+
+
+def smallnorb(data_dir=None, download=False):
+    """smallNORB: the two cameras' images as the channels of 96x96x2, labelled with the category.
+
+    The splits' arrays also hold `instance`, `elevation`, `azimuth` and `lighting`, the numbers of the original files;
+    -1 where they are unknown. The examples stand in a fixed random order, for the original order is regular.
+    """
+
+    def arrays(columns):
+        order = np.random.default_rng(0).permutation(len(columns["image"]))
+        columns = {name.removeprefix("label_"): column[order] for name, column in columns.items()}
+        pair = np.concatenate([columns.pop("image"), columns.pop("image2")], axis=-1)
+        return {"image": pair, "label": columns.pop("category")} | columns
+
+    dataset = _prepared("smallnorb", "smallnorb", data_dir, download, arrays, "label_category")
+    if any((dataset.train.arrays[name] < 0).any() for name in ("elevation", "azimuth", "lighting")):
+        note = "a copy of smallNORB whose training pairs lack elevation, azimuth and lighting"
+        return dataclasses.replace(dataset, note=note)
+    return dataset
+
+
+def _images_and_labels(columns):
+    return {"image": columns["image"], "label": columns["label"]}
+
+
+def _prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, label="label"):
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(builder_name, data_dir=data_dir)
+    if download:
+        builder.download_and_prepare()
+
+    def split(part):
+        batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
+        return Split(arrays({column: np.concatenate([batch[column] for batch in batches]) for column in batches[0]}))
+
+    try:
+        train, test = split("train"), split("test")
+    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
+        root = builder.data_path.parents[1]
+        raise FileNotFoundError(
+            f"data set {name!r} is not in {builder.data_path}. To fetch it, run `tfds build {builder_name} --data_dir "
+            f"{root}`, or load it with download=True (on the command line: --download). A prepared folder elsewhere "
+            f"is found through data_dir (--data-dir) or the environment variable TFDS_DATA_DIR."
+        ) from error
+    return Dataset(name, train, test, tuple(builder.info.features[label].names))
