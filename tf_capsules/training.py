@@ -18,16 +18,13 @@ import sys
 import time
 
 import keras
-import numpy as np
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import class_scores
 from tf_capsules.optimizers import FlooredExponentialDecay
 from tf_capsules.version import __version__
-
 
 _OVERRIDES = ("epochs", "batch_size", "learning_rate", "decay_steps", "dataset")
 
@@ -125,6 +122,7 @@ class Data:
     """Training and test batches, from a data set or from arrays.
 
     `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
+    `raw_shape` is that of the images before the recipe's preprocessing, `image_shape` what the model sees.
     """
 
     train: object
@@ -132,12 +130,13 @@ class Data:
     train_size: int
     test_size: int
     image_shape: tuple
+    raw_shape: tuple
     class_names: tuple
     name: str
     note: str = ""
 
 
-def load_data(recipe, settings, splits=("train", "test")):
+def load_data(recipe, settings):
     """The data of a recipe with its settings.
 
     Raises:
@@ -151,7 +150,7 @@ def load_data(recipe, settings, splits=("train", "test")):
         def batches(part, limit):
             def make(**options):
                 x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-                return ArrayBatches(x, y, preprocess=steps, limit=limit, **options)
+                return ArrayBatches(x, y, **{"preprocess": steps, "limit": limit, **options})
 
             return make
 
@@ -167,7 +166,7 @@ def load_data(recipe, settings, splits=("train", "test")):
 
         def batches(part, limit):
             def make(**options):
-                return getattr(dataset, part).batches(preprocess=steps, limit=limit, **options)
+                return getattr(dataset, part).batches(**{"preprocess": steps, "limit": limit, **options})
 
             return make
 
@@ -179,6 +178,7 @@ def load_data(recipe, settings, splits=("train", "test")):
         train_size=min(sizes["train"], settings.train_limit or sizes["train"]),
         test_size=min(sizes["test"], settings.test_limit or sizes["test"]),
         image_shape=tuple(augment.output_shape(steps, raw)),
+        raw_shape=tuple(raw),
         class_names=tuple(names),
         name=name,
         note=note,
@@ -338,6 +338,21 @@ class Run:
     history: list
     result: dict
 
+    def evaluate(self):
+        """Loss and metric of the model on the test split, as a dict."""
+        batches = self.data.test(batch_size=self.recipe.batch_size)
+        return self.model.evaluate(batches, verbose=0, return_dict=True)
+
+    def examples(self, count, raw=False):
+        """The first `count` test examples as NumPy arrays: images, and labels or a dict of several targets.
+
+        With `raw` the images are as they are before the recipe's preprocessing, as a server gets them.
+        """
+        options = {"preprocess": ()} if raw else {}
+        images, labels = next(iter(self.data.test(batch_size=count, limit=count, **options)))
+        to_numpy = keras.ops.convert_to_numpy
+        return to_numpy(images), keras.tree.map_structure(to_numpy, labels)
+
 
 def train(recipe, output, settings=None, resume=False, verbose="auto"):
     """Trains a recipe and keeps all of it in a run folder.
@@ -493,24 +508,6 @@ def load_run(folder, weights="last", **changes):
     model.load_weights(path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     return Run(folder.path, recipe, settings, data, model, folder.history(), result)
-
-
-def evaluate(run):
-    """Loss and metric of a run's model on its test split, as a dict."""
-    batches = run.data.test(batch_size=run.recipe.batch_size)
-    return run.model.evaluate(batches, verbose=0, return_dict=True)
-
-
-def examples(run, count):
-    """The first `count` test examples as NumPy arrays: images, labels (or a dict of several targets)."""
-    images, labels = next(iter(run.data.test(batch_size=count)))
-    to_numpy = keras.ops.convert_to_numpy
-    return to_numpy(images), keras.tree.map_structure(to_numpy, labels)
-
-
-def predict(model, images):
-    """Class scores (batch, classes) as a NumPy array."""
-    return np.asarray(class_scores(model.predict(images, verbose=0)))
 
 
 def describe_result(recipe, settings, data, model, history):

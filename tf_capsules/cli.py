@@ -1,0 +1,293 @@
+"""The command `tf-capsules`: list, train, evaluate, predict, export, figures."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from tf_capsules.version import __version__
+
+# Run by a Python that has imported TensorFlow and nothing of this package.
+_SERVE = """
+import json, sys
+import numpy as np, tensorflow as tf
+answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](tf.constant(np.load(sys.argv[2])))
+print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() if key in ("class", "probabilities")}))
+"""
+
+
+def main(arguments=None):
+    """Runs the command line; returns the exit status: 0, or 2 for what the user has to change."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    with _without_startup_lines():
+        from tf_capsules.training import TrainingError
+
+    try:
+        options.run(options)
+    except (TrainingError, ValueError, FileNotFoundError) as error:
+        print(f"tf-capsules {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
+        return 130
+    return 0
+
+
+@contextlib.contextmanager
+def _without_startup_lines():
+    """Keeps what TensorFlow writes when it is imported, some ten lines, off the terminal; an error shows them."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as lines:
+        os.dup2(lines.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            lines.seek(0)
+            os.write(terminal, lines.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="tf-capsules", description="Capsule networks for Keras.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(name, run, help, **arguments):
+        sub = commands.add_parser(name, help=help, description=help, allow_abbrev=False, **arguments)
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = command("list", _list, "List recipes, data sets and shipped weights.")
+    sub.add_argument("what", nargs="?", choices=("recipes", "datasets", "weights"), default="recipes")
+
+    sub = command("train", _train, "Train a recipe; then draw its figures, export it and serve one prediction.")
+    sub.add_argument("recipe", nargs="?", help="name of a recipe (default: scikit-learn's digits)")
+    sub.add_argument("--output", "-o", help="run folder (default: runs/RECIPE)")
+    sub.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    for name, type_, text in (
+        ("epochs", int, "passes over the training images"),
+        ("batch-size", int, "images a step, over all devices"),
+        ("learning-rate", float, "Adam's, at the start"),
+        ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
+        ("seed", int, "of weights, order and augmentation (default: 0)"),
+        ("train-limit", int, "use the first so many training images"),
+    ):
+        sub.add_argument(f"--{name}", type=type_, help=text)
+    _data_options(sub)
+    sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
+    sub.add_argument("--jit", help="compile the step with XLA: auto, on or off (default: auto)")
+    sub.add_argument("--strategy", help="none or mirrored (default: none)")
+    sub.add_argument("--devices", type=int, help="how many devices are mirrored (default: all)")
+    sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
+    sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
+    sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
+
+    sub = command("evaluate", _evaluate, "Evaluate a run on its own or another test split.")
+    sub.add_argument("folder", metavar="RUN", help="run folder")
+    sub.add_argument("--weights", choices=("last", "best"), default="last")
+    _data_options(sub)
+    sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
+
+    sub = command("predict", _predict, "Classify image files.")
+    sub.add_argument("model", metavar="MODEL", help="run folder, or folder of an exported SavedModel")
+    sub.add_argument("images", nargs="+", metavar="IMAGE", help="PNG, JPEG, BMP or GIF files")
+
+    sub = command("export", _export, "Export a run for serving without this package.")
+    sub.add_argument("folder", metavar="RUN", help="run folder")
+    sub.add_argument("target", nargs="?", metavar="TARGET", help="folder or file (default: inside the run folder)")
+    sub.add_argument("--format", choices=("saved_model", "litert"), default="saved_model")
+    sub.add_argument("--default", choices=("float32", "uint8"), default="float32", help="what serving_default takes")
+    sub.add_argument("--weights", choices=("last", "best"), default="last")
+
+    sub = command("figures", _figures, "Draw a run's figures; several runs: their curves side by side.")
+    sub.add_argument("folders", nargs="+", metavar="RUN", help="run folders")
+    sub.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures)")
+    return parser
+
+
+def _data_options(sub):
+    sub.add_argument("--dataset", help="another data set (tf-capsules list datasets)")
+    sub.add_argument("--data", metavar="PATH", help="a .npz of x_train, y_train, x_test, y_test, or a folder of images")
+    sub.add_argument("--image-size", type=int, help="side to which a folder's images are resized (default: 32)")
+    sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets")
+    sub.add_argument("--download", action="store_true", default=None, help="fetch an absent data set")
+    sub.add_argument("--test-limit", type=int, help="use the first so many test images")
+
+
+def _settings(options):
+    """The values of `Settings` that were given on the command line."""
+    from tf_capsules.training import Settings
+
+    given = {field.name: getattr(options, field.name, None) for field in dataclasses.fields(Settings)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _list(options):
+    from tf_capsules import datasets, recipes
+    from tf_capsules.models import weights
+
+    if options.what == "recipes":
+        rows = [(name, recipes.get(name).title) for name in recipes.names()]
+    elif options.what == "datasets":
+        rows = [
+            (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
+            for name, text, shape, classes in datasets.describe()
+        ]
+    else:
+        rows = [(name, str(weights.FOLDER / f"{name}.md")) for name in weights.names()]
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
+        print(f"{name:{width}}  {text}")
+
+
+def _train(options):
+    from tf_capsules import recipes, training
+
+    recipe = recipes.get(options.recipe or recipes.DEFAULT)
+    output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
+    print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
+    run = training.train(recipe, output, training.Settings(**_settings(options)), options.resume)
+    if options.results:
+        training.append_row(options.results, run.result)
+    _draw(run, output / "figures")
+    if not options.no_export:
+        target = _export_run(run, output / "saved_model")
+        _serve_one(run, target)
+    _report(run.result["metric"], run.result["value"])
+
+
+def _evaluate(options):
+    from tf_capsules import training
+
+    run = training.load_run(options.folder, options.weights, **_settings(options))
+    measured = run.evaluate()
+    metric = run.recipe.metric
+    print(f"{run.data.test_size:,} test images of {run.data.name}, loss {measured['loss']:.4f}")
+    if run.data.note:
+        print(run.data.note)
+    if options.results:
+        row = training.describe_result(run.recipe, run.settings, run.data, run.model, run.history)
+        row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": round(measured["loss"], 6)}
+        training.append_row(options.results, row)
+    _report(metric, measured[metric])
+
+
+def _predict(options):
+    import numpy as np
+
+    folder = pathlib.Path(options.model)
+    if not (folder / "saved_model.pb").exists():
+        folder = folder / "saved_model"
+    if not (folder / "saved_model.pb").exists():
+        raise FileNotFoundError(
+            f"{options.model} is neither an exported SavedModel nor a run that holds one; "
+            "`tf-capsules export RUN` makes it."
+        )
+    missing = [path for path in options.images if not pathlib.Path(path).is_file()]
+    if missing:
+        raise FileNotFoundError(f"There is no file {missing[0]}.")
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(folder)).signatures["serving_bytes"]
+    for path in options.images:
+        try:
+            answer = served(tf.constant([pathlib.Path(path).read_bytes()]))
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(f"{path} can't be read as an image: {error.message}") from error
+        answer = {key: value.numpy()[0] for key, value in answer.items()}
+        label = answer["label"].decode() if "label" in answer else str(answer["class"])
+        print(f"{path}: {label}, probability {float(np.max(answer['probabilities'])):.3f}")
+
+
+def _export(options):
+    from tf_capsules import training
+
+    run = training.load_run(options.folder, options.weights)
+    name = "saved_model" if options.format == "saved_model" else "model.tflite"
+    target = pathlib.Path(options.target or pathlib.Path(options.folder) / name)
+    _export_run(run, target, options.format, options.default)
+
+
+def _figures(options):
+    from tf_capsules import training
+    from tf_capsules.analysis import figures
+
+    if len(options.folders) > 1:
+        folder = pathlib.Path(options.output or "figures")
+        histories = {pathlib.Path(path).name: training.RunFolder(path).history() for path in options.folders}
+        empty = [name for name, history in histories.items() if not history]
+        if empty:
+            raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
+        _save(figures.training_curves(histories), folder / "training_curves.png")
+        _save(figures.loss_comparison(histories), folder / "loss_comparison.png")
+        return
+    run = training.load_run(options.folders[0])
+    _draw(run, pathlib.Path(options.output or run.folder / "figures"))
+
+
+def _draw(run, folder):
+    from tf_capsules.analysis import runs
+
+    for name, figure in runs.draw(run):
+        _save(figure, folder / f"{name}.png")
+
+
+def _save(figure, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    print(f"picture: {path}")
+
+
+def _export_run(run, target, format="saved_model", default="float32"):
+    from tf_capsules import export
+
+    steps = run.recipe.preprocess
+    if format == "litert":
+        export.export_litert(run.model, target, steps, run.data.raw_shape)
+    else:
+        export.export_saved_model(run.model, target, steps, run.data.class_names, default, run.data.raw_shape)
+    print(f"exported: {target}")
+    return target
+
+
+def _serve_one(run, target):
+    """One test image through the exported model, in a process that has TensorFlow and not this package."""
+    images, labels = run.examples(1, raw=True)
+    with tempfile.TemporaryDirectory() as folder:
+        import numpy as np
+
+        image = pathlib.Path(folder) / "image.npy"
+        np.save(image, images)
+        command = [sys.executable, "-c", _SERVE, str(target), str(image)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"The exported model could not be served: {done.stderr.strip().splitlines()[-1]}")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    label = labels["part_labels"][0].tolist() if isinstance(labels, dict) else int(labels[0])
+    probability = max(answer["probabilities"][0])
+    print(
+        f"served by TensorFlow alone: test image 0 (label {label}) is class {answer['class'][0]}, "
+        f"probability {probability:.3f}"
+    )
+
+
+def _report(metric, value):
+    print(f"test {metric.replace('_', ' ')} {100 * value:.2f}%")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
