@@ -1,0 +1,257 @@
+"""Trained models as files that serve without this package: SavedModel and LiteRT."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+
+import keras
+import numpy as np
+
+from tf_capsules.datasets import augment
+from tf_capsules.layers.arguments import positive_int
+from tf_capsules.models import class_scores
+
+_SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
+
+
+def export_saved_model(model, folder, preprocess=(), class_names=None, default="float32", image_shape=None):
+    """Writes a SavedModel that any TensorFlow server can run, with each weight stored once.
+
+    What the answer does not depend on (decoder, optimizer, metrics) is left out. The signatures take any number of
+    images, also none:
+
+    | signature | argument | dtype and shape |
+    | --- | --- | --- |
+    | `serving_float32` | `images` | float32 (batch, height, width, channels) in [0, 1] |
+    | `serving_uint8` | `images` | uint8 (batch, height, width, channels), 0 to 255 |
+    | `serving_bytes` | `files` | string (batch,): encoded image files; for models of 1 or 3 channels |
+    | `serving_default` | `images` | one of the first two, see `default` |
+
+    Each returns a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
+    (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
+    The loaded object can be called, too: `tf.saved_model.load(folder).serve(images)` takes float32 or uint8 images.
+    Files are PNG, JPEG, BMP or GIF (its first frame), decoded to the model's channels and, where their size differs,
+    resized (bilinear, antialiased).
+
+    Args:
+        model: a `CapsuleClassifier`, or a Keras model from images to class probabilities (batch, classes).
+        folder: where to write. An earlier SavedModel there is replaced, at once and only when the new one is complete.
+        preprocess: steps of `tf_capsules.datasets.augment` that become part of the served model, as they are done in
+            evaluation.
+        class_names: a name for each class, or None.
+        default: what `serving_default` takes, "float32" or "uint8".
+        image_shape: (height, width, channels) of the served images, before `preprocess`. None: what the model and the
+            steps imply; it must be given where they leave it open (a crop, or a model for images of any size).
+
+    Returns:
+        The folder, a `pathlib.Path`.
+
+    Raises:
+        ValueError: before anything is written: steps that do not lead to the model's images, class names of another
+            number, an unknown default, or a folder that holds something else than a SavedModel.
+        RuntimeError: Keras runs on another backend than TensorFlow.
+
+    Example:
+        >>> export_saved_model(model, "saved_models/digits", class_names=[str(digit) for digit in range(10)])
+        >>> tf.saved_model.load("saved_models/digits").serve(images)["class"]
+    """
+    shape = _checked(model, preprocess, image_shape)
+    if default not in ("float32", "uint8"):
+        raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')
+    folder = pathlib.Path(folder)
+    if folder.exists() and not (folder.is_dir() and {entry.name for entry in folder.iterdir()} <= _SAVED_MODEL_ENTRIES):
+        raise ValueError(f"{folder} holds something else than a SavedModel and is not overwritten.")
+
+    import tensorflow as tf
+
+    answer = _answer(model, preprocess, shape, class_names)
+
+    @tf.function(autograph=False)
+    def serve(images):
+        return answer(_unit(images))
+
+    @tf.function(autograph=False)
+    def serve_files(files):
+        spec = tf.TensorSpec(shape, tf.float32)
+        return answer(tf.map_fn(lambda file: _decoded(file, shape), files, fn_output_signature=spec))
+
+    signatures = {
+        f"serving_{dtype}": serve.get_concrete_function(tf.TensorSpec((None, *shape), dtype, "images"))
+        for dtype in ("float32", "uint8")
+    }
+    signatures["serving_default"] = signatures[f"serving_{default}"]
+    if shape[-1] in (1, 3):
+        signatures["serving_bytes"] = serve_files.get_concrete_function(tf.TensorSpec((None,), tf.string, "files"))
+
+    module = tf.Module()
+    module.serve = serve
+    module.weights = list(signatures["serving_default"].graph.variables)
+    with _written_beside(folder) as partial:
+        tf.saved_model.save(module, partial, signatures)
+        _replace_folder(partial, folder)
+    return folder
+
+
+def export_litert(model, file, preprocess=(), image_shape=None):
+    """Writes a LiteRT (TensorFlow Lite) model for phones and small devices.
+
+    Its signature `serving_default` takes `images`, float32 (batch, height, width, channels) in [0, 1], one or more, and
+    returns "probabilities", "class" and, for capsule networks, "poses" as in `export_saved_model`. Weights are float32.
+
+    Args:
+        model, preprocess, image_shape: as in `export_saved_model`.
+        file: where to write; by convention its name ends in ".tflite". An earlier file is replaced when
+            the new one is complete.
+
+    Returns:
+        The file, a `pathlib.Path`.
+
+    Raises:
+        ValueError: as in `export_saved_model`, and for a model that computes in half precision.
+        RuntimeError: Keras runs on another backend than TensorFlow.
+
+    Example:
+        >>> export_litert(model, "digits.tflite")
+        >>> tf.lite.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
+    """
+    shape = _checked(model, preprocess, image_shape)
+    file = pathlib.Path(file)
+    if file.is_dir():
+        raise ValueError(f"`file` must name a file; {file} is a folder.")
+
+    import tensorflow as tf
+
+    answer = _answer(model, preprocess, shape, empty_batch=False)
+    module = tf.Module()
+    module.serve = tf.function(answer, autograph=False)
+    concrete = module.serve.get_concrete_function(tf.TensorSpec((None, *shape), tf.float32, "images"))
+    module.weights = list(concrete.graph.variables)
+    dtypes = {tensor.dtype.name for operation in concrete.graph.get_operations() for tensor in operation.outputs}
+    if half := dtypes & {"bfloat16", "float16"}:
+        raise ValueError(
+            f"LiteRT convolves in float32, the model computes in {half.pop()}: "
+            "load its weights into a model that is built with the dtype policy float32."
+        )
+    content = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
+    with _written_beside(file) as partial:
+        partial.write_bytes(content)
+        os.replace(partial, file)
+    return file
+
+
+def _checked(model, preprocess, image_shape):
+    """(height, width, channels) of the served images, after all that can be checked before work starts."""
+    if keras.backend.backend() != "tensorflow":
+        raise RuntimeError(
+            f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here. Save the "
+            "weights, and load and export them in a process that is started with KERAS_BACKEND=tensorflow."
+        )
+    steps = augment.check(preprocess)
+    wanted = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    if image_shape is None:
+        image_shape = _shape_before(steps, wanted)
+    image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
+    given = augment.output_shape(steps, image_shape)
+    if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
+        raise ValueError(
+            f"The model takes images {wanted}; images {image_shape} are {given} after the steps {steps!r}. "
+            "Give `image_shape`, the shape before the steps."
+        )
+    return image_shape
+
+
+def _shape_before(steps, shape):
+    """The shape that images had before `steps`, where that can be told."""
+    height, width, channels = shape
+    if None in shape or any(name == "crop" for name, *_ in steps):
+        raise ValueError(
+            f"The size of the served images can't be told from the model's {shape} and the steps {steps!r}: "
+            "give `image_shape`, the shape before the steps."
+        )
+    for name, *values in reversed(steps):
+        if name == "pad":
+            height, width = height - 2 * values[0], width - 2 * values[0]
+        elif name == "downscale":
+            height, width = height * values[0], width * values[0]
+    return height, width, channels
+
+
+def _answer(model, steps, shape, class_names=None, empty_batch=True):
+    """The function from float32 images in [0, 1] to the dict that all signatures return."""
+    import tensorflow as tf
+    import tensorflow.experimental.numpy as tnp
+
+    probe = np.zeros(shape, "float32")
+    changes = augment.apply(steps, probe) is not probe
+
+    def answer(images):
+        # Stated in the graph, because not every server checks shapes before it runs one.
+        images = tf.ensure_shape(images, (None, *shape))
+        count = tf.shape(images)[0]
+        if empty_batch:
+            # TensorFlow's convolution with bias fails on no images: it gets one of zeros, whose answer is cut off.
+            images = tf.pad(images, [[0, tf.cast(count == 0, tf.int32)], [0, 0], [0, 0], [0, 0]])
+            images = tf.ensure_shape(images, (None, *shape))
+        if changes:
+            images = tf.map_fn(lambda image: augment.apply(steps, image, xp=tnp), images)
+        outputs = model(images, training=False)
+        scores = tf.cast(class_scores(outputs), tf.float32)
+        classes = scores.shape[-1]
+        if class_names is not None and len(class_names) != classes:
+            raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
+        answers = {"probabilities": scores, "class": tf.argmax(scores, axis=-1)}
+        if isinstance(outputs, dict):
+            answers["poses"] = tf.cast(outputs["poses"], tf.float32)
+        if class_names is not None:
+            answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
+        return {name: value[:count] for name, value in answers.items()} if empty_batch else answers
+
+    return answer
+
+
+def _unit(images):
+    import tensorflow as tf
+
+    return tf.cast(images, tf.float32) / 255 if images.dtype == tf.uint8 else images
+
+
+def _decoded(file, shape):
+    """An encoded image as float32 in [0, 1] of the given shape."""
+    import tensorflow as tf
+
+    height, width, channels = shape
+    # Not every format can be decoded to a wished number of channels: 1 or 2 are grey (with alpha), 3 or 4 are colours.
+    image = _unit(tf.io.decode_image(file, channels=0, expand_animations=False))
+    colour = tf.shape(image)[-1] >= 3
+    if channels == 1:
+        luma = tf.constant([0.299, 0.587, 0.114])
+        image = tf.cond(colour, lambda: tf.tensordot(image[..., :3], luma, 1)[..., None], lambda: image[..., :1])
+    else:
+        image = tf.cond(colour, lambda: image[..., :3], lambda: tf.repeat(image[..., :1], 3, axis=-1))
+    image = tf.cond(
+        tf.reduce_all(tf.shape(image)[:2] == (height, width)),
+        lambda: image,
+        lambda: tf.image.resize(image, (height, width), antialias=True),
+    )
+    return tf.ensure_shape(image, shape)
+
+
+@contextlib.contextmanager
+def _written_beside(target):
+    """A path beside `target`, of this process alone, to write to and then rename; what is left there is removed."""
+    path = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _replace_folder(new, old):
+    """Puts `new` where `old` is. A filled folder can't be renamed over: it is moved aside for that moment."""
+    aside = old.with_name(f".{old.name}.{os.getpid()}.replaced")
+    if old.exists():
+        os.replace(old, aside)
+    os.replace(new, old)
+    shutil.rmtree(aside, ignore_errors=True)
