@@ -1,10 +1,8 @@
 """The command `tf-capsules`: list, train, evaluate, predict, export, figures."""
 
 import argparse
-import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -28,8 +26,7 @@ def main(arguments=None):
     if options.command is None:
         parser.print_help()
         return 0
-    with _without_startup_lines():
-        from tf_capsules.training import TrainingError
+    from tf_capsules.training import TrainingError
 
     try:
         options.run(options)
@@ -40,25 +37,6 @@ def main(arguments=None):
         print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
         return 130
     return 0
-
-
-@contextlib.contextmanager
-def _without_startup_lines():
-    """Keeps what TensorFlow writes when it is imported, some ten lines, off the terminal; an error shows them."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    with tempfile.TemporaryFile() as lines:
-        os.dup2(lines.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            lines.seek(0)
-            os.write(terminal, lines.read())
-            raise
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
 
 
 def _parser():

@@ -10,7 +10,7 @@ parent j by its vote `V_ij = x_i W_ij + B_ij`. An algorithm never needs the vote
 
 so it is written once, against an object with these four methods. Poses are (batch, parents, *pose); weights and
 agreements are (batch, children, parents). Weights that are equal for all parents may be given as (batch, children, 1),
-which costs a single matrix product in place of one for each parent; a batch axis of 1 stands for the whole batch.
+which costs a single matrix product in place of one for each parent; a batch axis of 1 then stands for the whole batch.
 
 | class | when | numbers held for each (child, parent) pair |
 | --- | --- | --- |
@@ -45,6 +45,7 @@ def couple(logits, competition="parents", *, leaky=False, mask=None):
     Returns:
         Couplings of the shape of `logits`.
     """
+    logits = at_least_float32(logits)
     keep = None if mask is None else ops.cast(mask, logits.dtype)[:, :, None]
     if competition == "parents":
         if leaky:
@@ -128,6 +129,16 @@ class TransformedVotes(Votes):
     def __init__(self, poses, kernel, bias=None):
         poses, kernel = at_least_float32(poses), at_least_float32(kernel)
         self.groups, self.parents, self.columns, out = kernel.shape
+        if poses.shape[-1] != self.columns:
+            raise ValueError(
+                f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit a kernel of shape "
+                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
+            )
+        if poses.shape[1] is not None and poses.shape[1] % self.groups:
+            raise ValueError(
+                f"Received {poses.shape[1]} children, which are not whole runs over the groups of a kernel of shape "
+                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
+            )
         self.rows = poses.shape[2] if len(poses.shape) == 4 else 1
         self.pose_shape = (self.rows, out) if len(poses.shape) == 4 else (out,)
         self.batch, self.children = ops.shape(poses)[0], ops.shape(poses)[1]
@@ -217,7 +228,7 @@ class SharedVotes(TransformedVotes):
 
     def weighted_squares(self, weights, poses):
         children, weights = self._by_group(self.poses), self._by_group(weights)
-        weights = weights + ops.zeros((1, 1, 1, self.parents), self.dtype)
+        weights = weights + ops.zeros((self.batch, 1, 1, self.parents), self.dtype)
         mass = ops.sum(weights, axis=1)
         # Moments about each group's own mean, so that nothing cancels when the poses lie far from the origin.
         center = ops.mean(children, axis=1, keepdims=True)
@@ -242,10 +253,15 @@ class DistinctVotes(TransformedVotes):
 
     def __init__(self, poses, kernel, bias=None):
         super().__init__(poses, kernel, bias)
+        if poses.shape[1] not in (None, self.groups):
+            raise ValueError(
+                f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}: "
+                "a kernel (children, parents, d, e) has a matrix for each."
+            )
         # Children last, which is the axis long enough to be worked on as vectors:
         # the kernel as (parents, d * children, e), the poses as (batch, rows, d, children).
         inner = self.columns * self.groups
-        self._matrices = ops.reshape(ops.transpose(kernel, (1, 2, 0, 3)), (self.parents, inner, self.pose_shape[-1]))
+        self._matrices = ops.reshape(ops.transpose(self.kernel, (1, 2, 0, 3)), (self.parents, inner, self.pose_shape[-1]))
         self._columns_first = ops.transpose(self.poses, (0, 2, 3, 1))
 
     def weighted_sum(self, weights):
