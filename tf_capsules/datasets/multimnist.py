@@ -1,0 +1,117 @@
+"""Overlapping digits made on the fly: MultiMNIST (Sabour et al. 2017) and DiverseMultiMNIST (Tsai et al. 2020)."""
+
+import numpy as np
+
+from tf_capsules.datasets import augment
+from tf_capsules.datasets.pipeline import Dataset, Split
+
+
+def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4, pad=4, source="mnist"):
+    """MultiMNIST: two digits of different classes, laid over each other.
+
+    Source: Sabour et al. 2017, section 6. Each digit of a split is the base of `pairs_per_digit` images; its partner
+    is a digit of another class from the same split. Both are padded with `pad` zeros on every side, each is shifted
+    by integers in [-max_shift, max_shift] per axis, and the sum is clipped at 255. Index i has base digit i mod n, so
+    the first n examples show each digit once. In training, partners and shifts are drawn anew in every epoch; in
+    evaluation they are fixed.
+
+    Differs from the authors' code: partners are drawn with replacement, and shifts for each image rather than once
+    for the thousand images of a base digit.
+
+    Args:
+        data_dir, download: of the single digits, as in `load`.
+        pairs_per_digit: images an epoch for each digit; 1000 as published (60 and 10 million images).
+        max_shift, pad: in pixels, max_shift at most pad.
+        source: the data set of the single digits.
+
+    Returns:
+        A Dataset whose targets are dicts: `label` has two ones; `parts` are the base digit and its partner, the
+        targets of a reconstruction, and `part_labels` their classes.
+    """
+    return _overlaid("multimnist", data_dir, download, pairs_per_digit, max_shift, pad, source, single=0.0)
+
+
+def diverse_multimnist(data_dir=None, download=False, pairs_per_digit=1, max_shift=4, pad=4, source="mnist"):
+    """DiverseMultiMNIST: with probability 1/6 one digit, else two digits of different classes.
+
+    Source: Tsai et al. 2020, section 5.2. Arguments and digits as in `multimnist`. Of an image with one digit, the
+    second part is black and its label is -1.
+    """
+    return _overlaid("diverse_multimnist", data_dir, download, pairs_per_digit, max_shift, pad, source, single=1 / 6)
+
+
+def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source, single):
+    from tf_capsules import datasets
+
+    for option, value, low in (("pairs_per_digit", pairs_per_digit, 1), ("max_shift", max_shift, 0), ("pad", pad, 0)):
+        if not isinstance(value, int) or value < low:
+            raise ValueError(f"{option} must be a whole number, {low} or more, not {value!r}")
+    if max_shift > pad:
+        raise ValueError(f"max_shift {max_shift} would push digits over the edge that pad {pad} gives")
+    digits = datasets.load(source, data_dir, download)
+    if digits.multi_label:
+        raise ValueError(f"source must have one label an image, not {source!r}")
+    train, test = (
+        overlay_split(split.arrays, len(digits.class_names), pairs_per_digit, max_shift, pad, single)
+        for split in (digits.train, digits.test)
+    )
+    return Dataset(name, train, test, digits.class_names, digits.note, multi_label=True)
+
+
+def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
+    """The split of overlaid digits that the digits in `arrays` (image, label) make; see `multimnist`.
+
+    `single` is the probability of an image with one digit.
+    """
+    labels = np.asarray(arrays["label"])
+    digits, height, width, channels = arrays["image"].shape
+    counts = np.bincount(labels, minlength=classes)
+    if (counts > 0).sum() < 2:
+        raise ValueError("overlaid digits need at least two classes in a split")
+    # With the digits sorted by class, those of another class than c are the ones that follow class c, in a circle.
+    by_class, ends = np.argsort(labels, kind="stable"), np.cumsum(counts)
+
+    def example(tensors, index, draw):
+        import tensorflow as tf
+
+        base = tf.cast(index % digits, tf.int32)
+        label = tensors["label"][base]
+        others = draw.integers(0, digits - tf.constant(counts, tf.int32)[label] - 1)
+        partner = tf.constant(by_class, tf.int32)[(tf.constant(ends, tf.int32)[label] + others) % digits]
+        pair = [base, partner]
+        shifts = [(draw.integers(-max_shift, max_shift), draw.integers(-max_shift, max_shift)) for _ in pair]
+        both = draw.uniform(0.0, 1.0) >= single
+        second = tensors["image"][partner] * tf.cast(both, tf.uint8)
+        image, parts = overlay((tensors["image"][base], second), shifts, pad)
+        part_labels = tf.stack([label, tf.where(both, tensors["label"][partner], -1)])
+        hot = tf.reduce_sum(tf.one_hot(part_labels, classes), axis=0)
+        return image, {"label": hot, "parts": parts, "part_labels": part_labels}
+
+    shape = (height + 2 * pad, width + 2 * pad, channels)
+    return Split(arrays, digits * pairs_per_digit, shape, example)
+
+
+def overlay(images, shifts, pad):
+    """Lays images over each other, each padded and shifted.
+
+    Args:
+        images: sequence of K images (H, W, C), uint8.
+        shifts: K pairs (rows down, columns right), each in [-pad, pad].
+        pad: zeros added on every side.
+
+    Returns:
+        The sum clipped at 255 (H + 2 pad, W + 2 pad, C) and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
+
+    >>> merged, parts = overlay((one, two), ((1, 0), (1, -1)), pad=4)
+    """
+    import tensorflow as tf
+    import tensorflow.experimental.numpy as tnp
+
+    parts = tf.stack(
+        [
+            augment.shifted(augment.apply((("pad", pad),), tf.convert_to_tensor(image), None, tnp), *shift, pad, tnp)
+            for image, shift in zip(images, shifts, strict=True)
+        ]
+    )
+    total = tf.reduce_sum(tf.cast(parts, tf.int32), axis=0)
+    return tf.cast(tf.minimum(total, 255), tf.uint8), parts
