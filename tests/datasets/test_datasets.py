@@ -1,0 +1,41 @@
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tf_capsules import datasets
+
+
+def test_the_table_names_what_there_is():
+    import importlib
+
+    assert datasets.names()[0] == "digits"
+    for name, description, shape, classes in datasets.describe():
+        module, function = datasets._SETS[name][:2]
+        loader = getattr(importlib.import_module(f"tf_capsules.datasets.{module}"), function)
+        assert {"data_dir", "download"} <= set(inspect.signature(loader).parameters)
+        assert description and (name == "folder") == (shape is None) == (classes is None)
+
+
+def test_unknown_names_and_options():
+    with pytest.raises(ValueError, match="'mnits'; there are digits, mnist"):
+        datasets.load("mnits")
+    with pytest.raises(ValueError, match="'digits' has no option 'size'; it has none"):
+        datasets.load("digits", size=3)
+    with pytest.raises(ValueError, match="'multimnist' has no option 'shift'; it has .*max_shift"):
+        datasets.load("multimnist", shift=3)
+
+
+def test_importing_takes_nothing_heavy():
+    code = (
+        "import sys, types; "
+        "package = types.ModuleType('tf_capsules'); package.__path__ = ['tf_capsules']; "
+        "sys.modules['tf_capsules'] = package; "
+        "import tf_capsules.datasets; tf_capsules.datasets.describe(); "
+        "print([name for name in ('tensorflow', 'tensorflow_datasets', 'sklearn', 'keras') if name in sys.modules])"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.dirname(datasets.__file__)))
+    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr

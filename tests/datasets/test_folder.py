@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+Image = pytest.importorskip("PIL.Image")
+
+from tf_capsules import datasets  # noqa: E402
+
+SUFFIXES = ("png", "jpg", "bmp", "gif", "JPEG")
+COLOURS = {"blue": (0, 0, 200), "green": (0, 200, 0), "red": (200, 0, 0)}
+
+
+def fill(root, count=10, names=tuple(COLOURS)):
+    for name in names:
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            image = np.full((9 + i, 7, 3), COLOURS[name], "uint8")
+            image[0, 0] = 100 + i
+            Image.fromarray(image).save(root / name / f"{i}.{SUFFIXES[i % 5]}")
+    return root
+
+
+def colour(images):
+    return images[:, 3, 3].argmax(-1)
+
+
+def test_a_fifth_of_each_class_is_the_test_split(tmp_path):
+    fill(tmp_path, 20)
+    (tmp_path / "red" / "notes.txt").write_text("no image")
+    (tmp_path / ".hidden").mkdir()
+    pets = datasets.load("folder", tmp_path, image_size=(6, 8))
+    assert pets.class_names == ("blue", "green", "red") and pets.image_shape == (6, 8, 3)
+    train, test = pets.train.arrays, pets.test.arrays
+    np.testing.assert_array_equal(np.bincount(train["label"]), [16] * 3)
+    np.testing.assert_array_equal(np.bincount(test["label"]), [4] * 3)
+    for arrays in (train, test):
+        np.testing.assert_array_equal(colour(arrays["image"]), 2 - arrays["label"])
+        assert len(set(arrays["label"][:8])) > 1  # not one class after the other
+    again = datasets.load("folder", str(tmp_path), image_size=(6, 8))
+    np.testing.assert_array_equal(again.test.arrays["image"], test["image"])
+
+
+def test_own_splits_and_grey(tmp_path):
+    fill(tmp_path / "train", 6)
+    fill(tmp_path / "test", 2)
+    pets = datasets.load("folder", tmp_path, image_size=5, channels=1)
+    assert (pets.train.size, pets.test.size, pets.image_shape) == (18, 6, (5, 5, 1))
+    grey = {0: 23, 1: 117, 2: 60}  # 0.114 B, 0.587 G, 0.299 R of 200
+    for arrays in (pets.train.arrays, pets.test.arrays):
+        np.testing.assert_allclose(arrays["image"][:, 3, 3, 0], [grey[y] for y in arrays["label"]], atol=3)
+    assert len(set(pets.train.arrays["label"][:6])) > 1
+
+
+def test_images_keep_their_orientation(tmp_path):
+    fill(tmp_path)
+    half = np.zeros((8, 4, 3), "uint8")
+    half[:2] = 250
+    for file in (tmp_path / "red").iterdir():
+        file.unlink()
+    for i in range(10):
+        Image.fromarray(half).save(tmp_path / "red" / f"{i}.png")
+    arrays = datasets.load("folder", tmp_path, image_size=(8, 4)).train.arrays
+    np.testing.assert_array_equal(arrays["image"][arrays["label"] == 2][0], half)
+
+
+def test_train_alone_is_a_class(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "red").rename(tmp_path / "train")
+    assert datasets.load("folder", tmp_path).class_names == ("blue", "green", "train")
+
+
+def broken(root):
+    (root / "red" / "5.png").write_bytes(b"\x89PNG\r\n\x1a\n but no more")
+
+
+def cut(root):
+    file = root / "red" / "6.jpg"
+    file.write_bytes(file.read_bytes()[:400])
+
+
+def emptied(root):
+    for file in (root / "green").iterdir():
+        file.unlink()
+
+
+def few(root):
+    for file in list((root / "green").iterdir())[1:]:
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (broken, "red/5.png cannot be read as an image"),
+        (cut, "red/6.jpg cannot be read as an image"),
+        (emptied, "class folder .*green holds no images"),
+        (few, "1 in 'green': too few"),
+    ],
+)
+def test_bad_folders_are_named(tmp_path, spoil, words):
+    fill(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(ValueError, match=words):
+        datasets.load("folder", tmp_path)
+
+
+def test_missing_folders_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder: .*nowhere"):
+        datasets.load("folder", tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="two or more; found none"):
+        datasets.load("folder", tmp_path)
+    with pytest.raises(ValueError, match="needs data_dir"):
+        datasets.load("folder")
+    fill(tmp_path / "train", 2)
+    fill(tmp_path / "test", 2, ("red", "blue"))
+    with pytest.raises(ValueError, match="classes blue, green, red, but .* has blue, red"):
+        datasets.load("folder", tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"image_size": 0}, {"image_size": (3, 4, 5)}, {"channels": 2}])
+def test_bad_options_are_named(tmp_path, options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        datasets.load("folder", fill(tmp_path), **options)

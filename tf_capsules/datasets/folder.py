@@ -1,0 +1,101 @@
+"""A user's own images: one folder a class."""
+
+import pathlib
+
+import numpy as np
+
+from tf_capsules.datasets.pipeline import Dataset, Split
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+
+
+def folder(data_dir=None, download=False, image_size=32, channels=3):
+    """Images from folders named after their classes, `PATH/cat/1.png`, `PATH/dog/2.jpg`, ...
+
+    Where PATH has the folders `train` and `test`, each holds the class folders of one split; else 20% of each class
+    are the test split (seed 0). Images are turned upright, resized to `image_size` without keeping their proportions,
+    and stand in a fixed random order. Of an animated GIF the first picture is taken; files with other suffixes than
+    png, jpg, jpeg, bmp and gif and names that begin with a dot are left out.
+
+    Args:
+        data_dir: PATH.
+        download: not used.
+        image_size: pixels, or a pair (height, width).
+        channels: 3 (RGB) or 1 (grey).
+
+    Raises:
+        FileNotFoundError: no such folder.
+        ValueError: fewer than two class folders, a class without images or with too few to split, splits of different
+            classes, a file that cannot be read as an image, or a bad option.
+
+    >>> pets = load("folder", "pets", image_size=(48, 64))
+    """
+    from sklearn.model_selection import train_test_split
+
+    size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
+        raise ValueError(f"image_size must be a number of pixels or a pair (height, width), not {image_size!r}")
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 (grey) or 3 (RGB), not {channels!r}")
+    if data_dir is None:
+        raise ValueError("data set 'folder' needs data_dir (--data-dir): the folder that holds one folder a class")
+    root = pathlib.Path(data_dir)
+    if not root.is_dir():
+        raise FileNotFoundError(f"no such folder: {root}")
+
+    parts = root / "train", root / "test"
+    if all(part.is_dir() for part in parts):
+        train, test = map(_files, parts)
+        if list(train) != list(test):
+            raise ValueError(f"{parts[0]} has the classes {', '.join(train)}, but {parts[1]} has {', '.join(test)}")
+        splits = [
+            [(file, label) for label, files in enumerate(part.values()) for file in files] for part in (train, test)
+        ]
+        splits = [[split[i] for i in np.random.default_rng(0).permutation(len(split))] for split in splits]
+    else:
+        train = _files(root)
+        pairs = [(file, label) for label, files in enumerate(train.values()) for file in files]
+        fewest = min(train, key=lambda name: len(train[name]))
+        if len(train[fewest]) < 2 or len(pairs) // 5 < len(train):
+            raise ValueError(
+                f"{root} has {len(pairs)} images in {len(train)} classes, {len(train[fewest])} in {fewest!r}: too few "
+                f"to keep 20% of each class for testing; add images, or make the folders train and test yourself"
+            )
+        labels = [label for _, label in pairs]
+        splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
+
+    train_split, test_split = (
+        Split({"image": np.stack([_read(file, size, channels) for file, _ in split]), "label": np.array(labels)})
+        for split, labels in ((split, [label for _, label in split]) for split in splits)
+    )
+    return Dataset("folder", train_split, test_split, tuple(train))
+
+
+def _files(root):
+    """Class name -> its image files, both in order."""
+    classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if len(classes) < 2:
+        found = ", ".join(path.name for path in classes) or "none"
+        raise ValueError(f"{root} must hold one folder for each class, two or more; found {found}")
+    files = {
+        path.name: sorted(
+            file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")
+        )
+        for path in classes
+    }
+    for name, images in files.items():
+        if not images:
+            raise ValueError(f"class folder {root / name} holds no images ({', '.join(_SUFFIXES)})")
+    return files
+
+
+def _read(file, size, channels):
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as image:
+            image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
+            image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{file} cannot be read as an image: {error}") from error
+    return np.asarray(image).reshape(*size, channels)
