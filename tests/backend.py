@@ -1,0 +1,63 @@
+"""Gradients and compilation on whichever backend Keras runs."""
+
+import contextlib
+
+import keras
+import pytest
+from keras import ops
+
+BACKEND = keras.backend.backend()
+
+
+def array(x):
+    return ops.convert_to_numpy(x)
+
+
+def compiled(function):
+    """The function, compiled by XLA."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True)
+    if BACKEND == "jax":
+        import jax
+
+        return jax.jit(function)
+    pytest.skip(f"no XLA on the {BACKEND} backend")
+
+
+def value_and_gradients(function, *arguments, jit=False):
+    """A scalar function's value and its gradients with respect to all arguments, as numpy arrays."""
+    arguments = [ops.convert_to_tensor(x) for x in arguments]
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        def run(*xs):
+            with tf.GradientTape() as tape:
+                tape.watch(xs)
+                value = function(*xs)
+            return value, tape.gradient(value, xs)
+    elif BACKEND == "jax":
+        import jax
+
+        run = jax.value_and_grad(function, argnums=tuple(range(len(arguments))))
+    else:
+        import torch
+
+        def run(*xs):
+            xs = [x.detach().requires_grad_() for x in xs]
+            value = function(*xs)
+            return value, torch.autograd.grad(value, xs)
+
+    value, gradients = (compiled(run) if jit else run)(*arguments)
+    assert all(gradient is not None for gradient in gradients), "an argument has no gradient"
+    return array(value), [array(gradient) for gradient in gradients]
+
+
+def float64():
+    """A context in which float64 is to be had."""
+    if BACKEND == "jax":
+        import jax
+
+        return jax.enable_x64(True)
+    return contextlib.nullcontext()

@@ -1,0 +1,199 @@
+"""Votes that are never made answer as stored ones do."""
+
+import numpy as np
+import pytest
+from backend import array, float64, value_and_gradients
+from keras import ops
+
+from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
+
+BATCH, CHILDREN, PARENTS, ROWS, COLUMNS, OUT = 2, 6, 4, 3, 5, 7
+FORMS = {"shared by all": (SharedVotes, 1), "shared in groups": (SharedVotes, 3), "distinct": (DistinctVotes, 6)}
+TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
+
+
+def make_arrays(groups, matrix, use_bias, dtype, one_column=False):
+    random = np.random.default_rng(1)
+    rows = (ROWS,) if matrix else ()
+    shapes = {
+        "poses": (BATCH, CHILDREN, *rows, COLUMNS),
+        "kernel": (groups, PARENTS, COLUMNS, OUT),
+        "weights": (BATCH, CHILDREN, 1 if one_column else PARENTS),
+        "parents": (BATCH, PARENTS, *rows, OUT),
+        "precisions": (BATCH, PARENTS, *rows, OUT),
+    }
+    if use_bias:
+        shapes["bias"] = (groups, PARENTS, *rows, OUT)
+    arrays = {name: 0.4 * random.normal(size=shape) for name, shape in shapes.items()}
+    for name in ("weights", "precisions"):
+        arrays[name] = np.abs(arrays[name])
+    return {name: x.astype(dtype) for name, x in arrays.items()}
+
+
+def stored(poses, kernel, bias=None):
+    """Votes written out, child i using kernel[i % groups]."""
+    groups = [i % kernel.shape[0] for i in range(CHILDREN)]
+    votes = ops.einsum("bi...d,ijde->bij...e", poses, ops.take(kernel, groups, axis=0))
+    return StoredVotes(votes if bias is None else votes + ops.take(bias, groups, axis=0))
+
+
+METHODS = {
+    "weighted_sum": lambda votes, x: votes.weighted_sum(x["weights"]),
+    "agreement": lambda votes, x: votes.agreement(x["parents"]),
+    "squared_distances": lambda votes, x: votes.squared_distances(x["parents"]),
+    "squared_distances with precisions": lambda votes, x: votes.squared_distances(x["parents"], x["precisions"]),
+    "weighted_squares": lambda votes, x: votes.weighted_squares(x["weights"], x["parents"]),
+}
+USES = {
+    "weighted_sum": ("weights",),
+    "agreement": ("parents",),
+    "squared_distances": ("parents",),
+    "squared_distances with precisions": ("parents", "precisions"),
+    "weighted_squares": ("weights", "parents"),
+}
+
+
+def compare(form, method, matrix, use_bias, dtype, one_column=False):
+    make, groups = FORMS[form]
+    arrays = make_arrays(groups, matrix, use_bias, dtype, one_column)
+    names = [n for n in ("poses", "kernel", "bias") if n in arrays]
+    names += USES[method]
+    call = METHODS[method]
+
+    def answer(build):
+        def run(*values):
+            x = dict(zip(names, values, strict=True))
+            return call(build(x["poses"], x["kernel"], x.get("bias")), x)
+
+        return run
+
+    fast, slow = answer(make), answer(stored)
+    values = [arrays[name] for name in names]
+    expected = array(slow(*values))
+    result = array(fast(*values))
+    assert result.dtype == dtype and result.shape == expected.shape
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
+    through_store = array(answer(lambda *v: make(*v).store())(*values))
+    np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
+
+    direction = np.random.default_rng(2).normal(size=expected.shape).astype(dtype)
+    _, gradients = value_and_gradients(lambda *v: ops.sum(direction * fast(*v)), *values)
+    _, expected = value_and_gradients(lambda *v: ops.sum(direction * slow(*v)), *values)
+    for name, gradient, reference in zip(names, gradients, expected, strict=True):
+        scale = tolerance * max(1.0, np.abs(reference).max())
+        np.testing.assert_allclose(gradient, reference, rtol=tolerance, atol=scale, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("use_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix, use_bias, dtype):
+    with float64():
+        compare(form, method, matrix, use_bias, dtype)
+
+
+@pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
+@pytest.mark.parametrize("method", ["weighted_sum", "weighted_squares"])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_column_of_weights_stands_for_all_parents(form, method, matrix):
+    with float64():
+        compare(form, method, matrix, True, "float64", one_column=True)
+
+
+@pytest.mark.parametrize("form", [*FORMS, "stored"])
+@pytest.mark.parametrize("method", ["weighted_sum", "weighted_squares"])
+def test_a_column_of_weights_may_stand_for_the_whole_batch(form, method):
+    make, groups = FORMS.get(form, (stored, 3))
+    arrays = make_arrays(groups, True, True, "float32", one_column=True)
+    votes = make(arrays["poses"], arrays["kernel"], arrays["bias"])
+    once = METHODS[method](votes, arrays | {"weights": arrays["weights"][:1]})
+    repeated = METHODS[method](votes, arrays | {"weights": np.repeat(arrays["weights"][:1], BATCH, axis=0)})
+    np.testing.assert_allclose(array(once), array(repeated), rtol=1e-6)
+
+
+def test_stored_votes_against_numpy():
+    x = make_arrays(1, True, False, "float32")
+    v = np.random.default_rng(3).normal(size=(BATCH, CHILDREN, PARENTS, ROWS, OUT)).astype("float32")
+    votes = StoredVotes(v)
+    w, p = x["weights"], x["parents"]
+    squares = (v - p[:, None]) ** 2
+    expected = {
+        "weighted_sum": (w[..., None, None] * v).sum(1),
+        "agreement": (v * p[:, None]).sum((-1, -2)),
+        "squared_distances": squares.sum((-1, -2)),
+        "squared_distances with precisions": (squares * x["precisions"][:, None]).sum((-1, -2)),
+        "weighted_squares": (w[..., None, None] * squares).sum(1),
+    }
+    for method, call in METHODS.items():
+        np.testing.assert_allclose(array(call(votes, x)), expected[method], rtol=1e-5, atol=1e-5, err_msg=method)
+
+
+@pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
+def test_squares_of_poses_far_from_the_origin_keep_their_digits(matrix):
+    x = make_arrays(1, matrix, False, "float64")
+    x["poses"] = x["poses"] + 50.0
+    mean = array(stored(x["poses"].astype("float32"), x["kernel"].astype("float32")).weighted_sum(x["weights"]))
+    x["parents"] = mean / x["weights"].sum(1).reshape(BATCH, PARENTS, *(1,) * (mean.ndim - 2))
+    votes = np.einsum("bi...d,jde->bij...e", x["poses"], x["kernel"][0])
+    shape = (*x["weights"].shape, *(1,) * (votes.ndim - 3))
+    expected = (x["weights"].reshape(shape) * (votes - x["parents"][:, None]) ** 2).sum(1)
+    x = {name: value.astype("float32") for name, value in x.items()}
+    result = array(SharedVotes(x["poses"], x["kernel"]).weighted_squares(x["weights"], x["parents"]))
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("form", FORMS)
+def test_half_precision_is_computed_in_float32(form, dtype):
+    make, groups = FORMS[form]
+    x = make_arrays(groups, False, True, "float32")
+    half = {name: ops.cast(value, dtype) for name, value in x.items()}
+    exact = {name: array(ops.cast(value, "float32")) for name, value in half.items()}
+    result = array(make(half["poses"], half["kernel"], half["bias"]).weighted_sum(x["weights"]))
+    expected = array(stored(exact["poses"], exact["kernel"], exact["bias"]).weighted_sum(x["weights"]))
+    assert result.dtype == "float32"
+    np.testing.assert_allclose(result, expected, atol=2e-6)
+
+
+def test_children_that_do_not_fit_the_kernel_are_named():
+    x = make_arrays(1, False, False, "float32")
+    with pytest.raises(ValueError, match=r"(?s)6 children.*kernel.*\(4, 4, 5, 7\)"):
+        SharedVotes(x["poses"], np.ones((4, PARENTS, COLUMNS, OUT), "float32"))
+    with pytest.raises(ValueError, match=r"(?s)6 children.*kernel.*\(3, 4, 5, 7\)"):
+        DistinctVotes(x["poses"], np.ones((3, PARENTS, COLUMNS, OUT), "float32"))
+    with pytest.raises(ValueError, match=r"(?s)poses.*\(2, 6, 5\).*kernel.*\(1, 4, 8, 7\)"):
+        SharedVotes(x["poses"], np.ones((1, PARENTS, 8, OUT), "float32"))
+
+
+def test_votes_without_store_say_so():
+    with pytest.raises(TypeError, match="Votes must define `store`"):
+        Votes().squared_distances(np.ones((1, 2, 3)))
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def test_couplings():
+    logits = np.random.default_rng(4).normal(size=(BATCH, CHILDREN, PARENTS)).astype("float32")
+    mask = np.array([[1, 1, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0]], bool)
+    np.testing.assert_allclose(array(couple(logits)), softmax(logits, 2), atol=1e-6)
+    np.testing.assert_allclose(array(couple(logits, "children")), softmax(logits, 1), atol=1e-6)
+    leaky = softmax(np.concatenate([logits, np.zeros((BATCH, CHILDREN, 1))], 2), 2)[..., :-1]
+    np.testing.assert_allclose(array(couple(logits, leaky=True)), leaky, atol=1e-6)
+    np.testing.assert_allclose(array(couple(logits, leaky=True, mask=mask)), leaky * mask[..., None], atol=1e-6)
+    among_children = array(couple(logits, "children", mask=mask))
+    np.testing.assert_allclose(among_children[0][mask[0]], softmax(logits[0][mask[0]], 0), atol=1e-6)
+    assert (among_children[0][~mask[0]] == 0).all() and (among_children[1] == 0).all()
+
+
+@pytest.mark.parametrize("competition", ["parents", "children"])
+def test_couplings_of_half_precision_logits_are_computed_in_float32(competition):
+    logits = np.random.default_rng(4).normal(size=(BATCH, CHILDREN, PARENTS)).astype("float16")
+    mask = np.zeros((BATCH, CHILDREN), bool)
+    result = array(couple(logits, competition, mask=mask))
+    assert result.dtype == "float32" and (result == 0).all()
