@@ -26,9 +26,8 @@ def compiled(function):
     pytest.skip(f"no XLA on the {BACKEND} backend")
 
 
-def value_and_gradients(function, *arguments, jit=False):
-    """A scalar function's value and its gradients with respect to all arguments, as numpy arrays."""
-    arguments = [ops.convert_to_tensor(x) for x in arguments]
+def gradients_of(function, jit=False):
+    """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -40,7 +39,8 @@ def value_and_gradients(function, *arguments, jit=False):
     elif BACKEND == "jax":
         import jax
 
-        run = jax.value_and_grad(function, argnums=tuple(range(len(arguments))))
+        def run(*xs):
+            return jax.value_and_grad(function, argnums=tuple(range(len(xs))))(*xs)
     else:
         import torch
 
@@ -49,9 +49,14 @@ def value_and_gradients(function, *arguments, jit=False):
             value = function(*xs)
             return value, torch.autograd.grad(value, xs)
 
-    value, gradients = (compiled(run) if jit else run)(*arguments)
-    assert all(gradient is not None for gradient in gradients), "an argument has no gradient"
-    return array(value), [array(gradient) for gradient in gradients]
+    run = compiled(run) if jit else run
+
+    def value_and_gradients(*arguments):
+        value, gradients = run(*(ops.convert_to_tensor(x) for x in arguments))
+        assert all(gradient is not None for gradient in gradients), "an argument has no gradient"
+        return array(value), [array(gradient) for gradient in gradients]
+
+    return value_and_gradients
 
 
 def float64():

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from tf_capsules.layers.arguments import class_targets
+
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class ExactMatch(keras.metrics.MeanMetricWrapper):
@@ -13,8 +15,11 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
     most active absent one.
 
     Call arguments:
-        y_true: multi-hot rows (batch, classes).
+        y_true: multi-hot rows (batch, classes), or class numbers (batch,).
         y_pred: (batch, classes).
+
+    Raises:
+        ValueError: labels of another shape.
 
     Example:
         >>> float(ExactMatch()(np.array([[1, 1, 0]]), np.array([[0.9, 0.3, 0.4]])))
@@ -29,7 +34,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
 
 
 def _exact_match(y_true, y_pred):
-    present = ops.cast(y_true, "bool")
+    present = class_targets(y_true, y_pred) > 0
     far = ops.cast(3e38, y_pred.dtype)
     weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1)
     strongest_absent = ops.max(ops.where(present, -far, y_pred), axis=-1)

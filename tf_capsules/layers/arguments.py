@@ -1,4 +1,6 @@
-"""Checks of constructor arguments and input shapes, with errors that name what was received."""
+"""Checks of constructor arguments, input shapes and labels, with errors that name what was received."""
+
+from keras import ops
 
 
 def positive_int(name, value):
@@ -22,3 +24,20 @@ def known_axes(layer, shape, axes):
             raise ValueError(
                 f"{type(layer).__name__} needs to know the {meaning} when it is built. Received input shape {shape}."
             )
+
+
+def class_targets(labels, predictions):
+    """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
+
+    The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows.
+    """
+    classes = predictions.shape[1]
+    shape = tuple(labels.shape)
+    if len(shape) == 2 and shape[1] == classes:
+        return ops.cast(labels, predictions.dtype)
+    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
+        return ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=predictions.dtype)
+    raise ValueError(
+        f"Labels must be class numbers (batch,) or one-hot or multi-hot rows (batch, {classes}). "
+        f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}."
+    )

@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from tf_capsules.layers.arguments import class_targets
 from tf_capsules.routing.squash import length
 
 
@@ -46,8 +47,8 @@ class LabelMask(keras.layers.Layer):
 
     Call arguments:
         poses: (batch, classes, *pose).
-        labels: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes); None keeps the capsule of the
-            largest activation.
+        labels: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes), as which (batch, 1) counts where
+            there is one class; None keeps the capsule of the largest activation.
         activations: (batch, classes); None takes the lengths.
 
     Returns:
@@ -62,21 +63,12 @@ class LabelMask(keras.layers.Layer):
     """
 
     def call(self, poses, labels=None, activations=None):
-        classes = poses.shape[1]
         if labels is None:
             if activations is None:
                 activations = length(poses, tuple(range(2, len(poses.shape))))
             labels = ops.argmax(activations, axis=-1)
-        if len(labels.shape) == 2 and labels.shape[-1] == classes and classes > 1:
-            keep = ops.cast(labels, poses.dtype)
-        elif len(labels.shape) == 1 or (len(labels.shape) == 2 and labels.shape[-1] == 1):
-            keep = ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=poses.dtype)
-        else:
-            raise ValueError(
-                f"`labels` must be class numbers (batch,) or one-hot rows (batch, {classes}). "
-                f"Received labels of shape {tuple(labels.shape)} for poses of shape {tuple(poses.shape)}."
-            )
-        return poses * ops.reshape(keep, (-1, classes) + (1,) * (len(poses.shape) - 2))
+        keep = class_targets(labels, poses)
+        return poses * ops.reshape(keep, (-1, poses.shape[1]) + (1,) * (len(poses.shape) - 2))
 
     def compute_output_shape(self, poses_shape, labels_shape=None, activations_shape=None):
         return tuple(poses_shape)

@@ -1,5 +1,7 @@
 """Dynamic routing as a layer."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -141,6 +143,14 @@ class DynamicRouting(keras.layers.Layer):
 
     def compute_mask(self, inputs, mask=None):
         return None
+
+    def compute_output_spec(self, poses, mask=None, return_couplings=False):
+        parents = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
+        if not return_couplings:
+            return parents
+        places = poses.shape[1:2] if len(poses.shape) < 5 else poses.shape[1:4]
+        children = None if None in places else math.prod(places)
+        return parents, keras.KerasTensor((poses.shape[0], children, self.capsules), self.kernel.dtype)
 
     def compute_output_shape(self, input_shape):
         rows = input_shape[-2:-1] if len(input_shape) in (4, 6) else ()

@@ -63,12 +63,12 @@ class PrimaryCapsules(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.types = positive_int("types", types)
-        self.pose = (
-            positive_int("pose", pose) if isinstance(pose, int) else tuple(positive_int("pose", p) for p in pose)
-        )
-        self.pose_shape = (pose,) if isinstance(pose, int) else self.pose
+        self.pose = tuple(pose) if isinstance(pose, (tuple, list)) else pose
+        self.pose_shape = self.pose if isinstance(self.pose, tuple) else (pose,)
         if len(self.pose_shape) not in (1, 2):
             raise ValueError(f"`pose` must be a number or (rows, columns). Received: {pose!r}")
+        for size in self.pose_shape:
+            positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
         self.scores = scores if scores is None else keras.activations.get(scores)
         self.scale = float(scale)

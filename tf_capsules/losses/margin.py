@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import one_of
+from tf_capsules.layers.arguments import class_targets, one_of
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -23,14 +23,15 @@ class MarginLoss(keras.losses.Loss):
             beside it weighs 20 times more.
 
     Call arguments:
-        y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes).
+        y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes), as which (batch, 1)
+            counts where there is one class.
         y_pred: capsule lengths (batch, classes).
 
     Returns:
         A scalar, the mean over the batch (see `reduction`).
 
     Raises:
-        ValueError: labels of another shape.
+        ValueError: labels or predictions of another shape.
 
     Example:
         >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)
@@ -52,6 +53,10 @@ class MarginLoss(keras.losses.Loss):
         self.variant = one_of("variant", variant, ("paper", "code"))
 
     def call(self, y_true, y_pred):
+        if len(y_pred.shape) != 2:
+            raise ValueError(
+                f"MarginLoss takes capsule lengths (batch, classes). Received predictions of shape {tuple(y_pred.shape)}."
+            )
         targets = class_targets(y_true, y_pred)
         missing = ops.square(ops.relu(self.present - y_pred))
         excess = ops.square(ops.relu(y_pred - self.absent))
@@ -66,17 +71,3 @@ class MarginLoss(keras.losses.Loss):
             "down_weight": self.down_weight,
             "variant": self.variant,
         }
-
-
-def class_targets(labels, predictions):
-    """Labels in any of the accepted forms as rows (batch, classes) of zeros and ones, in the predictions' dtype."""
-    classes = predictions.shape[-1]
-    shape = tuple(labels.shape)
-    if len(shape) == 2 and shape[1] == classes:
-        return ops.cast(labels, predictions.dtype)
-    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
-        return ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=predictions.dtype)
-    raise ValueError(
-        f"Labels must be class numbers (batch,) or one-hot or multi-hot rows (batch, {classes}). "
-        f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}."
-    )

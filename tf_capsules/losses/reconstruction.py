@@ -20,6 +20,9 @@ class ReconstructionLoss(keras.losses.Loss):
     Returns:
         A scalar, the mean over the batch (see `reduction`).
 
+    Raises:
+        ValueError: images of different shapes.
+
     Example:
         >>> round(float(ReconstructionLoss(weight=0.5)(np.zeros((1, 2, 3)), np.ones((1, 2, 3)))), 4)
         3.0
@@ -30,6 +33,9 @@ class ReconstructionLoss(keras.losses.Loss):
         self.weight = weight
 
     def call(self, y_true, y_pred):
+        shapes = tuple(y_true.shape), tuple(y_pred.shape)
+        if len(shapes[0]) != len(shapes[1]) or any(a != b and None not in (a, b) for a, b in zip(*shapes, strict=True)):
+            raise ValueError(f"Images and reconstructions must have one shape. Received {shapes[0]} and {shapes[1]}.")
         return self.weight * ops.sum(ops.square(y_true - y_pred), axis=tuple(range(1, len(y_pred.shape))))
 
     def get_config(self):

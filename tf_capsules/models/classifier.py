@@ -96,9 +96,11 @@ class CapsuleClassifier(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        for part in ("encoder", "decoder"):
-            config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
-        return cls(**config)
+        parts = {
+            part: keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
+            for part in ("encoder", "decoder")
+        }
+        return cls(**{**config, **parts})
 
 
 def _labels(y):

@@ -50,14 +50,19 @@ def couple(logits, competition="parents", *, leaky=False, mask=None):
     if competition == "parents":
         if leaky:
             logits = ops.pad(logits, [[0, 0], [0, 0], [0, 1]])
-        couplings = ops.softmax(logits, axis=-1)
+        couplings = _softmax(logits, axis=-1)
         if leaky:
             couplings = couplings[:, :, :-1]
     else:
         if keep is not None:
             logits = ops.where(keep > 0, logits, ops.cast(-1e30, logits.dtype))
-        couplings = ops.softmax(logits, axis=1)
+        couplings = _softmax(logits, axis=1)
     return couplings if keep is None else couplings * keep
+
+
+def _softmax(logits, axis):
+    # Keras warns of a softmax over an axis of size 1, which a network with one class has.
+    return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)
 
 
 class Votes:
