@@ -202,7 +202,7 @@ def compile_model(model, recipe, jit="auto"):
         rate = FlooredExponentialDecay(rate, recipe.decay_steps)
     metric = ExactMatch() if recipe.metric == "exact_match" else recipe.metric
     model.compile(
-        keras.optimizers.Adam(rate),
+        recipe.optimizer(rate),
         loss=recipe.loss(),
         weighted_metrics=[metric],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
@@ -440,10 +440,11 @@ def _prepare(folder, recipe, settings, resume):
         "resolved": {
             "model": f"{recipe.model.__module__}.{recipe.model.__name__}",
             "loss": recipe.loss.__name__,
+            "optimizer": recipe.optimizer.__name__,
             **{
                 field.name: getattr(recipe, field.name)
                 for field in dataclasses.fields(recipe)
-                if field.name not in ("model", "loss", "name")
+                if field.name not in ("model", "loss", "optimizer", "name")
             },
         },
     }

@@ -10,6 +10,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
+import keras
+
 from tf_capsules.losses import MarginLoss
 
 DEFAULT = "sabour2017-digits"
@@ -29,7 +31,8 @@ class Recipe:
         metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
         epochs: passes over the training split.
         batch_size: images a step, over all devices.
-        learning_rate: of Adam, at the start.
+        optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
+        learning_rate: at the start.
         decay_steps: steps after which the rate has fallen to 0.96 of itself; None for a constant rate.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
         name: set by `get`.
@@ -45,6 +48,7 @@ class Recipe:
     metric: str = "accuracy"
     epochs: int = 50
     batch_size: int = 128
+    optimizer: Callable = keras.optimizers.Adam
     learning_rate: float = 0.001
     decay_steps: int | None = 2000
     figures: tuple = ("training_curves",)

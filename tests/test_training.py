@@ -1,0 +1,255 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules import recipes, training
+from tf_capsules.training import Settings, TrainingError
+
+DIGITS = recipes.get("sabour2017-digits")
+TINY = DIGITS.but(
+    model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)), epochs=2, batch_size=50, figures=()
+)
+SHORT = Settings(train_limit=120, test_limit=70)
+REPOSITORY = pathlib.Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return training.train(TINY, tmp_path_factory.mktemp("runs") / "tiny", SHORT, verbose=0)
+
+
+def test_a_run_folder_holds_config_history_weights_and_result(run):
+    assert json.loads((run.folder / "config.json").read_text())["settings"]["train_limit"] == 120
+    history = training.RunFolder(run.folder).history()
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert {"loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "seconds"} <= set(history[0])
+    assert (run.folder / "last-0002.weights.h5").exists() and (run.folder / "best.weights.h5").exists()
+    assert not (run.folder / "last-0001.weights.h5").exists()
+    if keras.backend.backend() == "tensorflow":
+        assert list((run.folder / "tensorboard").rglob("events*"))
+    result = json.loads((run.folder / "result.json").read_text())
+    assert result["value"] == pytest.approx(history[-1]["val_accuracy"], abs=1e-6)
+    assert result["train_examples"] == 120 and result["test_examples"] == 70 and result["seed"] == 0
+
+
+def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    loaded = training.load_run(run.folder)
+    assert loaded.evaluate()["accuracy"] == pytest.approx(run.result["value"], abs=1e-6)
+    images, labels = loaded.examples(9)
+    assert images.shape == (9, 8, 8, 1) and labels.shape == (9,)
+    lengths = keras.ops.convert_to_numpy(loaded.model(images)["activations"])
+    np.testing.assert_allclose(lengths, keras.ops.convert_to_numpy(run.model(images)["activations"]), atol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    recipe = TINY.but(epochs=1)
+    losses = [
+        training.train(recipe, tmp_path / str(i), Settings(train_limit=60, test_limit=20, seed=seed), verbose=0)
+        .history[0]["loss"]
+        for i, seed in enumerate((3, 3, 4))
+    ]  # fmt: skip
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[2], rel=3e-5)
+
+
+def test_arrays_train_without_a_data_set(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "mine.npz"
+    y = rng.integers(0, 4, 90)
+    x = np.zeros((90, 10, 12, 2), np.uint8)
+    x[np.arange(90), 2 * y, 3] = 255
+    np.savez(path, x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])
+    run = training.train(TINY, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
+    assert run.model.image_shape == (10, 12, 2) and run.result["dataset"] == "mine.npz"
+    assert run.model(x[:5] / 255)["activations"].shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(epochs=0), "--epochs must be at least 1. Received: 0"),
+        (Settings(learning_rate=-1.0), "--learning-rate must be above 0. Received: -1.0"),
+        (Settings(seed=-1), "--seed"),
+        (Settings(dtype="float8"), "--dtype must be .* Received: float8"),
+        (Settings(jit="maybe"), "--jit must be auto or on or off. Received: maybe"),
+        (Settings(strategy="magic"), "--strategy must be none or mirrored. Received: magic"),
+        (Settings(dataset="mnits"), "--dataset must be one of .* Received: mnits"),
+        (Settings(data="absent.npz"), "absent.npz: there is no such file"),
+        (Settings(data="absent.npz", dataset="mnist"), "exclude each other"),
+        (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
+    ],
+)
+def test_bad_settings_fail_before_anything_is_made(tmp_path, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        training.train(TINY, tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(strategy="mirrored", jit="on"), "--jit on does not work under --strategy mirrored"),
+        (Settings(strategy="mirrored", devices=3), "--batch-size 50 can't be shared evenly by --devices 3"),
+    ],
+)
+def test_bad_strategies_fail_before_anything_is_made(tmp_path, settings, message):
+    if keras.backend.backend() != "tensorflow":
+        message = "needs the TensorFlow backend"
+    with pytest.raises(TrainingError, match=message):
+        training.train(TINY, tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(run):
+    with pytest.raises(TrainingError, match="holds a run already. Add --resume"):
+        training.train(TINY, run.folder, SHORT)
+    other = Settings(train_limit=120, test_limit=70, seed=5)
+    with pytest.raises(TrainingError, match="other settings: seed 0, now 5"):
+        training.train(TINY, run.folder, other, resume=True)
+    with pytest.raises(TrainingError, match="batch_size 50, now 40"):
+        training.train(TINY.but(batch_size=40), run.folder, SHORT, resume=True)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("keep me")
+    with pytest.raises(TrainingError, match="holds other files already"):
+        training.train(TINY, tmp_path, SHORT)
+    with pytest.raises(TrainingError, match="not the folder of a run"):
+        training.load_run(tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "keep me"
+
+
+class NotANumber(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.sum(y_pred, axis=-1) * float("nan")
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_path):
+    good = training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0)
+    before = (good.folder / "last-0001.weights.h5").read_bytes()
+    folder = training.RunFolder(good.folder)
+    recorder = training.Recorder(folder, "accuracy", folder.history(), 1)
+    model = good.model
+    model.compile("sgd", NotANumber())
+    batches = good.data.train(batch_size=50, training=True)
+    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Try a smaller"):
+        model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
+    assert (good.folder / "last-0001.weights.h5").read_bytes() == before
+
+
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def half_written(model, path, **kwargs):
+        pathlib.Path(path).write_bytes(b"half")
+        raise Killed
+
+    done = training.train(TINY, tmp_path / "done", SHORT, verbose=0)
+    training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0)
+    config = (tmp_path / "done" / "config.json").read_text()
+    (tmp_path / "run" / "config.json").write_text(config)
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "save_weights", half_written)
+        with pytest.raises(Killed):
+            training.train(TINY, tmp_path / "run", SHORT, resume=True, verbose=0)
+    folder = training.RunFolder(tmp_path / "run")
+    assert folder.checkpoints() == [1]
+    resumed = training.train(TINY, tmp_path / "run", SHORT, resume=True, verbose=0)
+    assert [row["epoch"] for row in folder.history()] == [1, 2]
+    for a, b in zip(done.model.get_weights(), resumed.model.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path):
+    script = f"""
+import sys
+sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
+from test_training import TINY
+from tf_capsules import training
+recipe = TINY.but(epochs=5)
+settings = training.Settings(train_limit=230, test_limit=30, deterministic=True)
+training.train(recipe, sys.argv[1], settings, resume=True, verbose=0)
+"""
+
+    def start(folder):
+        return subprocess.Popen([sys.executable, "-c", script, str(folder)], stderr=subprocess.PIPE)
+
+    whole = start(tmp_path / "whole")
+    killed = start(tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("last-*.weights.h5")) and time.monotonic() < deadline:
+        assert killed.poll() is None, killed.stderr.read().decode()
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    done = training.RunFolder(tmp_path / "killed").checkpoints()
+    assert done and done[-1] < 5, "the process was not killed in the middle of its run"
+    resumed = start(tmp_path / "killed")
+    for process in (whole, resumed):
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()
+    from h5py import File
+
+    with (
+        File(tmp_path / "whole" / "last-0005.weights.h5") as a,
+        File(tmp_path / "killed" / "last-0005.weights.h5") as b,
+    ):
+        compared = []
+
+        def same(name, dataset):
+            if hasattr(dataset, "shape"):
+                compared.append(name)
+                assert np.array_equal(dataset[()], b[name][()]), name
+
+        a.visititems(same)
+    assert len(compared) > 10 and any("optimizer" in name for name in compared)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_two_mirrored_devices_give_the_weights_of_one(tmp_path, optimizer):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("MirroredStrategy needs the TensorFlow backend")
+    # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
+    script = f"""
+import sys
+sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
+import keras, numpy as np
+from test_training import TINY
+from tf_capsules import training
+recipe = TINY.but(optimizer=keras.optimizers.{optimizer}, learning_rate={0.3 if optimizer == "SGD" else 0.001})
+options = dict(train_limit=131, test_limit=31)
+mirrored = training.Settings(strategy="mirrored", devices=2, **options)
+two = training.train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
+one = training.train(recipe, sys.argv[1] + "/one", training.Settings(**options), verbose=0)
+first = training.build_model(recipe, one.data)
+for a, b in zip(one.model.get_weights(), two.model.get_weights(), strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+moved = max(np.abs(a - b).max() for a, b in zip(one.model.get_weights(), first.get_weights()))
+assert moved > 1e-3, moved
+assert one.result["value"] == two.result["value"], (one.result, two.result)
+"""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_results_are_appended_and_other_columns_refused(tmp_path, run):
+    path = tmp_path / "deep" / "results.csv"
+    training.append_row(path, run.result)
+    training.append_row(path, run.result)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3 and lines[1] == lines[2] and lines[0].startswith("recipe,dataset,")
+    with pytest.raises(TrainingError, match="has the columns"):
+        training.append_row(path, {"other": 1})
