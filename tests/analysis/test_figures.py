@@ -1,0 +1,185 @@
+import keras
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from tf_capsules.analysis import figures, measure_routing_changes, perturb_dimensions, reconstruct_parts
+from tf_capsules.models.sabour2017 import CapsNet
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    return CapsNet((8, 7, 1), classes=5, dim=16, **sizes, decoder_units=(11,))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((6, 8, 7, 1), dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def predictions(model, images):
+    return keras.ops.convert_to_numpy(model(images)["activations"]).argsort(-1)[:, ::-1]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Saves a figure and checks that a picture of its size came out."""
+
+    def save(figure):
+        assert isinstance(figure, Figure)
+        figure.savefig(tmp_path / "figure.png")
+        content = (tmp_path / "figure.png").read_bytes()
+        assert content.startswith(b"\x89PNG")
+        width, height = np.frombuffer(content[16:24], ">u4")
+        np.testing.assert_allclose((width, height), figure.get_size_inches() * 150, atol=1)
+        return figure
+
+    return save
+
+
+def rows(*losses, accuracy="accuracy"):
+    return [
+        {"epoch": i + 1, "loss": x, "val_loss": x / 2, accuracy: 1 - x, f"val_{accuracy}": 1 - x / 4}
+        for i, x in enumerate(losses)
+    ]
+
+
+def lines(axes):
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+
+
+def picture(axes):
+    return np.asarray(axes.get_images()[0].get_array())
+
+
+def test_training_curves_show_loss_and_metric_in_training_and_test(saved):
+    figure = saved(figures.training_curves(rows(0.8, 0.4, accuracy="exact_match")))
+    loss, metric = figure.axes
+    assert lines(loss) == {"training": [[1, 0.8], [2, 0.4]], "test": [[1, 0.4], [2, 0.2]]}
+    np.testing.assert_allclose(lines(metric)["training"], [[1, 20], [2, 60]])
+    np.testing.assert_allclose(lines(metric)["test"], [[1, 80], [2, 90]])
+    assert metric.get_ylabel() == "exact match (%)" and loss.get_ylabel() == "loss"
+
+
+def test_training_curves_of_several_runs_and_gaps(saved):
+    gap = rows(0.8, 0.4, 0.2)
+    gap[1]["val_loss"], gap[1]["val_accuracy"] = "", None
+    figure = saved(figures.training_curves({"three": gap, "one": rows(0.8)}))
+    assert set(lines(figure.axes[0])) == {"three, training", "three, test", "one, training", "one, test"}
+    assert lines(figure.axes[0])["three, test"] == [[1, 0.4], [3, 0.1]]
+    colors = {line.get_label(): line.get_color() for line in figure.axes[0].get_lines()}
+    assert colors["three, training"] == colors["three, test"] != colors["one, test"]
+
+
+def test_training_curves_without_a_metric_have_one_panel(saved):
+    assert len(saved(figures.training_curves([{"epoch": 1, "loss": 0.5}])).axes) == 1
+
+
+def test_loss_comparison_draws_each_training_loss(saved):
+    figure = saved(figures.loss_comparison({"1 iteration": rows(0.8, 0.5), "3 iterations": rows(0.6, 0.1)}))
+    (axes,) = figure.axes
+    assert lines(axes) == {"1 iteration": [[1, 0.8], [2, 0.5]], "3 iterations": [[1, 0.6], [2, 0.1]]}
+    assert axes.get_yscale() == "log"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1 iteration", "3 iterations"]
+
+
+@pytest.mark.parametrize("history", [[], {}, {"run": []}, [{"epoch": 1}]])
+def test_histories_without_a_loss_are_refused(history):
+    for function in (figures.training_curves, figures.loss_comparison):
+        with pytest.raises(ValueError, match="no run|epoch"):
+            function(history)
+
+
+def test_reconstructions_name_their_columns_and_show_wrong_ones_twice(model, images, predictions, saved):
+    labels = predictions[:, 0].copy()
+    labels[[1, 4]] = predictions[[1, 4], 1]
+    figure = saved(figures.reconstructions(model, images, labels, right=3, wrong=5))
+    index, sources = [0, 2, 3, 1, 1, 4, 4], []
+    for i in [0, 2, 3]:
+        sources.append(labels[i])
+    for i in [1, 4]:
+        sources += [predictions[i, 0], labels[i]]
+    top, bottom = figure.axes[:7], figure.axes[7:]
+    assert len(bottom) == 7
+    titles = [f"({labels[i]}, {predictions[i, 0]}, {source})" for i, source in zip(index, sources, strict=True)]
+    assert [axes.get_title() for axes in top] == titles
+    want = reconstruct_parts(model, images[index], np.array(sources)[:, None])[:, 0, ..., 0]
+    for n in range(7):
+        np.testing.assert_array_equal(picture(top[n]), images[index[n], ..., 0])
+        np.testing.assert_allclose(picture(bottom[n]), want[n], atol=1e-6)
+    assert "wrong predictions" in figure.get_supxlabel()
+
+
+def test_reconstructions_without_wrong_predictions_do_not_speak_of_them(model, images, predictions):
+    figure = figures.reconstructions(model, images, predictions[:, 0])
+    assert len(figure.axes) == 2 * 6 and "wrong" not in figure.get_supxlabel()
+
+
+def test_perturbation_grid_has_a_row_a_dimension_and_eleven_columns(model, images, saved):
+    figure = saved(figures.dimension_perturbation(model, images[0], 3))
+    (axes,) = figure.axes
+    grid, want = picture(axes), perturb_dimensions(model, images[0], 3)
+    assert grid.shape == (16 * 9 + 1, 11 * 8 + 1)
+    for i in range(16):
+        for k in range(11):
+            tile = grid[9 * i + 1 : 9 * i + 9, 8 * k + 1 : 8 * k + 8]
+            np.testing.assert_allclose(tile, want[i, k, ..., 0], atol=1e-6)
+    assert (grid[::9] == 1).all() and (grid[:, ::8] == 1).all()
+    assert [text.get_text() for text in axes.get_xticklabels()][::5] == ["-0.25", "0", "+0.25"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [str(i) for i in range(1, 17)]
+
+
+def test_overlapping_reconstructions_show_labels_predictions_and_a_wrong_choice(model, images, predictions, saved):
+    labels = predictions[:4, :2].copy()
+    labels[1] = labels[1, ::-1]  # the same classes in another order: right, and the colours follow the labels
+    labels[2, 0] = predictions[2, 3]
+    parts = np.random.default_rng(1).random((4, 2, 8, 7, 1), dtype="float32")
+    figure = saved(figures.overlapping_reconstructions(model, images[:4], parts, labels))
+    cells = np.array(figure.axes).reshape(5, 4)
+    predicted = [
+        labels[0],
+        labels[1],
+        predictions[2, 1::-1] if labels[2, 1] == predictions[2, 0] else predictions[2, :2],
+    ]
+    wrong = np.stack([labels[:, 0], predictions[:4, -1]], axis=-1)
+    for n in range(3):
+        np.testing.assert_array_equal(picture(cells[0, n]), images[n, ..., 0])
+        np.testing.assert_allclose(picture(cells[1, n]), figures.overlay(parts[n]), atol=1e-6)
+        for row, choice in ((2, labels[n]), (3, predicted[n]), (4, wrong[n])):
+            want = figures.overlay(reconstruct_parts(model, images[n : n + 1], choice[None])[0])
+            np.testing.assert_allclose(picture(cells[row, n]), want, atol=1e-6)
+            assert cells[row, n].get_xlabel() == ", ".join(str(c) for c in choice)
+    assert [axes.get_title() for axes in cells[0]] == [f"{a}, {b}" for a, b in labels]
+    assert [axes.title.get_fontweight() for axes in cells[0]] == ["normal", "normal", "bold", "normal"]
+
+
+def test_overlay_adds_orange_and_blue():
+    first, second = np.array([[[1.0], [0.0], [1.0], [0.5]]]), np.array([[[0.0], [1.0], [1.0], [0.0]]])
+    want = [[[1, 0.55, 0], [0, 0.45, 1], [1, 1, 1], [0.5, 0.275, 0]]]
+    np.testing.assert_allclose(figures.overlay(np.stack([first, second])), want, atol=1e-6)
+
+
+def test_routing_changes_are_drawn_on_a_logarithmic_scale(model, images, saved):
+    figure = saved(figures.routing_changes(model, images, iterations=4))
+    (axes,) = figure.axes
+    ((points),) = [line.get_xydata() for line in axes.get_lines()]
+    np.testing.assert_array_equal(points[:, 0], [1, 2, 3, 4])
+    np.testing.assert_allclose(points[:, 1], measure_routing_changes(model, images, 4), rtol=1e-6)
+    assert axes.get_yscale() == "log" and "6 images" in figure.get_supxlabel()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m, x: figures.reconstructions(m, x, [1, 2]), "6 images and 2 labels"),
+        (lambda m, x: figures.reconstructions(m, x, [1] * 6, right=0, wrong=0), "right=0 and wrong=0"),
+        (lambda m, x: figures.overlapping_reconstructions(m, x, x[:, None], [[1, 2]] * 6), r"\(6, 1, 8, 7, 1\)"),
+        (lambda m, x: figures.overlapping_reconstructions(m, x, np.stack([x, x], 1), [1] * 6), r"and \(6,\)"),
+    ],
+)
+def test_bad_input_is_named(model, images, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(model, images)

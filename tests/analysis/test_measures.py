@@ -1,0 +1,149 @@
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules import analysis
+from tf_capsules.analysis import measures
+from tf_capsules.models.sabour2017 import CapsNet
+
+
+def make_model(**options):
+    keras.utils.set_random_seed(0)
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    return CapsNet((8, 7, 1), classes=5, dim=9, **sizes, **{"decoder_units": (11,)} | options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((6, 8, 7, 1), dtype="float32")
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def decode(model, poses, label):
+    """One capsule through the decoder, in NumPy: poses (classes, dim) to an image."""
+    masked = np.zeros_like(poses)
+    masked[label] = poses[label]
+    first, second = model.decoder.dense
+    hidden = np.maximum(masked.reshape(-1) @ array(first.kernel) + array(first.bias), 0)
+    return (1 / (1 + np.exp(-(hidden @ array(second.kernel) + array(second.bias))))).reshape(8, 7, 1)
+
+
+def test_perturbation_adds_to_one_dimension_and_does_not_squash(model, images):
+    grid = analysis.perturb_dimensions(model, images[0], 3)
+    assert grid.shape == (9, 11, 8, 7, 1)
+    poses = array(model(images[:1])["poses"])[0]
+    for dimension in range(9):
+        for column, offset in enumerate([-0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25]):
+            changed = poses.copy()
+            changed[3, dimension] += offset
+            np.testing.assert_allclose(grid[dimension, column], decode(model, changed, 3), atol=1e-6)
+
+
+def test_perturbation_of_matrix_poses_goes_row_by_row(model, images):
+    class MatrixPoses:
+        """The model, with its poses of 9 seen as matrices 3 x 3."""
+
+        name, decoder, image_shape = model.name, model.decoder, model.image_shape
+
+        def __call__(self, images, training=False):
+            outputs = model(images, training=training)
+            return {**outputs, "poses": keras.ops.reshape(outputs["poses"], (-1, 5, 3, 3))}
+
+        def reconstruct(self, poses, labels=None):
+            return model.reconstruct(keras.ops.reshape(poses, (-1, 5, 9)), labels)
+
+    want = analysis.perturb_dimensions(model, images[0], 2, offsets=(-0.5, 1.0))
+    np.testing.assert_allclose(analysis.perturb_dimensions(MatrixPoses(), images[0], 2, (-0.5, 1.0)), want, atol=1e-6)
+    assert want.shape == (9, 2, 8, 7, 1)
+
+
+def test_each_part_is_reconstructed_from_its_own_capsule(model, images):
+    labels = np.array([[1, 4], [0, 2], [3, 3]])
+    parts = analysis.reconstruct_parts(model, images[:3], labels)
+    assert parts.shape == (3, 2, 8, 7, 1)
+    poses = array(model(images[:3])["poses"])
+    for i in range(3):
+        for k in range(2):
+            np.testing.assert_allclose(parts[i, k], decode(model, poses[i], labels[i, k]), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"use_bias": True, "leaky": True}, {"competition": "children"}])
+def test_routing_changes_agree_with_votes_written_out(images, options):
+    model = make_model(**options)
+    routing = model.encoder.get_layer("class_capsules")
+    if routing.use_bias:
+        routing.bias.assign(np.random.default_rng(1).normal(size=(5, 9)))
+    routing.kernel.assign(60 * routing.kernel)  # so that the couplings leave uniform
+    children = array(keras.Model(model.encoder.input, routing.input)(images)).reshape(6, -1, 4)
+    votes = np.einsum("bid,ijde->bije", children.astype("float64"), array(routing.kernel))
+    logits = np.zeros(votes.shape[:3])
+    want = []
+    for _ in range(4):
+        exponents = np.exp(logits)
+        axis = 2 if routing.competition == "parents" else 1
+        couplings = exponents / (exponents.sum(axis, keepdims=True) + routing.leaky)
+        sums = np.einsum("bij,bije->bje", couplings, votes) + (array(routing.bias) if routing.use_bias else 0)
+        norm = np.linalg.norm(sums, axis=-1, keepdims=True)
+        change = np.einsum("bije,bje->bij", votes, sums * norm / (1 + norm**2))
+        want.append(np.abs(change).mean())
+        logits = logits + change
+    got = analysis.measure_routing_changes(model, images, iterations=4)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+    np.testing.assert_allclose(analysis.measure_routing_changes(model, images, 4, batch_size=4), got, rtol=1e-5)
+    assert not np.allclose(want[0], want[3], rtol=0.01)
+
+
+def test_equivariance_is_measured_on_shifted_images(model, images):
+    shifts = [(0, 0), (0, 2), (-1, 0), (1, -1)]
+    moved = np.zeros((4, 8, 7, 1), "float32")
+    image = images[0]
+    moved[0] = image
+    moved[1, :, 2:] = image[:, :-2]
+    moved[2, :-1] = image[1:]
+    moved[3, 1:, :-1] = image[:-1, 1:]
+    want = model(moved)
+    lengths, poses = analysis.measure_equivariance(model, image, 4, shifts)
+    np.testing.assert_allclose(lengths, array(want["activations"])[:, 4], atol=1e-6)
+    np.testing.assert_allclose(poses, array(want["poses"])[:, 4], atol=1e-6)
+    assert lengths.shape == (4,) and poses.shape == (4, 9)
+
+
+def test_predictions_do_not_depend_on_the_batches(model, images):
+    whole, parts = measures.predict(model, images), measures.predict(model, images, batch_size=4)
+    for name in ("activations", "poses"):
+        np.testing.assert_allclose(parts[name], whole[name], atol=1e-6)
+    plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
+    assert measures.predict(plain, images, batch_size=4).shape == (6, 5)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda m, x: analysis.perturb_dimensions(make_model(decoder_units=None), x[0], 1),
+            "decoder; 'capsnet' has none",
+        ),
+        (lambda m, x: analysis.perturb_dimensions(m, x[0], 5), "0 to 4. Received: 5"),
+        (lambda m, x: analysis.perturb_dimensions(m, x[0, :, 1:], 1), r"Received an array of shape \(1, 8, 6, 1\)"),
+        (lambda m, x: analysis.perturb_dimensions(m, x, 1), r"\(1, 6, 8, 7, 1\)"),
+        (lambda m, x: analysis.reconstruct_parts(m, x, [[1, 2]]), r"6 images. Received shape \(1, 2\)"),
+        (lambda m, x: analysis.reconstruct_parts(m, x, [[-1, 2]] * 6), "Received: .*-1"),
+        (lambda m, x: analysis.measure_routing_changes(m, x, 0), "Received: 0"),
+        (lambda m, x: analysis.measure_routing_changes(m, x, layer="convolution"), "Conv2D, not a DynamicRouting"),
+        (lambda m, x: analysis.measure_routing_changes(m, x[:0]), r"\(0, 8, 7, 1\)"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0], 1, [1, 2]), r"Received: \[1, 2\]"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0], 1, [(0.5, 1)]), "whole pixels"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0], 7, [(0, 1)]), "Received: 7"),
+    ],
+)
+def test_bad_input_is_named(model, images, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(model, images)

@@ -1,0 +1,18 @@
+"""The papers' figures, and the measurements behind them. matplotlib is imported when a figure is made."""
+
+from tf_capsules.analysis import figures, measures
+from tf_capsules.analysis.measures import (
+    measure_equivariance,
+    measure_routing_changes,
+    perturb_dimensions,
+    reconstruct_parts,
+)
+
+__all__ = [
+    "figures",
+    "measure_equivariance",
+    "measure_routing_changes",
+    "measures",
+    "perturb_dimensions",
+    "reconstruct_parts",
+]

@@ -1,0 +1,342 @@
+"""The papers' figures. Each function returns a `matplotlib.figure.Figure`; `figure.savefig(path)` writes it.
+
+>>> figure = dimension_perturbation(model, images[0], labels[0])
+>>> figure.savefig("perturbation.png")
+"""
+
+import textwrap
+
+import numpy as np
+
+from tf_capsules.analysis.measures import (
+    OFFSETS,
+    measure_routing_changes,
+    perturb_dimensions,
+    predict,
+    reconstruct_parts,
+)
+
+# Colours that stay apart under every common kind of colour blindness (Okabe and Ito 2008), and as shades of grey.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+MARKERS = "osD^vPX"
+# The paper's red and green can't be told apart by many readers. Where these two overlap in full they add up to white.
+ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
+
+
+def training_curves(history):
+    """Loss and accuracy by epoch, in training and on the test set.
+
+    Args:
+        history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", and a metric with its "val_" twin; or
+            several runs as a dict from name to rows.
+
+    Returns:
+        A figure with one panel for the loss and one for the metric, if there is any.
+
+    Raises:
+        ValueError: no rows, or rows without a loss.
+
+    Example:
+        >>> training_curves({"3 iterations": rows, "1 iteration": other_rows})
+    """
+    runs = _runs(history)
+    metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
+    panels = ["loss"] + [metric] * (metric is not None)
+    figure = _figure(4.8 * len(panels) + 0.4, 4.2)
+    for axes, quantity in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        shares = quantity != "loss"
+        for number, (name, rows) in enumerate(runs.items()):
+            for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "test")):
+                epochs, values = _column(rows, key)
+                if len(values):
+                    _line(
+                        axes,
+                        number,
+                        epochs,
+                        values * (100 if shares else 1),
+                        ", ".join(filter(None, (name, part))),
+                        style,
+                    )
+        title = quantity.replace("_", " ")
+        _label(axes, "epoch", f"{title} (%)" if shares else title)
+        axes.legend(frameon=False)
+    return _caption(figure, "Dashed: training, the mean over each epoch. Solid: test, after each epoch.")
+
+
+def loss_comparison(histories):
+    """Training loss of several runs in one picture.
+
+    Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations).
+
+    Args:
+        histories: dict from a run's name to its rows (see `training_curves`).
+
+    Returns:
+        A figure with one panel, the loss on a logarithmic scale.
+
+    Raises:
+        ValueError: no rows, or rows without a loss.
+
+    Example:
+        >>> loss_comparison({"1 iteration": rows, "3 iterations": other_rows})
+    """
+    figure = _figure(6.4, 4.4)
+    axes = figure.subplots()
+    for number, (name, rows) in enumerate(_runs(histories).items()):
+        _line(axes, number, *_column(rows, "loss"), name or "training", "-")
+    _label(axes, "epoch", "training loss")
+    _log_scale(axes)
+    axes.legend(frameon=False)
+    return figure
+
+
+def reconstructions(model, images, labels, right=6, wrong=2):
+    """Images and what is reconstructed from a class capsule, each column named (label, prediction, reconstructed from).
+
+    Source: Sabour et al. 2017, figure 3.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        right: how many of the correctly classified images are shown, the first ones.
+        wrong: the same for wrongly classified images, as far as there are any; each takes two columns, reconstructed
+            from the prediction and from the label.
+
+    Returns:
+        A figure with a row of images above a row of reconstructions.
+
+    Raises:
+        ValueError: no decoder, or images and labels that do not fit the model.
+
+    Example:
+        >>> reconstructions(model, test_images, test_labels, right=8, wrong=3)
+    """
+    labels = np.asarray(labels).reshape(-1)
+    predictions = predict(model, images)["activations"].argmax(-1)
+    if len(labels) != len(predictions):
+        raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
+    hits = np.flatnonzero(predictions == labels)[:right]
+    misses = np.flatnonzero(predictions != labels)[:wrong]
+    columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
+    if not columns:
+        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    index, sources = (np.array(values) for values in zip(*columns, strict=True))
+    shown = np.asarray(images)[index]
+    decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
+    titles = [f"({labels[i]}, {predictions[i]}, {source})" for i, source in columns]
+    figure = _grid([shown, decoded], ["input", "reconstruction"], titles, [predictions[i] != labels[i] for i in index])
+    note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if len(misses) else ""
+    return _caption(figure, f"Columns: (label, prediction, class whose capsule is decoded).{note}")
+
+
+def dimension_perturbation(model, image, label):
+    """What each dimension of a class capsule stands for: the reconstruction while it is changed.
+
+    Source: Sabour et al. 2017, figure 4; the numbers are those of `perturb_dimensions`.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        image: (height, width, channels).
+        label: the class.
+
+    Returns:
+        A figure with one row a dimension and one column a change from -0.25 to 0.25.
+
+    Raises:
+        ValueError: see `perturb_dimensions`.
+
+    Example:
+        >>> dimension_perturbation(model, images[0], labels[0])
+    """
+    images = perturb_dimensions(model, image, label)
+    rows, columns = images.shape[:2]
+    mosaic = _mosaic(images)
+    figure = _figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
+    axes = figure.subplots()
+    _show(axes, mosaic)
+    height, width = ((size - 1) / count for size, count in zip(mosaic.shape, (rows, columns), strict=False))
+    axes.set_xticks((np.arange(columns) + 0.5) * width, [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS])
+    axes.set_yticks((np.arange(rows) + 0.5) * height, np.arange(1, rows + 1))
+    axes.tick_params(length=0, labelsize=9)
+    axes.set_xlabel("added to the dimension")
+    axes.set_ylabel("dimension of the capsule")
+    return _caption(figure, f"Reconstructions from the capsule of class {label}. The middle column is unchanged.")
+
+
+def overlapping_reconstructions(model, images, parts, part_labels):
+    """Two overlapping digits, reconstructed one by one and laid over each other in two colours.
+
+    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue in place of red and green, which
+    many colour-blind readers can't tell apart; where both are bright the sum is white.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels), the merged images.
+        parts: (batch, 2, height, width, channels), the single digits.
+        part_labels: (batch, 2), their classes.
+
+    Returns:
+        A figure with one column an image and the rows: the merged image; its two digits in colours; reconstructions
+        from the two labels, from the two predicted classes, and from a wrong choice (the first label and the least
+        active class).
+
+    Raises:
+        ValueError: no decoder, or arrays that do not fit the model or each other.
+
+    Example:
+        >>> overlapping_reconstructions(model, images[:6], parts[:6], part_labels[:6])
+    """
+    images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
+    if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
+        raise ValueError(
+            f"`parts` must be two images, and `part_labels` two classes, for each of the images {images.shape}. "
+            f"Received shapes {parts.shape} and {labels.shape}."
+        )
+    activations = predict(model, images)["activations"]
+    predicted = np.stack(
+        [_aligned(pair, truth) for pair, truth in zip(activations.argsort(-1)[:, :-3:-1], labels, strict=True)]
+    )
+    wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)
+    choices = [labels, predicted, wrong]
+    rows = [images, overlay(parts)] + [overlay(reconstruct_parts(model, images, choice)) for choice in choices]
+    names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
+    titles = [f"{a}, {b}" for a, b in labels]
+    below = [None, None, *choices]
+    figure = _grid(rows, names, titles, [set(p) != set(t) for p, t in zip(predicted, labels, strict=True)], below)
+    return _caption(
+        figure,
+        "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes. "
+        "First orange, second blue, both together white.",
+    )
+
+
+def overlay(parts):
+    """Two grey images in orange and blue, added: (..., 2, height, width, channels) -> (..., height, width, 3)."""
+    first, second = np.moveaxis(np.asarray(parts, "float32").mean(-1), -3, 0)[..., None]
+    return np.clip(first * ORANGE + second * BLUE, 0, 1)
+
+
+def routing_changes(model, images, iterations=5):
+    """How much the routing logits change in each routing iteration, on a logarithmic scale.
+
+    Source: Sabour et al. 2017, appendix A; the numbers are those of `measure_routing_changes`.
+
+    Args:
+        model: a `CapsuleClassifier` with a `DynamicRouting` layer named "class_capsules".
+        images: (batch, height, width, channels).
+        iterations: how many are shown.
+
+    Returns:
+        A figure with one panel.
+
+    Raises:
+        ValueError: see `measure_routing_changes`.
+
+    Example:
+        >>> routing_changes(model, test_images, iterations=5)
+    """
+    changes = measure_routing_changes(model, images, iterations)
+    figure = _figure(5.6, 4.0)
+    axes = figure.subplots()
+    _line(axes, 0, np.arange(1, iterations + 1), changes, None, "-")
+    _label(axes, "routing iteration", "mean absolute change of a logit")
+    _log_scale(axes)
+    images = "one image" if len(images) == 1 else f"{len(images):,} images"
+    return _caption(figure, f"Mean over {images}, all children and all parents.")
+
+
+def _figure(width, height):
+    from matplotlib.figure import Figure
+
+    return Figure((width, height), dpi=150, layout="constrained")
+
+
+def _caption(figure, text):
+    characters = int(figure.get_figwidth() * 13)
+    figure.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=9, color="0.25")
+    return figure
+
+
+def _line(axes, number, x, y, label, style):
+    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+    every = max(1, len(x) // 12)
+    filled = color if style == "-" else "white"
+    axes.plot(
+        x, y, style, color=color, marker=marker, markevery=every, markersize=5, markerfacecolor=filled, label=label
+    )
+
+
+def _label(axes, x, y):
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _log_scale(axes):
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _runs(history):
+    runs = dict(history) if isinstance(history, dict) else {"": history}
+    for name, rows in runs.items():
+        if not len(rows) or "epoch" not in rows[0] or "loss" not in rows[0]:
+            raise ValueError(f'The history {name!r} needs rows with "epoch" and "loss". Received: {list(rows)[:1]!r}')
+    if not runs:
+        raise ValueError("There is no run to show.")
+    return runs
+
+
+def _column(rows, key):
+    """Epochs and values of a quantity, where it was measured."""
+    measured = [(float(row["epoch"]), float(row[key])) for row in rows if row.get(key) not in (None, "")]
+    return np.array(measured).reshape(-1, 2).T
+
+
+def _aligned(pair, truth):
+    """The two classes in the order in which a shared one keeps its place, and with it its colour."""
+    return pair[::-1] if pair[0] == truth[1] or pair[1] == truth[0] else pair
+
+
+def _grid(rows, names, titles, bold, below=None):
+    """Rows of images with a name each and a title above each column."""
+    count = len(titles)
+    aspect = rows[0].shape[1] / rows[0].shape[2]
+    figure = _figure(1.0 * count + 1.1, (1.0 * aspect + (0.0 if below is None else 0.2)) * len(rows) + 0.6)
+    axes = figure.subplots(len(rows), count, squeeze=False)
+    for line, images, name in zip(axes, rows, names, strict=True):
+        for cell, image in zip(line, images, strict=True):
+            _show(cell, image)
+            cell.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    for cell, title, heavy in zip(axes[0], titles, bold, strict=True):
+        cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal")
+    for line, classes in zip(axes, below or [], strict=False):
+        for cell, pair in zip(line, [] if classes is None else classes, strict=False):
+            cell.set_xlabel(", ".join(map(str, pair)), fontsize=9, labelpad=2)
+    return figure
+
+
+def _mosaic(images):
+    """(rows, columns, height, width, channels) as one image, tiles parted by lines one pixel wide."""
+    rows, columns, height, width, channels = images.shape
+    framed = np.ones((rows, columns, height + 1, width + 1, channels), "float32")
+    framed[:, :, 1:, 1:] = images
+    mosaic = framed.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 1), columns * (width + 1), channels)
+    return np.pad(mosaic, ((0, 1), (0, 1), (0, 0)), constant_values=1)
+
+
+def _show(axes, image):
+    """An image of one channel in grey, of three in colours; of any other number its channels' mean."""
+    image = np.clip(image if image.shape[-1] == 3 else image.mean(-1), 0, 1)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,180 @@
+"""The numbers behind the figures, as NumPy arrays, on every Keras backend."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tf_capsules.datasets.augment import shifted
+from tf_capsules.layers import DynamicRouting
+from tf_capsules.layers.capsules import flatten_grid
+from tf_capsules.models import class_scores
+from tf_capsules.routing import DistinctVotes, SharedVotes, dynamic_routing
+
+OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
+
+
+def predict(model, images, batch_size=100):
+    """The model's outputs for any number of images, in batches: a dict of arrays, or the scores of a plain network."""
+    outputs = [model(batch, training=False) for batch in _batches(model, images, batch_size)]
+    return keras.tree.map_structure(lambda *parts: np.concatenate([_array(part) for part in parts]), *outputs)
+
+
+def perturb_dimensions(model, image, label, offsets=OFFSETS):
+    """Reconstructions from a class capsule of which one dimension at a time is changed.
+
+    Source: Sabour et al. 2017, section 5.1 and figure 4. The changed capsule is not squashed again.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        image: (height, width, channels).
+        label: the class whose capsule is changed and decoded.
+        offsets: what is added to a dimension, from -0.25 to 0.25 in steps of 0.05.
+
+    Returns:
+        (dimensions, offsets, height, width, channels), the dimensions of a matrix pose row by row.
+
+    Raises:
+        ValueError: no decoder, a label that is no class, or an image of another shape.
+
+    Example:
+        >>> perturb_dimensions(model, images[0], labels[0]).shape
+        (16, 11, 28, 28, 1)
+    """
+    _need_decoder(model)
+    poses = predict(model, image[None])["poses"][0]
+    _check_labels(label, len(poses))
+    offsets = np.asarray(offsets, "float32")
+    size = poses[0].size
+    changes = np.eye(size, dtype="float32")[:, None] * offsets[:, None]
+    changed = np.tile(poses, (size * len(offsets), *[1] * poses.ndim))
+    changed[:, label] += changes.reshape(-1, *poses.shape[1:])
+    images = _reconstruct(model, changed, np.full(len(changed), label))
+    return images.reshape(size, len(offsets), *images.shape[1:])
+
+
+def reconstruct_parts(model, images, labels):
+    """Reconstructs each image once from each of several class capsules.
+
+    Source: Sabour et al. 2017, section 6 (two digits an image).
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels).
+        labels: (batch, parts), the classes whose capsules are decoded.
+
+    Returns:
+        (batch, parts, height, width, channels).
+
+    Raises:
+        ValueError: no decoder, labels that are no classes, or images of another shape.
+
+    Example:
+        >>> reconstruct_parts(model, images, part_labels).shape
+        (6, 2, 36, 36, 1)
+    """
+    _need_decoder(model)
+    poses, labels = predict(model, images)["poses"], np.asarray(labels)
+    _check_labels(labels, poses.shape[1])
+    if labels.ndim != 2 or len(labels) != len(poses):
+        raise ValueError(f"`labels` must be (batch, parts) for {len(poses)} images. Received shape {labels.shape}.")
+    decoded = _reconstruct(model, np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1))
+    return decoded.reshape(*labels.shape, *decoded.shape[1:])
+
+
+def measure_routing_changes(model, images, iterations=5, layer="class_capsules", batch_size=100):
+    """Mean absolute change of a routing logit in each routing iteration.
+
+    Source: Sabour et al. 2017, appendix A. The change in iteration t is the agreement of the votes with the parents
+    after t iterations, that of the last iteration included, which procedure 1 computes without using it. It
+    vanishes only where votes and parents do not agree: settled routing goes on adding the same agreement.
+
+    Args:
+        model: a `CapsuleClassifier` with a `DynamicRouting` layer.
+        images: (batch, height, width, channels).
+        iterations: how many are measured; it may exceed those that the model was trained with.
+        layer: name of the routing layer in the model's encoder.
+        batch_size: images that are routed at a time.
+
+    Returns:
+        (iterations,) means over images, children and parents.
+
+    Raises:
+        ValueError: iterations below 1, a layer of another kind, or images of another shape.
+
+    Example:
+        >>> measure_routing_changes(model, images, iterations=5).shape
+        (5,)
+    """
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    routing = model.encoder.get_layer(layer)
+    if not isinstance(routing, DynamicRouting):
+        raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a DynamicRouting.")
+    children = keras.Model(model.encoder.input, routing.input)
+    total = np.zeros(iterations)
+    for batch in _batches(model, images, batch_size):
+        poses = flatten_grid(children(batch, training=False))
+        votes = (DistinctVotes if routing.sharing == "none" else SharedVotes)(poses, routing.kernel)
+        for t in range(iterations):
+            parents = dynamic_routing(
+                votes, t + 1, bias=routing.bias, leaky=routing.leaky, competition=routing.competition
+            )
+            total[t] += len(batch) * _array(ops.mean(ops.abs(votes.agreement(parents))))
+    return total / len(images)
+
+
+def measure_equivariance(model, image, label, shifts):
+    """The capsule of a class while the image is shifted: its activation should stay, its pose should move.
+
+    Source: Sabour et al. 2017, section 1 (the aim of equivariance). Zeros move in, as in the shifts of training.
+
+    Args:
+        model: a `CapsuleClassifier`.
+        image: (height, width, channels).
+        label: the class.
+        shifts: (down, right) in whole pixels, for each measurement.
+
+    Returns:
+        A pair: the activations of the class (shifts,), and its poses (shifts, *pose).
+
+    Raises:
+        ValueError: shifts of another form, a label that is no class, or an image of another shape.
+
+    Example:
+        >>> lengths, poses = measure_equivariance(model, image, 3, shifts=[(0, -1), (0, 0), (0, 1)])
+    """
+    moves = np.asarray(shifts)
+    if moves.ndim != 2 or moves.shape[1] != 2 or not np.issubdtype(moves.dtype, np.integer):
+        raise ValueError(f"`shifts` must be pairs (down, right) of whole pixels. Received: {shifts!r}")
+    most = int(np.abs(moves).max())
+    outputs = predict(model, np.stack([shifted(np.asarray(image), down, right, most) for down, right in moves]))
+    _check_labels(label, outputs["poses"].shape[1])
+    return class_scores(outputs)[:, label], outputs["poses"][:, label]
+
+
+def _array(tensor):
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
+def _batches(model, images, batch_size):
+    shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    images = np.asarray(images, "float32")
+    fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
+    if not fits or not len(images):
+        raise ValueError(f"The model takes one or more images {shape}. Received an array of shape {images.shape}.")
+    return [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
+
+
+def _reconstruct(model, poses, labels):
+    return _array(model.reconstruct(poses, labels))
+
+
+def _need_decoder(model):
+    if getattr(model, "decoder", None) is None:
+        raise ValueError(f"Reconstructions need a model with a decoder; {model.name!r} has none.")
+
+
+def _check_labels(labels, classes):
+    labels = np.asarray(labels)
+    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {labels.tolist()}")
