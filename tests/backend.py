@@ -13,6 +13,11 @@ def array(x):
     return ops.convert_to_numpy(x)
 
 
+def run(function, *arguments):
+    """The result in numpy; compiled as a whole on JAX, whose eager mode compiles each operation by itself."""
+    return array((compiled(function) if BACKEND == "jax" else function)(*map(ops.convert_to_tensor, arguments)))
+
+
 def compiled(function):
     """The function, compiled by XLA."""
     if BACKEND == "tensorflow":
@@ -49,7 +54,7 @@ def gradients_of(function, jit=False):
             value = function(*xs)
             return value, torch.autograd.grad(value, xs)
 
-    run = compiled(run) if jit else run
+    run = compiled(run) if jit or BACKEND == "jax" else run
 
     def value_and_gradients(*arguments):
         value, gradients = run(*(ops.convert_to_tensor(x) for x in arguments))

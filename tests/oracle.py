@@ -27,7 +27,5 @@ def routing_case():
     poses = doubled * norm / (1 + norm**2)
     np.testing.assert_allclose(poses[0], case["primary_values_sample0"], atol=ATOL)
     kernel = w.transpose(0, 1, 3, 2)
-    np.testing.assert_allclose(
-        np.einsum("d,jde->je", poses[0, 0], kernel[0]), case["u_hat_sample0_child0"], atol=ATOL
-    )
+    np.testing.assert_allclose(np.einsum("d,jde->je", poses[0, 0], kernel[0]), case["u_hat_sample0_child0"], atol=ATOL)
     return poses, kernel, bias, case

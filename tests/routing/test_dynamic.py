@@ -39,7 +39,7 @@ def reference(votes, iterations, bias=None, leaky=False, competition="parents", 
     for sample in range(batch):
         present = np.ones(children, bool) if mask is None else mask[sample]
         logits = np.zeros((children, parents))
-        for iteration in range(iterations):
+        for _ in range(iterations):
             couplings = np.zeros((children, parents))
             if competition == "parents":
                 for i in np.flatnonzero(present):
@@ -53,7 +53,7 @@ def reference(votes, iterations, bias=None, leaky=False, competition="parents", 
                 s = s if bias is None else s + bias[j]
                 square = np.sum(s * s)
                 poses[j] = square / (1 + square) * s / np.sqrt(square) if square else 0
-            logits = logits + np.array([[np.sum(vote * v) for vote, v in zip(row, poses)] for row in votes[sample]])
+            logits = logits + (votes[sample] * poses).reshape(children, parents, -1).sum(-1)
         all_poses.append(poses)
         all_couplings.append(couplings)
     return np.array(all_poses), np.array(all_couplings)

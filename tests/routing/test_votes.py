@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of
+from backend import array, float64, gradients_of, run
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
@@ -61,20 +61,20 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
     call = METHODS[method]
 
     def answer(build):
-        def run(*values):
+        def from_values(*values):
             x = dict(zip(names, values, strict=True))
             return call(build(x["poses"], x["kernel"], x.get("bias")), x)
 
-        return run
+        return from_values
 
     fast, slow = answer(make), answer(stored)
     values = [arrays[name] for name in names]
-    expected = array(slow(*values))
-    result = array(fast(*values))
+    expected = run(slow, *values)
+    result = run(fast, *values)
     assert result.dtype == dtype and result.shape == expected.shape
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
-    through_store = array(answer(lambda *v: make(*v).store())(*values))
+    through_store = run(answer(lambda *v: make(*v).store()), *values)
     np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
 
     direction = np.random.default_rng(2).normal(size=expected.shape).astype(dtype)

@@ -36,7 +36,7 @@ class Decoder(keras.layers.Layer):
 
     def __init__(self, image_shape, units=(512, 1024), kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        if len(tuple(image_shape)) != 3:
+        if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
             raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
         self.image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
         self.units = tuple(positive_int("units", size) for size in units)

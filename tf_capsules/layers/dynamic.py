@@ -118,7 +118,7 @@ class DynamicRouting(keras.layers.Layer):
         if self.use_bias:
             shape = (self.capsules, self.dim) if self.rows is None else (self.capsules, self.rows, self.dim)
             self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
-        # Numbers held for each (child, parent) pair: a parent's pose if stored; without votes a child's pose, or nothing.
+        # Numbers held for each (child, parent) pair: a parent's pose if stored, else a child's pose or nothing.
         smaller = self.sharing != "none" or columns <= self.dim
         self.stores_votes = self.votes == "stored" or (self.votes == "auto" and not smaller)
         super().build(input_shape)

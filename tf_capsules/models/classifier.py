@@ -96,11 +96,9 @@ class CapsuleClassifier(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        parts = {
-            part: keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
-            for part in ("encoder", "decoder")
-        }
-        return cls(**{**config, **parts})
+        for part in ("encoder", "decoder"):
+            config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
+        return cls(**config)
 
 
 def _labels(y):

@@ -265,8 +265,8 @@ class DistinctVotes(TransformedVotes):
             )
         # Children last, which is the axis long enough to be worked on as vectors:
         # the kernel as (parents, d * children, e), the poses as (batch, rows, d, children).
-        inner = self.columns * self.groups
-        self._matrices = ops.reshape(ops.transpose(self.kernel, (1, 2, 0, 3)), (self.parents, inner, self.pose_shape[-1]))
+        shape = (self.parents, self.columns * self.groups, self.pose_shape[-1])
+        self._matrices = ops.reshape(ops.transpose(self.kernel, (1, 2, 0, 3)), shape)
         self._columns_first = ops.transpose(self.poses, (0, 2, 3, 1))
 
     def weighted_sum(self, weights):

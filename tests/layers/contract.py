@@ -1,0 +1,136 @@
+"""What every layer and every model keeps."""
+
+import json
+
+import keras
+import numpy as np
+from backend import array, compiled, gradients_of
+from keras import ops, tree
+
+POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+
+
+def call(layer, arguments):
+    first, *rest = arguments
+    return layer(arguments[first], **{name: arguments[name] for name in rest})
+
+
+def numbers(outputs):
+    return tree.map_structure(lambda x: array(ops.cast(x, "float32")), outputs)
+
+
+def assert_close(actual, expected, atol=1e-5):
+    for a, b in zip(tree.flatten(actual), tree.flatten(expected), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=atol)
+
+
+def symbolic(arguments, batch):
+    return {name: keras.Input(x.shape[1:], batch, dtype=str(x.dtype), name=name) for name, x in arguments.items()}
+
+
+def functional(layer, arguments):
+    inputs = symbolic(arguments, None)
+    return keras.Model(inputs, call(layer, inputs))
+
+
+def run_layer_contract(case, tmp_path):
+    arguments = case.arrays()
+    batch = len(next(iter(arguments.values())))
+    layer = case.make()
+    outputs = call(layer, arguments)
+    expected = numbers(outputs)
+    assert all(np.isfinite(x).all() for x in tree.flatten(expected))
+
+    # Symbolic shapes and dtypes are the real ones, for any and for a given batch size.
+    for size in (None, batch):
+        for spec, output in zip(
+            tree.flatten(call(layer, symbolic(arguments, size))), tree.flatten(outputs), strict=True
+        ):
+            assert tuple(spec.shape) == (size, *output.shape[1:])
+            assert spec.dtype == keras.backend.standardize_dtype(output.dtype)
+
+    check_configs(case, layer, arguments, expected)
+    model = functional(layer, arguments)
+    check_saving(model, arguments, expected, tmp_path)
+    check_batches(model, layer, arguments, expected)
+    check_gradients(case, layer, arguments)
+
+    jitted = compiled(lambda *values: call(layer, dict(zip(arguments, values, strict=True))))
+    assert_close(numbers(jitted(*map(ops.convert_to_tensor, arguments.values()))), expected)
+
+    for policy in POLICIES:
+        check_policy(case, policy, layer, arguments, expected)
+
+
+def check_configs(case, layer, arguments, expected):
+    """A layer made from its config, once directly and once by way of JSON, computes the same with the same weights."""
+    serialized = keras.saving.serialize_keras_object(layer)
+    text = json.dumps(serialized)
+    again = keras.saving.deserialize_keras_object(json.loads(text))
+    for other in (type(layer).from_config(layer.get_config()), again):
+        call(other, arguments)
+        assert len(other.weights) == len(layer.weights)
+        other.set_weights(layer.get_weights())
+        assert_close(numbers(call(other, arguments)), expected, atol=1e-6)
+        assert json.dumps(keras.saving.serialize_keras_object(other)["config"]) == json.dumps(serialized["config"])
+
+
+def check_saving(model, arguments, expected, tmp_path):
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(numbers(loaded(arguments)), expected, atol=1e-6)
+
+
+def check_batches(model, layer, arguments, expected):
+    """Batches of 2, the last one short, and single samples give what one batch gives."""
+    assert_close(numbers(model.predict(arguments, batch_size=2, verbose=0)), expected)
+    batch = len(next(iter(arguments.values())))
+    singles = [numbers(call(layer, {name: x[i : i + 1] for name, x in arguments.items()})) for i in range(batch)]
+    assert_close(tree.map_structure(lambda *rows: np.concatenate(rows), *singles), expected)
+
+
+def check_gradients(case, layer, arguments):
+    """Every weight that the call uses has a finite gradient that is not zero everywhere."""
+    if not layer.trainable_weights:
+        return
+    fixed = [array(x) for x in layer.non_trainable_variables]
+    weights = [array(x) for x in layer.trainable_variables]
+    first, *rest = arguments
+    directions = [np.random.default_rng(2).normal(size=x.shape) for x in tree.flatten(numbers(call(layer, arguments)))]
+
+    def scalar(*values):
+        others = {name: arguments[name] for name in rest}
+        outputs, _ = layer.stateless_call(list(values), fixed, arguments[first], **others)
+        return sum(
+            ops.sum(direction.astype("float32") * x)
+            for direction, x in zip(directions, tree.flatten(outputs), strict=True)
+        )
+
+    used = [i for i, w in enumerate(layer.trainable_variables) if case.unused is None or case.unused not in w.path]
+    gradients = gradients_of(lambda *v: scalar(*_replaced(weights, used, v)))
+    for index, gradient in zip(used, gradients(*(weights[i] for i in used))[1], strict=True):
+        path = layer.trainable_variables[index].path
+        assert np.isfinite(gradient).all(), f"the gradient of {path} is not finite"
+        assert np.abs(gradient).max() > 0, f"the gradient of {path} is zero"
+
+
+def _replaced(values, indices, new):
+    values = list(values)
+    for index, value in zip(indices, new, strict=True):
+        values[index] = value
+    return values
+
+
+def check_policy(case, policy, reference, arguments, expected):
+    """The outputs have the dtype that is promised, are finite, and are near those of float32."""
+    keras.config.set_dtype_policy(policy)
+    layer = case.make()
+    outputs = call(layer, arguments)
+    compute_dtype = case.output_dtype or keras.DTypePolicy(policy).compute_dtype
+    for output in tree.flatten(outputs):
+        assert keras.backend.standardize_dtype(output.dtype) == compute_dtype, policy
+    assert all(keras.backend.standardize_dtype(weight.dtype) == "float32" for weight in layer.weights)
+    layer.set_weights(reference.get_weights())
+    assert_close(numbers(call(layer, arguments)), expected, atol=1e-6 if policy == "float32" else 0.15)
+    keras.config.set_dtype_policy("float32")

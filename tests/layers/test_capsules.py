@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from backend import array
+
+from tf_capsules.layers import CapsuleLength, LabelMask
+from tf_capsules.layers.capsules import flatten_grid
+
+POSES = np.random.default_rng(0).normal(size=(3, 4, 2, 5)).astype("float32")
+
+
+def test_length():
+    np.testing.assert_allclose(array(CapsuleLength()(POSES)), np.sqrt(np.square(POSES).sum((-1, -2))), rtol=1e-6)
+    np.testing.assert_allclose(
+        array(CapsuleLength()(POSES[:, :, 0])), np.linalg.norm(POSES[:, :, 0], axis=-1), rtol=1e-6
+    )
+
+
+def keep(labels):
+    expected = np.zeros_like(POSES)
+    for sample, label in enumerate(labels):
+        expected[sample, label] = POSES[sample, label]
+    return expected
+
+
+@pytest.mark.parametrize("form", ["sparse", "column", "floats", "one-hot", "integer one-hot"])
+def test_label_mask(form):
+    labels = np.array([2, 0, 3])
+    given = {
+        "sparse": labels,
+        "column": labels[:, None],
+        "floats": labels.astype("float32"),
+        "one-hot": np.eye(4, dtype="float32")[labels],
+        "integer one-hot": np.eye(4, dtype="int32")[labels],
+    }[form]
+    np.testing.assert_array_equal(array(LabelMask()(POSES, given)), keep(labels))
+
+
+def test_label_mask_without_labels_keeps_the_most_active():
+    longest = np.square(POSES).sum((-1, -2)).argmax(1)
+    np.testing.assert_array_equal(array(LabelMask()(POSES)), keep(longest))
+    activations = np.random.default_rng(1).normal(size=(3, 4))
+    assert (activations.argmax(1) != longest).any()
+    np.testing.assert_array_equal(array(LabelMask()(POSES, activations=activations)), keep(activations.argmax(1)))
+
+
+def test_label_mask_with_one_class():
+    poses = POSES[:, :1]
+    np.testing.assert_array_equal(array(LabelMask()(poses)), poses)
+    np.testing.assert_array_equal(array(LabelMask()(poses, np.array([0, 0, 0]))), poses)
+    rows = np.array([[1], [0], [1]])  # as for the losses: one row a sample, the class is there or not
+    np.testing.assert_array_equal(array(LabelMask()(poses, rows)), poses * rows[:, :, None, None])
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 4, 1), ()])
+def test_label_mask_names_labels_that_do_not_fit(shape):
+    with pytest.raises(
+        ValueError, match=r"(?s)Labels must be.*\(batch, 4\).*Received labels of shape \(.*\(3, 4, 2, 5\)"
+    ):
+        LabelMask()(POSES, np.zeros(shape, "int32"))
+
+
+def test_flatten_grid():
+    grid = np.arange(2 * 3 * 4 * 5 * 6 * 7, dtype="float32").reshape(2, 3, 4, 5, 6, 7)
+    np.testing.assert_array_equal(array(flatten_grid(grid)), grid.reshape(2, 60, 6, 7))
+    np.testing.assert_array_equal(array(flatten_grid(grid[..., 0])), grid[..., 0].reshape(2, 60, 6))
+    assert flatten_grid(grid[0, 0]).shape == (4, 5, 6, 7)
+    with pytest.raises(ValueError, match=r"Received shape \(6, 7\)"):
+        flatten_grid(grid[0, 0, 0, 0])

@@ -1,0 +1,27 @@
+import pytest
+from layers.contract import run_layer_contract
+from sweep import LAYERS, MODELS
+
+import tf_capsules.layers
+import tf_capsules.models
+
+
+@pytest.mark.parametrize("name", [*LAYERS, *MODELS])
+def test_keeps_the_contract(name, tmp_path):
+    run_layer_contract((LAYERS | MODELS)[name], tmp_path)
+
+
+def test_every_public_layer_is_in_the_sweep():
+    swept = {case.of.__name__ for case in LAYERS.values()}
+    assert swept == set(tf_capsules.layers.__all__)
+
+
+def test_every_network_of_the_papers_is_in_the_sweep():
+    modules = [vars(tf_capsules.models)[name] for name in tf_capsules.models.__all__ if name[-4:].isdigit()]
+    networks = {
+        name
+        for module in modules
+        for name, value in vars(module).items()
+        if name[0].isupper() and getattr(value, "__module__", None) == module.__name__
+    }
+    assert networks and {case.of.__name__ for case in MODELS.values()} == networks

@@ -1,0 +1,144 @@
+import keras
+import numpy as np
+import pytest
+from backend import array
+from keras import ops
+from oracle import ATOL, routing_case
+
+from tf_capsules.layers import DynamicRouting
+from tf_capsules.routing import StoredVotes, dynamic_routing
+
+
+@pytest.mark.parametrize("votes", ["auto", "stored", "free"])
+def test_oracle(votes):
+    poses, kernel, bias, case = routing_case()
+
+    def layer(iterations, **options):
+        layer = DynamicRouting(capsules=3, dim=5, iterations=iterations, votes=votes, **options)
+        layer.build(poses.shape)
+        layer.set_weights([kernel, bias] if options.get("use_bias") else [kernel])
+        return layer
+
+    for expected in case["iterations"]:
+        parents, couplings = layer(expected["iteration"])(poses, return_couplings=True)
+        np.testing.assert_allclose(array(parents), expected["v"], atol=ATOL)
+        np.testing.assert_allclose(array(couplings), expected["c"], atol=ATOL)
+    np.testing.assert_allclose(array(layer(3, use_bias=True)(poses)), case["with_bias_iteration3_v"], atol=ATOL)
+    parents, couplings = layer(3, leaky=True)(poses, return_couplings=True)
+    np.testing.assert_allclose(array(parents), case["leaky_iteration3"]["v"], atol=ATOL)
+    np.testing.assert_allclose(array(couplings), case["leaky_iteration3"]["c"], atol=ATOL)
+    lengths = np.linalg.norm(array(layer(5)(poses)), axis=-1)
+    np.testing.assert_allclose(lengths, case["iteration5_length"], atol=ATOL)
+
+
+@pytest.mark.parametrize("rows", [(), (4,)], ids=["vectors", "matrices"])
+@pytest.mark.parametrize("sharing", ["none", "positions", "all"])
+@pytest.mark.parametrize("votes", ["stored", "free"])
+def test_votes_of_a_grid_against_einsum(votes, sharing, rows):
+    random = np.random.default_rng(0)
+    grid = random.normal(size=(2, 3, 1, 5, *rows, 7)).astype("float32")
+    layer = DynamicRouting(capsules=2, dim=6, sharing=sharing, votes=votes, use_bias=True, bias_initializer="ones")
+    parents, couplings = layer(grid, return_couplings=True)
+    kernel = array(layer.kernel)
+    assert kernel.shape[0] == {"none": 15, "positions": 5, "all": 1}[sharing]
+    each = kernel[np.arange(15) % kernel.shape[0]]
+    written_out = np.einsum("bi...d,ijde->bij...e", grid.reshape(2, 15, *rows, 7), each)
+    expected = dynamic_routing(
+        StoredVotes(written_out), 3, bias=np.ones((2, *rows, 6), "float32"), return_couplings=True
+    )
+    np.testing.assert_allclose(array(parents), array(expected[0]), atol=1e-5)
+    np.testing.assert_allclose(array(couplings), array(expected[1]), atol=1e-5)
+
+
+def test_auto_stores_votes_only_where_they_are_smaller():
+    def stores(columns, dim, **options):
+        layer = DynamicRouting(capsules=3, dim=dim, **options)
+        layer.build((None, 2, 2, 5, columns))
+        return layer.stores_votes
+
+    assert not stores(8, 16) and not stores(16, 16) and stores(17, 16)
+    assert not stores(64, 2, sharing="all") and not stores(64, 2, sharing="positions")
+    assert stores(8, 16, votes="stored") and not stores(17, 16, votes="free")
+
+
+def test_any_number_of_children_that_share():
+    inputs = keras.Input((None, 5))
+    layer = DynamicRouting(capsules=3, dim=4, sharing="all")
+    outputs, couplings = layer(inputs, return_couplings=True)
+    assert outputs.shape == (None, 3, 4) and couplings.shape == (None, None, 3)
+    model = keras.Model(inputs, [outputs, couplings])
+    random = np.random.default_rng(0)
+    for children in (2, 7, 1):
+        poses = random.normal(size=(2, children, 5)).astype("float32")
+        parents, couplings = model(poses)
+        assert parents.shape == (2, 3, 4) and couplings.shape == (2, children, 3)
+        np.testing.assert_allclose(array(parents), array(layer(poses)), atol=1e-6)
+
+
+def test_symbolic_couplings_have_the_shape_of_real_ones():
+    layer = DynamicRouting(capsules=3, dim=4)
+    parents, couplings = layer(keras.Input((2, 3, 5, 7), batch_size=6), return_couplings=True)
+    assert parents.shape == (6, 3, 4) and couplings.shape == (6, 30, 3)
+
+
+def test_mask_of_a_masking_layer_is_used():
+    poses = np.random.default_rng(0).normal(size=(2, 6, 5)).astype("float32")
+    poses[0, 2:] = 0
+    inputs = keras.Input((6, 5))
+    layer = DynamicRouting(capsules=3, dim=4, sharing="all", competition="children")
+    model = keras.Model(inputs, layer(keras.layers.Masking()(inputs)))
+    np.testing.assert_allclose(array(model(poses))[:1], array(layer(poses[:1, :2])), atol=1e-6)
+    mask = np.any(poses != 0, axis=-1)
+    np.testing.assert_allclose(array(model(poses)), array(layer(poses, mask=mask)), atol=1e-6)
+    assert np.abs(array(layer(poses)) - array(layer(poses, mask=mask))).max() > 1e-3
+
+
+def test_runs_in_float32_under_half_precision():
+    poses = np.random.default_rng(0).normal(size=(2, 6, 5)).astype("float16").astype("float32")
+    exact = DynamicRouting(capsules=3, dim=4)
+    expected = array(exact(poses))
+    half = DynamicRouting(capsules=3, dim=4, dtype="mixed_float16")
+    half.build(poses.shape)
+    half.set_weights(exact.get_weights())
+    np.testing.assert_array_equal(array(half(poses)), array(ops.cast(expected, "float16")))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"capsules": 0}, "`capsules`.*Received: 0"),
+        ({"dim": "4"}, "`dim`.*Received: '4'"),
+        ({"iterations": 0}, "`iterations`.*Received: 0"),
+        ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
+        ({"competition": "both"}, "`competition`.*Received: 'both'"),
+        ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
+        ({"leaky": True, "competition": "children"}, "`leaky`"),
+    ],
+)
+def test_arguments_out_of_range_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        DynamicRouting(**{"capsules": 3, "dim": 4, **options})
+
+
+@pytest.mark.parametrize(
+    "shape, sharing, message",
+    [
+        ((None, 5), "none", r"Received input shape \(None, 5\)"),
+        ((None, 6, None), "none", "size of a child's pose"),
+        ((None, None, 5), "none", "number of children"),
+        ((None, 2, None, 4, 5), "none", "number of children"),
+        ((None, 6, 5), "positions", r"grid.*\(None, 6, 5\)"),
+        ((None, 2, 3, None, 5), "positions", "number of capsule types"),
+        ((None, 6, None, 5), "all", "rows of a pose"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_named(shape, sharing, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        DynamicRouting(capsules=3, dim=4, sharing=sharing).build(shape)
+
+
+def test_another_number_of_children_than_built_for_is_named():
+    layer = DynamicRouting(capsules=3, dim=4)
+    layer.build((None, 6, 5))
+    with pytest.raises(ValueError, match="7 children"):
+        layer(np.ones((2, 7, 5), "float32"))

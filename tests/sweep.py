@@ -1,0 +1,102 @@
+"""All layers and models, small: the one list that drives every sweep over them."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from tf_capsules.layers import CapsuleLength, CoordinateChannels, Decoder, DynamicRouting, LabelMask, PrimaryCapsules
+from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
+
+BATCH = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is made, and the arguments of its call as shapes (BATCH, ...) or arrays.
+
+    `output_dtype` None: that of the dtype policy. `unused` is the part of its weights that a call does not read.
+    """
+
+    of: Callable
+    options: dict
+    inputs: dict
+    output_dtype: str | None = None
+    unused: str | None = None
+
+    def make(self):
+        return self.of(**self.options)
+
+    def arrays(self):
+        random = np.random.default_rng(0)
+        return {
+            name: random.normal(size=x).astype("float32") if isinstance(x, tuple) else x
+            for name, x in self.inputs.items()
+        }
+
+
+def primary(inputs=(BATCH, 7, 6, 3), **options):
+    return Case(PrimaryCapsules, {"types": 4, "pose": 5, "kernel_size": 3, **options}, {"features": inputs})
+
+
+def dynamic(inputs=(BATCH, 6, 3), mask=None, **options):
+    arguments = {"poses": inputs} if mask is None else {"poses": inputs, "mask": mask}
+    return Case(DynamicRouting, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
+
+
+def some_children(*shape):
+    return np.random.default_rng(1).integers(0, 2, (BATCH, *shape)).astype(bool)
+
+
+LABELS = np.array([2, 0, 3, 3, 1], "int32")
+GRID, GRID_OF_MATRICES = (BATCH, 2, 3, 4, 5), (BATCH, 2, 3, 4, 8, 5)
+
+LAYERS = {
+    "PrimaryCapsules": primary(),
+    "PrimaryCapsules strided, one channel": primary((BATCH, 9, 8, 1), kernel_size=(4, 3), strides=(2, 1), scale=0.25),
+    "PrimaryCapsules same padding": primary(padding="same", strides=2),
+    "PrimaryCapsules matrices, scores": primary(pose=(2, 5), scores="sigmoid"),
+    "PrimaryCapsules layer norm": primary(activation="layer_norm", pose=(2, 5)),
+    "PrimaryCapsules without activation": primary(activation=None, kernel_size=1),
+    "PrimaryCapsules any activation": primary(activation="tanh", scores="linear", kernel_regularizer="l2"),
+    "DynamicRouting": dynamic(iterations=3),
+    "DynamicRouting stored votes": dynamic(votes="stored", use_bias=True),
+    "DynamicRouting free votes": dynamic((BATCH, 6, 8), votes="free", dim=3),
+    "DynamicRouting leaky": dynamic(leaky=True),
+    "DynamicRouting one class": dynamic(capsules=1),
+    "DynamicRouting competition of children": dynamic(competition="children", use_bias=True),
+    "DynamicRouting mask": dynamic(mask=some_children(6)),
+    "DynamicRouting matrices": dynamic((BATCH, 6, 2, 3), use_bias=True, bias_initializer="ones"),
+    "DynamicRouting grid": dynamic(GRID, mask=some_children(2, 3, 4)),
+    "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
+    "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
+    "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
+    "CapsuleLength": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 3)}),
+    "CapsuleLength matrices": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 2, 3)}),
+    "LabelMask": Case(LabelMask, {}, {"poses": (BATCH, 4, 3)}),
+    "LabelMask sparse": Case(LabelMask, {}, {"poses": (BATCH, 4, 3), "labels": LABELS}),
+    "LabelMask sparse column": Case(LabelMask, {}, {"poses": (BATCH, 4, 2, 3), "labels": LABELS[:, None]}),
+    "LabelMask one-hot": Case(LabelMask, {}, {"poses": (BATCH, 4, 3), "labels": np.eye(4, dtype="float32")[LABELS]}),
+    "LabelMask activations": Case(LabelMask, {}, {"poses": (BATCH, 4, 3), "activations": (BATCH, 4)}),
+    "Decoder": Case(Decoder, {"image_shape": (4, 3, 2), "units": (16, 8)}, {"poses": (BATCH, 6, 7)}),
+    "Decoder matrices": Case(Decoder, {"image_shape": (4, 3, 1), "units": ()}, {"poses": (BATCH, 2, 3, 7)}),
+    "CoordinateChannels": Case(CoordinateChannels, {}, {"features": (BATCH, 4, 3, 2)}),
+}
+
+SMALL = dict(filters=6, kernel_size=3, types=2, pose=4, primary_kernel_size=3, dim=5, decoder_units=(16, 9))
+
+
+def capsnet(image_shape=(11, 10, 2), **options):
+    arguments = {"image_shape": image_shape, "classes": 3, **SMALL, **options}
+    return Case(CapsNet, arguments, {"images": (BATCH, *image_shape)}, "float32", "decoder")
+
+
+MODELS = {
+    "CapsNet": capsnet(),
+    "CapsNet without decoder": capsnet(decoder_units=None, leaky=True, use_bias=True, padding="same"),
+    "CapsNet one class, one iteration": capsnet((9, 12, 1), classes=1, iterations=1, competition="children"),
+    "BaselineCNN": Case(BaselineCNN, {"image_shape": (4, 3, 2), "classes": 7}, {"images": (BATCH, 4, 3, 2)}, "float32"),
+    "PoolingCNN": Case(
+        PoolingCNN, {"image_shape": (4, 5, 1), "classes": 6, "dropout": 0.5}, {"images": (BATCH, 4, 5, 1)}, "float32"
+    ),
+}
