@@ -10,7 +10,7 @@ def draw(run):
         run: a `tf_capsules.training.Run`.
     """
     for name in run.recipe.figures:
-        yield name, _DRAWERS[name](run)
+        yield name, DRAWERS[name](run)
 
 
 def _training_curves(run):
@@ -37,7 +37,7 @@ def _routing_changes(run):
     return figures.routing_changes(run.model, images)
 
 
-_DRAWERS = {
+DRAWERS = {
     "training_curves": _training_curves,
     "reconstructions": _reconstructions,
     "dimension_perturbation": _dimension_perturbation,

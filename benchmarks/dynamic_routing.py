@@ -1,0 +1,134 @@
+"""What routing costs in the MNIST capsule network: seconds and peak memory of a training step.
+
+    python benchmarks/dynamic_routing.py [--batch 64] [--steps 20] [--output results/dynamic_routing_cost.csv]
+
+Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in a process of its own, one after another,
+twice in alternation; the row has the median over both. Variants: routing without stored votes (the layer's own choice),
+with stored votes (as it is usually written), and the mean over the votes in place of routing. The share of routing is
+(step - step with mean) / step. The last rows are the class capsule layer alone, forward and backward. Close other jobs
+first.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+VARIANTS = {
+    "network, routing without stored votes": dict(votes="auto"),
+    "network, routing with stored votes": dict(votes="stored"),
+    "network, mean in place of routing": dict(iterations=1, competition="children"),
+    "layer, without stored votes": dict(votes="auto"),
+    "layer, without stored votes, XLA": dict(votes="auto"),
+    "layer, with stored votes": dict(votes="stored"),
+    "layer, with stored votes, XLA": dict(votes="stored"),
+    "layer, mean": dict(iterations=1, competition="children"),
+}
+
+
+def measure(variant, batch, steps):
+    """Seconds a step and peak memory in MiB above the process with the libraries imported."""
+    import time
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import tf_capsules
+    from tf_capsules.training import peak_memory_mb
+
+    keras.utils.set_random_seed(0)
+    before = peak_memory_mb()
+    options = {"iterations": 3, **VARIANTS[variant]}
+    rng = np.random.default_rng(0)
+    if variant.startswith("network"):
+        model = network(options)
+        images = tf.constant(rng.random((batch, 28, 28, 1), np.float32))
+        labels = tf.constant(rng.integers(0, 10, batch))
+        model.compile(keras.optimizers.Adam(), tf_capsules.losses.MarginLoss(), jit_compile=False)
+        stream = tf.data.Dataset.from_tensors((images, labels)).repeat()
+        seconds = []
+
+        class Clock(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch, logs=None):
+                self.started = time.perf_counter()
+
+            def on_train_batch_end(self, batch, logs=None):
+                seconds.append(time.perf_counter() - self.started)
+
+        model.fit(stream, steps_per_epoch=steps + 3, callbacks=[Clock()], verbose=0)
+    else:
+        layer = tf_capsules.layers.DynamicRouting(10, 16, **options)
+        poses = tf.constant(rng.normal(scale=0.1, size=(batch, 1152, 8)).astype(np.float32))
+        layer.build(poses.shape)
+
+        @tf.function(jit_compile="XLA" in variant)
+        def step():
+            with tf.GradientTape() as tape:
+                tape.watch(poses)
+                loss = tf.reduce_sum(tf.square(layer(poses)))
+            return tape.gradient(loss, [poses, layer.kernel.value])
+
+        seconds = []
+        for _ in range(steps + 3):
+            started = time.perf_counter()
+            step()[0].numpy()
+            seconds.append(time.perf_counter() - started)
+    return {"seconds": statistics.median(seconds[3:]), "memory": peak_memory_mb() - before}
+
+
+def network(options):
+    """The MNIST network with other options of its class capsules."""
+    import keras
+
+    from tf_capsules.layers import DynamicRouting
+    from tf_capsules.models.sabour2017 import CapsNet
+
+    def change(layer):
+        if isinstance(layer, DynamicRouting):
+            return DynamicRouting.from_config({**layer.get_config(), **options})
+        return layer.__class__.from_config(layer.get_config())
+
+    model = CapsNet()
+    encoder = keras.models.clone_model(model.encoder, clone_function=change)
+    return type(model)(encoder, keras.layers.deserialize(keras.layers.serialize(model.decoder)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--output", default="results/dynamic_routing_cost.csv")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one, options.batch, options.steps)))
+        return
+    from tf_capsules.training import append_row, environment
+
+    runs = {variant: [] for variant in VARIANTS}
+    for _ in range(2):
+        for variant in VARIANTS:
+            arguments = ["--one", variant, "--batch", str(options.batch), "--steps", str(options.steps)]
+            done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=True)
+            runs[variant].append(json.loads(done.stdout.splitlines()[-1]))
+            print(variant, runs[variant][-1], flush=True)
+    seconds = {variant: statistics.median(run["seconds"] for run in both) for variant, both in runs.items()}
+    mean = seconds["network, mean in place of routing"]
+    for variant, both in runs.items():
+        share = round((seconds[variant] - mean) / seconds[variant], 3) if variant.startswith("network") else ""
+        row = {
+            "variant": variant,
+            "batch": options.batch,
+            "seconds": round(seconds[variant], 4),
+            "routing_share": share,
+            "peak_memory_mb": max(run["memory"] for run in both),
+            **environment(),
+        }
+        append_row(options.output, row)
+        print(f"{variant:40} {row['seconds']:.4f} s  {row['peak_memory_mb']} MiB  {share}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+import ast
+import pathlib
+
+import numpy as np
+import pytest
+
+from tf_capsules import datasets, recipes
+from tf_capsules.analysis import runs
+from tf_capsules.datasets import augment
+
+PARAMETERS = {
+    "sabour2017-digits": 271_488,
+    "sabour2017-mnist": 8_215_568,
+    "sabour2017-mnist-r1": 8_215_568,
+    "sabour2017-mnist-mean": 8_215_568,
+    "sabour2017-mnist-no-reconstruction": 6_804_224,
+    "sabour2017-mnist-r1-no-reconstruction": 6_804_224,
+    "sabour2017-mnist-cnn": 35_445_522,
+    "sabour2017-multimnist": 11_361_808,
+    "sabour2017-multimnist-r1": 11_361_808,
+    "sabour2017-multimnist-mean": 11_361_808,
+    "sabour2017-multimnist-cnn": 24_563_978,
+    "sabour2017-affnist": 13_475_648,
+    "sabour2017-affnist-mean": 13_475_648,
+    "sabour2017-cifar10": 22_476_288,
+    "sabour2017-cifar10-r1": 22_476_288,
+    "sabour2017-smallnorb": 6_661_120,
+    "sabour2017-svhn": 1_004_896,
+}
+SETS = {name: (shape, classes) for name, _, shape, classes in datasets.describe()}
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_builds_the_paper_s_network_from_names_that_exist(name):
+    recipe = recipes.get(name)
+    shape, classes = SETS[recipe.dataset]
+    shape = augment.output_shape(augment.check(recipe.preprocess), shape)
+    model = recipe.model(image_shape=shape, classes=classes, **recipe.model_options)
+    if name in PARAMETERS:
+        assert model.count_params() == PARAMETERS[name]
+    else:  # the paper gives no network: any like the one for MultiMNIST
+        assert name == "sabour2017-affnist-cnn" and 20e6 < model.count_params() < 40e6
+    labels = np.eye(classes)[[1]] if recipe.metric == "exact_match" else np.array([1])
+    assert recipe.loss()(labels, np.full((1, classes), 0.5)) > 0
+    assert set(recipe.figures) <= set(runs.DRAWERS)
+    assert recipe.metric == ("exact_match" if "multimnist" in name else "accuracy")
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recipe_s_header_says_where_it_comes_from(name):
+    path = pathlib.Path(recipes.__file__).parent / f"{name.replace('-', '_')}.py"
+    lines = ast.get_docstring(ast.parse(path.read_text())).splitlines()
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line and line[0].isupper())
+    assert {"Paper", "Command", "Device", "Published", "Measured"} <= set(fields)
+    suffix = "" if name == recipes.DEFAULT else f" {name}"
+    assert fields["Command"] == f"tf-capsules train{suffix}"
+    assert recipes.get(name).title == lines[0] and len(lines[0]) < 100
+
+
+def test_an_unknown_recipe_is_named_with_what_comes_near():
+    with pytest.raises(ValueError, match="no recipe 'sabour2017-mnits'. Did you mean .*sabour2017-mnist"):
+        recipes.get("sabour2017-mnits")
+
+
+def test_but_merges_options_and_leaves_the_original_alone():
+    mnist = recipes.get("sabour2017-mnist")
+    other = mnist.but(model_options=dict(iterations=1), epochs=3).but(model_options=dict(dim=4))
+    assert other.model_options == {"iterations": 1, "dim": 4} and other.epochs == 3
+    assert mnist.model_options == {} and mnist.epochs == 50

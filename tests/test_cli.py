@@ -1,0 +1,128 @@
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules import cli, recipes
+
+needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports through TensorFlow")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The default recipe, cut short, as a user's first command leaves it."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    lines = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", lambda *text, **_: lines.append(" ".join(map(str, text))))
+        command = ["train", "--epochs", "2", "--train-limit", "300", "--test-limit", "90", "-o", str(folder)]
+        command += ["--results", str(folder.parent / "results.csv")]
+        command += [] if keras.backend.backend() == "tensorflow" else ["--no-export"]
+        assert cli.main(command) == 0
+    return folder, lines
+
+
+def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(trained):
+    folder, lines = trained
+    assert lines[0].startswith("sabour2017-digits: ")
+    pictures = sorted(path.stem for path in (folder / "figures").glob("*.png"))
+    assert pictures == sorted(recipes.get("sabour2017-digits").figures)
+    history = (folder / "history.csv").read_text().splitlines()
+    accuracy = float(dict(zip(history[0].split(","), history[-1].split(","), strict=True))["val_accuracy"])
+    assert lines[-1] == f"test accuracy {100 * accuracy:.2f}%"
+    assert (folder.parent / "results.csv").read_text().count("\n") == 2
+    if keras.backend.backend() == "tensorflow":
+        assert (folder / "saved_model" / "saved_model.pb").exists()
+        assert any(line.startswith("served by TensorFlow alone: test image 0 (label 7) is class") for line in lines)
+
+
+def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
+    folder, lines = trained
+    assert cli.main(["evaluate", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
+    results = folder.parent / "evaluated.csv"
+    assert (
+        cli.main(["evaluate", str(folder), "--weights", "best", "--test-limit", "50", "--results", str(results)]) == 0
+    )
+    header, row = (line.split(",") for line in results.read_text().splitlines())
+    assert dict(zip(header, row, strict=True))["test_examples"] == "50"
+
+
+@needs_tensorflow
+def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_path, capsys):
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    folder, _ = trained
+    image = np.round(load_digits().images[0] * 255 / 16).astype(np.uint8)
+    Image.fromarray(image).save(tmp_path / "zero.png")
+    assert cli.main(["predict", str(folder), str(tmp_path / "zero.png")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{tmp_path / 'zero.png'}: ") and "probability 0." in said
+    assert cli.main(["predict", str(folder), str(tmp_path / "none.png")]) == 2
+    assert "There is no file" in capsys.readouterr().err
+    (tmp_path / "letter.png").write_text("not an image")
+    assert cli.main(["predict", str(folder), str(tmp_path / "letter.png")]) == 2
+    assert "letter.png can't be read as an image" in capsys.readouterr().err
+    assert cli.main(["predict", str(tmp_path), str(tmp_path / "zero.png")]) == 2
+    assert "neither an exported SavedModel nor a run" in capsys.readouterr().err
+
+
+@needs_tensorflow
+def test_export_to_litert_and_to_uint8(trained, tmp_path, capsys):
+    folder, _ = trained
+    assert cli.main(["export", str(folder), str(tmp_path / "m.tflite"), "--format", "litert"]) == 0
+    assert (tmp_path / "m.tflite").stat().st_size > 1000
+    assert cli.main(["export", str(folder), str(tmp_path / "served"), "--default", "uint8"]) == 0
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    assert served.structured_input_signature[1]["images"].dtype == tf.uint8
+
+
+def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys):
+    folder, _ = trained
+    assert cli.main(["figures", str(folder), "-o", str(tmp_path / "one")]) == 0
+    assert len(list((tmp_path / "one").glob("*.png"))) == len(recipes.get("sabour2017-digits").figures)
+    assert cli.main(["figures", str(folder), str(folder), "-o", str(tmp_path / "two")]) == 0
+    assert (tmp_path / "two" / "loss_comparison.png").exists()
+    assert cli.main(["figures", str(folder), str(tmp_path), "-o", str(tmp_path / "three")]) == 2
+    assert "not the folder of a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["recipes", "datasets", "weights"])
+def test_list(what, capsys):
+    from tf_capsules import datasets
+    from tf_capsules.models import weights
+
+    assert cli.main(["list", what]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == list({"recipes": recipes, "datasets": datasets, "weights": weights}[what].names())
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "sabour2017-minst"], "There is no recipe 'sabour2017-minst'. Did you mean"),
+        (["train", "--epochs", "-3"], "--epochs must be at least 1. Received: -3"),
+        (["train", "--data", "absent.npz"], "absent.npz: there is no such file"),
+        (["evaluate", "absent"], "absent is not the folder of a run"),
+        (["export", "absent"], "absent is not the folder of a run"),
+        (["figures", "absent"], "absent is not the folder of a run"),
+    ],
+)
+def test_mistakes_are_named_in_one_line_with_status_2(command, message, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"tf-capsules {command[0]}: ") and message in error and "\n" not in error
+    assert not list(pathlib.Path(tmp_path).iterdir())
+
+
+def test_absent_data_are_named_at_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "sabour2017-mnist", "--data-dir", str(tmp_path / "nowhere")]
+    assert cli.main(command) == 2
+    error = capsys.readouterr().err
+    assert "nowhere" in error and "--download" in error
