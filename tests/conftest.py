@@ -1,6 +1,12 @@
 import keras
 import pytest
 
+if keras.backend.backend() == "jax":
+    import jax
+
+    # These programs run once: compiling them takes far longer than running them.
+    jax.config.update("jax_disable_most_optimizations", True)
+
 
 @pytest.fixture(autouse=True)
 def fixed_seed():

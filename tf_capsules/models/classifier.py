@@ -69,7 +69,8 @@ class CapsuleClassifier(keras.Model):
         return self.decoder(self.label_mask(poses, labels))
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        loss = super().compute_loss(x, _labels(y), y_pred["activations"], sample_weight, training)
+        sample_weight = _of_label(sample_weight)
+        loss = super().compute_loss(x, _of_label(y), y_pred["activations"], sample_weight, training)
         if self.decoder is None or not self.reconstruction_weight:
             return loss
         return loss + self._compute_reconstruction_loss(x, y, y_pred["poses"], sample_weight)
@@ -84,7 +85,7 @@ class CapsuleClassifier(keras.Model):
         return self.reconstruction_loss(parts, decoded, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, _labels(y), y_pred["activations"], sample_weight)
+        return super().compute_metrics(x, _of_label(y), y_pred["activations"], _of_label(sample_weight))
 
     def get_config(self):
         return {
@@ -101,8 +102,9 @@ class CapsuleClassifier(keras.Model):
         return cls(**config)
 
 
-def _labels(y):
-    return y["label"] if isinstance(y, dict) else y
+def _of_label(values):
+    """The entry that goes with the label: Keras copies sample weights to each entry of a dict of labels."""
+    return values["label"] if isinstance(values, dict) else values
 
 
 def class_scores(outputs):

@@ -1,6 +1,7 @@
 """Weights that come with the package, each `NAME.weights.h5` with a card `NAME.md`: data, recipe, command, figure."""
 
 import pathlib
+import warnings
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -24,7 +25,10 @@ def load_weights(model, weights):
             f"`weights` must be None, the path of a weights file, or one of {names()}. Received: {str(weights)!r}"
         )
     try:
-        model.load_weights(path)
-    except (ValueError, KeyError, OSError) as error:
+        with warnings.catch_warnings():
+            # Keras only warns of parts that the file lacks, and leaves them as drawn.
+            warnings.filterwarnings("error", "Skipping nested container", UserWarning)
+            model.load_weights(path)
+    except (ValueError, KeyError, OSError, UserWarning) as error:
         raise ValueError(f"{path} does not hold weights of the network {model.name!r}: {error}") from error
     return model

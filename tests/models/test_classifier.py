@@ -1,0 +1,179 @@
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array
+from sweep import MODELS
+
+import tf_capsules
+from tf_capsules.losses import MarginLoss
+from tf_capsules.metrics import ExactMatch
+from tf_capsules.models import class_scores
+
+RANDOM = np.random.default_rng(0)
+SAMPLES, CLASSES, PARTS = 6, 3, 2
+IMAGES = RANDOM.uniform(size=(SAMPLES, 11, 10, 2)).astype("float32")
+LABELS = np.array([2, 0, 1, 1, 2, 0], "int32")
+ONE_HOT = np.eye(CLASSES, dtype="float32")[LABELS]
+PART_LABELS = np.stack([LABELS, (LABELS + 1) % CLASSES], axis=1)
+WHOLE_AND_PARTS = {
+    "label": ONE_HOT + np.eye(CLASSES, dtype="float32")[PART_LABELS[:, 1]],
+    "parts": RANDOM.uniform(size=(SAMPLES, PARTS, 11, 10, 2)).astype("float32"),
+    "part_labels": PART_LABELS,
+}
+WEIGHTS = np.array([1.0, 0.0, 2.0, 0.5, 0.25, 1.0], "float32")
+
+
+def tiny(**compile_options):
+    model = MODELS["CapsNet"].make()
+    options = {"loss": MarginLoss(), "optimizer": keras.optimizers.Adam(0.01)}
+    model.compile(**{**options, **compile_options})
+    return model
+
+
+def margin(targets, lengths):
+    terms = targets * np.maximum(0, 0.9 - lengths) ** 2 + 0.5 * (1 - targets) * np.maximum(0, lengths - 0.1) ** 2
+    return terms.sum(-1)
+
+
+def squared_errors(model, images, poses, labels):
+    masked = np.zeros_like(poses)
+    for sample, label in enumerate(labels):
+        masked[sample, label] = poses[sample, label]
+    return np.square(images - array(model.decoder(masked))).sum((1, 2, 3))
+
+
+def losses_by_hand(model, y):
+    outputs = {name: array(x) for name, x in model(IMAGES).items()}
+    if not isinstance(y, dict):
+        errors = squared_errors(model, IMAGES, outputs["poses"], LABELS)
+        return margin(ONE_HOT, outputs["activations"]) + 0.0005 * errors
+    errors = [squared_errors(model, y["parts"][:, k], outputs["poses"], y["part_labels"][:, k]) for k in range(PARTS)]
+    return margin(y["label"], outputs["activations"]) + 0.0005 * sum(errors)
+
+
+@pytest.mark.parametrize(
+    "y", [LABELS, LABELS[:, None], ONE_HOT, WHOLE_AND_PARTS], ids=["sparse", "column", "rows", "parts"]
+)
+def test_loss_by_hand(y):
+    model = tiny()
+    by_hand = losses_by_hand(model, y)
+    loss = model.compute_loss(IMAGES, y, model(IMAGES))
+    np.testing.assert_allclose(array(loss), by_hand.mean(), rtol=1e-5)
+    np.testing.assert_allclose(model.evaluate(IMAGES, y, verbose=0), by_hand.mean(), rtol=1e-5)
+    weighted = model.evaluate(IMAGES, y, sample_weight=WEIGHTS, verbose=0)
+    np.testing.assert_allclose(weighted, (WEIGHTS * by_hand).sum() / SAMPLES, rtol=1e-5)
+
+
+def test_reconstruction_weight_and_absence_of_a_decoder():
+    model = tiny()
+    only_margin = margin(ONE_HOT, array(model(IMAGES)["activations"])).mean()
+    model.reconstruction_weight = 0
+    np.testing.assert_allclose(array(model.compute_loss(IMAGES, LABELS, model(IMAGES))), only_margin, rtol=1e-5)
+    bare = MODELS["CapsNet without decoder"].make()
+    bare.compile(loss=MarginLoss())
+    only_margin = margin(ONE_HOT, array(bare(IMAGES)["activations"])).mean()
+    np.testing.assert_allclose(bare.evaluate(IMAGES, LABELS, verbose=0), only_margin, rtol=1e-5)
+    with pytest.raises(ValueError, match="'capsnet' has no decoder"):
+        bare.reconstruct(np.zeros((1, 3, 5)))
+
+
+def test_reconstruct_keeps_the_longest_or_the_label():
+    model = tiny()
+    poses = array(model(IMAGES)["poses"])
+    longest = np.linalg.norm(poses, axis=-1).argmax(-1)
+    images = array(model.reconstruct(poses))
+    assert images.shape == IMAGES.shape
+    np.testing.assert_allclose(images, array(model.reconstruct(poses, longest)), atol=1e-6)
+    other = array(model.reconstruct(poses, (longest + 1) % CLASSES))
+    assert np.abs(other - images).max() > 1e-4
+
+
+def test_fit_reduces_the_loss_and_trains_every_weight():
+    model = tiny(metrics=["accuracy"], jit_compile=False)
+    before = model.get_weights()
+    history = model.fit(IMAGES, LABELS, batch_size=4, epochs=25, verbose=0).history
+    assert history["loss"][-1] < 0.6 * history["loss"][0]
+    assert set(history) == {"loss", "accuracy"} and history["accuracy"][-1] == 1.0
+    for weight, old in zip(model.weights, before, strict=True):
+        assert np.isfinite(array(weight)).all() and np.abs(array(weight) - old).max() > 0, weight.path
+    result = model.evaluate(IMAGES, LABELS, batch_size=4, verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["loss"], losses_by_hand(model, LABELS).mean(), rtol=1e-4)
+    assert result["accuracy"] == 1.0
+    predictions = model.predict(IMAGES, batch_size=4, verbose=0)
+    np.testing.assert_allclose(predictions["activations"], array(model(IMAGES)["activations"]), atol=1e-5)
+    assert predictions["poses"].shape == (SAMPLES, CLASSES, 5)
+    np.testing.assert_array_equal(class_scores(predictions).argmax(-1), LABELS)
+
+
+def test_fit_with_parts_and_exact_match():
+    model = tiny(metrics=[ExactMatch()])
+    history = model.fit(IMAGES, WHOLE_AND_PARTS, batch_size=4, epochs=12, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    scores = model.predict(IMAGES, verbose=0)["activations"]
+    right = [set(np.argsort(row)[-2:]) == set(labels) for row, labels in zip(scores, PART_LABELS, strict=True)]
+    result = model.evaluate(IMAGES, WHOLE_AND_PARTS, verbose=0, return_dict=True)
+    np.testing.assert_allclose(result["exact_match"], np.mean(right), rtol=1e-6)
+
+
+def test_a_training_step_compiled_by_xla_is_the_same():
+    models = [tiny(optimizer=keras.optimizers.SGD(0.1), jit_compile=jit) for jit in (False, True)]
+    models[1].set_weights(models[0].get_weights())
+    losses = [model.train_on_batch(IMAGES, LABELS) for model in models]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    for a, b in zip(*(model.weights for model in models), strict=True):
+        np.testing.assert_allclose(array(b), array(a), atol=1e-6, err_msg=a.path)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_training_stays_finite(policy):
+    keras.config.set_dtype_policy(policy)
+    model = tiny(jit_compile=False)
+    losses = [model.train_on_batch(IMAGES, LABELS) for _ in range(6)]
+    assert np.isfinite(losses).all() and losses[-1] < losses[0]
+
+
+def test_class_scores_of_a_plain_network():
+    model = MODELS["BaselineCNN"].make()
+    outputs = model(np.ones((2, 4, 3, 2), "float32"))
+    scores = array(class_scores(outputs))
+    assert scores.shape == (2, 7)
+    np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_fresh_process_loads_models_and_weights(tmp_path):
+    model = tiny()
+    model.fit(IMAGES, LABELS, verbose=0)
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "set.weights.h5")
+    np.save(tmp_path / "images.npy", IMAGES)
+    script = f"""
+import keras, numpy as np, pathlib, tf_capsules
+from tf_capsules.models.sabour2017 import CapsNet
+folder = pathlib.Path({str(tmp_path)!r})
+images = np.load(folder / "images.npy")
+loaded = keras.models.load_model(folder / "model.keras")
+rebuilt = CapsNet(**{MODELS["CapsNet"].options!r}, weights=folder / "set.weights.h5")
+for name, model in dict(loaded=loaded, rebuilt=rebuilt).items():
+    outputs = model.predict(images, verbose=0)
+    decoded = keras.ops.convert_to_numpy(model.reconstruct(outputs["poses"]))
+    np.savez(folder / f"{{name}}.npz", decoded=decoded, **outputs)
+print(loaded.evaluate(images, np.array({LABELS.tolist()}), verbose=0))
+"""
+    root = pathlib.Path(tf_capsules.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root), "KERAS_BACKEND": BACKEND}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    expected = model.predict(IMAGES, verbose=0)
+    expected["decoded"] = array(model.reconstruct(expected["poses"]))
+    for name in ("loaded", "rebuilt"):
+        with np.load(tmp_path / f"{name}.npz") as outputs:
+            assert set(outputs) == set(expected)
+            for key, value in expected.items():
+                np.testing.assert_allclose(outputs[key], value, atol=1e-6)
+    loss = float(done.stdout.splitlines()[-1])
+    np.testing.assert_allclose(loss, model.evaluate(IMAGES, LABELS, verbose=0), rtol=1e-5)

@@ -1,0 +1,56 @@
+import keras
+import numpy as np
+import pytest
+from backend import array
+from keras import ops
+
+from tf_capsules.metrics import ExactMatch
+
+
+def count(labels, scores):
+    """Samples whose k largest scores are strictly those of the k present classes."""
+    right = 0
+    for present, row in zip(labels.astype(bool), scores, strict=True):
+        k = present.sum()
+        order = np.argsort(-row, kind="stable")
+        tied = 0 < k < len(row) and row[order[k - 1]] == row[order[k]]
+        right += set(order[:k]) == set(np.flatnonzero(present)) and not tied
+    return right
+
+
+def test_equals_a_count_with_ties():
+    random = np.random.default_rng(0)
+    scores = random.integers(0, 6, size=(400, 5)).astype("float32") / 5
+    labels = (scores + random.normal(scale=0.2, size=scores.shape) > 0.5).astype("int32")
+    expected = count(labels, scores)
+    tied = sum(len(set(row)) < 5 for row in scores)
+    assert 50 < expected < 350 and tied > 100
+    metric = ExactMatch()
+    for rows in np.array_split(np.arange(400), 3):
+        metric.update_state(labels[rows], scores[rows])
+    np.testing.assert_allclose(array(metric.result()), expected / 400, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_by_hand(dtype):
+    scores = ops.cast(np.array([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8], [0.5, 0.5, 0.1], [0.3, 0.2, 0.1]]), dtype)
+    labels = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    assert float(ExactMatch()(labels, scores)) == 0.5
+    weights = np.array([3.0, 1.0, 0.0, 0.0])
+    assert float(ExactMatch()(labels, scores, sample_weight=weights)) == 0.75
+
+
+def test_class_numbers_count_as_one_present_class():
+    scores = np.array([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8], [0.5, 0.6, 0.1]])
+    assert float(ExactMatch()(np.array([0, 2, 1]), scores)) == np.float32(2 / 3)
+
+
+def test_labels_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"(?s)Received labels of shape \(4, 2\) for predictions of shape \(4, 3\)"):
+        ExactMatch()(np.zeros((4, 2)), np.zeros((4, 3)))
+
+
+def test_config_round_trip():
+    metric = ExactMatch(name="both")
+    other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert isinstance(other, ExactMatch) and other.name == "both" and other.get_config() == metric.get_config()
