@@ -30,7 +30,8 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
 
     Each returns a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
     (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
-    The loaded object can be called, too: `tf.saved_model.load(folder).serve(images)` takes float32 or uint8 images.
+    The loaded object has a `serve(images)`, too, which takes float32 or uint8 images; keep the object for as long as it
+    is called.
     Files are PNG, JPEG, BMP or GIF (its first frame), decoded to the model's channels and, where their size differs,
     resized (bilinear, antialiased).
 
@@ -54,7 +55,8 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
 
     Example:
         >>> export_saved_model(model, "saved_models/digits", class_names=[str(digit) for digit in range(10)])
-        >>> tf.saved_model.load("saved_models/digits").serve(images)["class"]
+        >>> served = tf.saved_model.load("saved_models/digits")
+        >>> served.serve(images)["class"]
     """
     shape = _checked(model, preprocess, image_shape)
     if default not in ("float32", "uint8"):
