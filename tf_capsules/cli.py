@@ -194,7 +194,9 @@ def _predict(options):
 def _export(options):
     from tf_capsules import training
 
-    run = training.load_run(options.folder, options.weights)
+    # LiteRT convolves in float32 alone; the weights are float32 under every dtype policy.
+    changes = {"dtype": "float32"} if options.format == "litert" else {}
+    run = training.load_run(options.folder, options.weights, **changes)
     name = "saved_model" if options.format == "saved_model" else "model.tflite"
     target = pathlib.Path(options.target or pathlib.Path(options.folder) / name)
     _export_run(run, target, options.format, options.default)

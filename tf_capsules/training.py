@@ -8,6 +8,7 @@ and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json
 import contextlib
 import csv
 import dataclasses
+import functools
 import importlib.util
 import json
 import math
@@ -43,7 +44,7 @@ class Settings:
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
         data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
-        image_size: side in pixels to which a folder's images are resized; None for the recipe's own data set's.
+        image_size: side in pixels to which a folder's images are resized; None for 32.
         data_dir: where tensorflow-datasets keeps its sets.
         download: fetch an absent data set.
         train_limit, test_limit: use the first so many examples.
@@ -146,43 +147,43 @@ def load_data(recipe, settings):
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and path.is_file():
         arrays = load_npz(path)
-
-        def batches(part, limit):
-            def make(**options):
-                x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-                return ArrayBatches(x, y, **{"preprocess": steps, "limit": limit, **options})
-
-            return make
-
+        train, test = ((arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test"))
         classes = int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
-        sizes = {part: len(arrays[f"x_{part}"]) for part in ("train", "test")}
-        names, raw, name, note = map(str, range(classes)), arrays["x_train"].shape[1:], path.name, ""
+        names, raw, name, note = map(str, range(classes)), train[0].shape[1:], path.name, ""
     else:
         if path is not None:
-            size = settings.image_size or 32
-            dataset = datasets.load("folder", path, image_size=size)
+            dataset = datasets.load("folder", path, image_size=settings.image_size or 32)
         else:
             dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
-
-        def batches(part, limit):
-            def make(**options):
-                return getattr(dataset, part).batches(**{"preprocess": steps, "limit": limit, **options})
-
-            return make
-
-        sizes = {part: getattr(dataset, part).size for part in ("train", "test")}
+        train, test = dataset.train, dataset.test
         names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
+    train, train_size = _stream(train, steps, settings.train_limit)
+    test, test_size = _stream(test, steps, settings.test_limit)
     return Data(
-        train=batches("train", settings.train_limit),
-        test=batches("test", settings.test_limit),
-        train_size=min(sizes["train"], settings.train_limit or sizes["train"]),
-        test_size=min(sizes["test"], settings.test_limit or sizes["test"]),
-        image_shape=tuple(augment.output_shape(steps, raw)),
-        raw_shape=tuple(raw),
-        class_names=tuple(names),
-        name=name,
-        note=note,
+        train,
+        test,
+        train_size,
+        test_size,
+        tuple(augment.output_shape(steps, raw)),
+        tuple(raw),
+        tuple(names),
+        name,
+        note,
     )
+
+
+def _stream(split, steps, limit):
+    """A function of the options of `Split.batches`, and the number of examples, of a split or a pair of arrays."""
+    if not isinstance(split, tuple) and importlib.util.find_spec("tensorflow") is None:
+        if split.example is not None:
+            raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
+        split = split.arrays["image"], split.arrays["label"]
+    make, size = (
+        (functools.partial(ArrayBatches, *split), len(split[0]))
+        if isinstance(split, tuple)
+        else (split.batches, split.size)
+    )
+    return functools.partial(make, preprocess=steps, limit=limit), min(size, limit or size)
 
 
 def build_model(recipe, data, dtype="float32"):
