@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets
+from tf_capsules.routing.precision import at_least_float32
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -34,6 +35,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
 
 
 def _exact_match(y_true, y_pred):
+    y_pred = at_least_float32(y_pred)
     present = class_targets(y_true, y_pred) > 0
     far = ops.cast(3e38, y_pred.dtype)
     weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1)

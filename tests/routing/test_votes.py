@@ -110,7 +110,7 @@ def test_a_column_of_weights_may_stand_for_the_whole_batch(form, method):
     votes = make(arrays["poses"], arrays["kernel"], arrays["bias"])
     once = METHODS[method](votes, arrays | {"weights": arrays["weights"][:1]})
     repeated = METHODS[method](votes, arrays | {"weights": np.repeat(arrays["weights"][:1], BATCH, axis=0)})
-    np.testing.assert_allclose(array(once), array(repeated), rtol=1e-6)
+    np.testing.assert_allclose(array(once), array(repeated), rtol=1e-6, atol=1e-6)
 
 
 def test_stored_votes_against_numpy():
