@@ -431,6 +431,8 @@ def _reported(function, *args):
         return function(*args)
     except (ValueError, FileNotFoundError) as error:
         raise TrainingError(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise TrainingError(f"This needs the Python package {error.name}, which is not installed.") from error
 
 
 def _prepare(folder, recipe, settings, resume):
