@@ -526,6 +526,7 @@ def describe_result(recipe, settings, data, model, history):
         "epochs": len(history),
         "batch_size": recipe.batch_size,
         "learning_rate": recipe.learning_rate,
+        "decay_steps": recipe.decay_steps,
         "seed": settings.seed,
         "dtype": settings.dtype,
         "strategy": settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}",
