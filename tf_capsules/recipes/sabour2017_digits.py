@@ -5,7 +5,7 @@ Command: tf-capsules train
 Device: two CPU cores
 Hours: 0.02
 Published: none
-Measured: see results/digits.csv
+Measured: 99.17% test accuracy (results/digits.csv)
 """
 
 from tf_capsules.models.sabour2017 import CapsNet
