@@ -42,6 +42,9 @@ def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     folder, lines = trained
     assert cli.main(["evaluate", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
+    assert cli.main(["evaluate", str(folder), str(folder)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith("ensemble of 2") and said[-1] == lines[-1]
     results = folder.parent / "evaluated.csv"
     assert (
         cli.main(["evaluate", str(folder), "--weights", "best", "--test-limit", "50", "--results", str(results)]) == 0

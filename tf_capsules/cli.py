@@ -74,8 +74,8 @@ def _parser():
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
     sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
 
-    sub = command("evaluate", _evaluate, "Evaluate a run on its own or another test split.")
-    sub.add_argument("folder", metavar="RUN", help="run folder")
+    sub = command("evaluate", _evaluate, "Evaluate a run, or several as an ensemble, on its own or another test split.")
+    sub.add_argument("folders", nargs="+", metavar="RUN", help="run folders; of several the activations are summed")
     sub.add_argument("--weights", choices=("last", "best"), default="last")
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
@@ -151,15 +151,22 @@ def _train(options):
 def _evaluate(options):
     from tf_capsules import training
 
-    run = training.load_run(options.folder, options.weights, **_settings(options))
-    measured = run.evaluate()
-    metric = run.recipe.metric
-    print(f"{run.data.test_size:,} test images of {run.data.name}, loss {measured['loss']:.4f}")
+    runs = [training.load_run(folder, options.weights, **_settings(options)) for folder in options.folders]
+    run, metric = runs[0], runs[0].recipe.metric
+    shapes = {(one.data.image_shape, one.data.class_names) for one in runs}
+    if len(shapes) > 1:
+        raise ValueError(f"Runs of one ensemble need the same images and classes. Received: {sorted(shapes)}")
+    measured = run.evaluate() if len(runs) == 1 else training.evaluate_ensemble(runs)
+    loss = f", loss {measured['loss']:.4f}" if "loss" in measured else f", ensemble of {len(runs)}"
+    print(f"{run.data.test_size:,} test images of {run.data.name}{loss}")
     if run.data.note:
         print(run.data.note)
     if options.results:
         row = training.describe_result(run.recipe, run.settings, run.data, run.model, run.history)
-        row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": round(measured["loss"], 6)}
+        loss = round(measured["loss"], 6) if "loss" in measured else ""
+        row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": loss}
+        if len(runs) > 1:
+            row |= {"recipe": " + ".join(one.recipe.name for one in runs)}
         training.append_row(options.results, row)
     _report(metric, measured[metric])
 

@@ -24,6 +24,7 @@ from tf_capsules import datasets, recipes
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 from tf_capsules.metrics import ExactMatch
+from tf_capsules.models import class_scores
 from tf_capsules.optimizers import FlooredExponentialDecay
 from tf_capsules.version import __version__
 
@@ -512,6 +513,19 @@ def load_run(folder, weights="last", **changes):
     model.load_weights(path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     return Run(folder.path, recipe, settings, data, model, folder.history(), result)
+
+
+def evaluate_ensemble(runs):
+    """The metric of several runs together, their activations summed, on the first one's test split.
+
+    Source: the released code of Sabour et al. 2017 (CIFAR-10: seven networks).
+    """
+    recipe, data = runs[0].recipe, runs[0].data
+    metric = ExactMatch() if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
+    for images, labels in data.test(batch_size=recipe.batch_size):
+        scores = sum(class_scores(run.model(images, training=False)) for run in runs)
+        metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
+    return {recipe.metric: float(metric.result())}
 
 
 def describe_result(recipe, settings, data, model, history):

@@ -3,7 +3,7 @@
 Paper: Sabour et al. 2017, table 1, last row; figures 3 and 4
 Command: tf-capsules train sabour2017-mnist
 Device: one GPU, or two CPU cores for a few epochs
-Hours: 0.15 an epoch on two CPU cores that do nothing else (mixed_bfloat16; results/mnist.csv)
+Hours: 0.15 to 0.32 an epoch on two CPU cores with other jobs beside it (mixed_bfloat16; results/mnist.csv)
 Published: 0.25% test error (mean of 3 runs, standard deviation 0.005), after more than 1,000 epochs
 Measured: 0.58% test error after 5 epochs (one run, --decay-steps 60 --dtype mixed_bfloat16; results/mnist.csv)
 """
