@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, section 5.2
 Command: tf-capsules train sabour2017-affnist
 Device: one GPU, or two CPU cores for a few epochs
 Published: 79% on affNIST at 99.23% on expanded MNIST
-Measured: see results/affnist.csv (on a generated stand-in for affNIST)
+Measured: not yet
 """
 
 from tf_capsules.models.sabour2017 import CapsNet

@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, section 5.2
 Command: tf-capsules train sabour2017-affnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 66% on affNIST at 99.22% on expanded MNIST
-Measured: see results/affnist.csv
+Measured: not yet
 """
 
 import keras

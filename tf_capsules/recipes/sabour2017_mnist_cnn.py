@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, table 1, first row
 Command: tf-capsules train sabour2017-mnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 0.39% test error
-Measured: see results/mnist_ablation.csv
+Measured: not yet
 """
 
 import keras

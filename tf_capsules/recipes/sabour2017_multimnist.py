@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, table 1 and figure 5
 Command: tf-capsules train sabour2017-multimnist
 Device: one GPU, or two CPU cores for a few epochs
 Published: 5.2% test error (both digits must be right)
-Measured: see results/multimnist.csv
+Measured: not yet
 """
 
 from tf_capsules.models.sabour2017 import CapsNet

@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, table 1, first row
 Command: tf-capsules train sabour2017-multimnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 8.1% test error (both digits must be right)
-Measured: see results/multimnist.csv
+Measured: not yet
 """
 
 import keras

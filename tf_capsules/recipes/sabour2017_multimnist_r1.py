@@ -4,9 +4,10 @@ Paper: Sabour et al. 2017, table 1
 Command: tf-capsules train sabour2017-multimnist-r1
 Device: one GPU, or two CPU cores for a few epochs
 Published: 7.5% test error (both digits must be right)
-Measured: see results/multimnist.csv
+Measured: not yet
 """
 
 from tf_capsules.recipes.sabour2017_multimnist import RECIPE as MULTIMNIST
 
+# One iteration leaves the couplings uniform: the control for routing.
 RECIPE = MULTIMNIST.but(model_options=dict(iterations=1))
