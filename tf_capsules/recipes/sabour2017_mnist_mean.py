@@ -4,7 +4,7 @@ Paper: Sabour et al. 2017, table 1 has no such row
 Command: tf-capsules train sabour2017-mnist-mean
 Device: one GPU, or two CPU cores for a few epochs
 Published: none
-Measured: 89.65% test error in 2 epochs of 10,000 images (results/mnist_ablation.csv): not begun to learn, since its sums are 115 times smaller
+Measured: 89.65% test error in 2 epochs of 10,000 images (results/mnist_ablation.csv): not begun to learn
 """
 
 # One iteration of competition between children: every parent is the plain mean of its votes.
