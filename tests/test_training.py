@@ -61,6 +61,24 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     assert losses[0] != pytest.approx(losses[2], rel=3e-5)
 
 
+@pytest.mark.parametrize("name", ["sabour2017-multimnist", "sabour2017-multimnist-cnn"])
+def test_capsule_networks_and_plain_classifiers_train_on_several_targets(tmp_path, name):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("images made on the fly need TensorFlow")
+    tiny = dict(filters=4, types=2, pose=3, dim=4, kernel_size=3, decoder_units=(7,))
+    recipe = recipes.get(name).but(dataset_options=dict(source="digits"), batch_size=8, figures=())
+    if name == "sabour2017-multimnist":
+        recipe = recipe.but(model_options=tiny)
+    else:
+        recipe = recipe.but(model=lambda **options: keras.Sequential(
+            [keras.Input(options["image_shape"]), keras.layers.Flatten(), keras.layers.Dense(10, "sigmoid")]
+        ))  # fmt: skip
+        recipe.model.__name__ = "small"
+    run = training.train(recipe, tmp_path / "run", Settings(train_limit=20, test_limit=11), verbose=0)
+    assert run.evaluate()["exact_match"] == pytest.approx(run.result["value"])
+    assert run.result["metric"] == "exact_match" and run.result["dataset"] == "multimnist"
+
+
 def test_arrays_train_without_a_data_set(tmp_path):
     rng = np.random.default_rng(0)
     path = tmp_path / "mine.npz"

@@ -24,7 +24,7 @@ from tf_capsules import datasets, recipes
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import class_scores
+from tf_capsules.models import CapsuleClassifier, class_scores
 from tf_capsules.optimizers import FlooredExponentialDecay
 from tf_capsules.version import __version__
 
@@ -197,6 +197,14 @@ def build_model(recipe, data, dtype="float32"):
         keras.config.set_dtype_policy(before)
 
 
+def for_model(model, batches):
+    """The batches as the model takes them: of several targets a plain classifier gets the labels alone."""
+    targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
+    if isinstance(model, CapsuleClassifier) or not isinstance(targets, dict):
+        return batches
+    return batches.map(lambda images, targets, *weights: (images, targets["label"], *weights))
+
+
 def compile_model(model, recipe, jit="auto"):
     """Compiles a model with the recipe's loss, metric and schedule; its optimizer gets its variables at once."""
     rate = recipe.learning_rate
@@ -342,7 +350,7 @@ class Run:
 
     def evaluate(self):
         """Loss and metric of the model on the test split, as a dict."""
-        batches = self.data.test(batch_size=self.recipe.batch_size)
+        batches = for_model(self.model, self.data.test(batch_size=self.recipe.batch_size))
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
     def examples(self, count, raw=False):
@@ -402,19 +410,20 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
         test_steps = -(-data.test_size // recipe.batch_size)
         recorder = Recorder(folder, recipe.metric, history, initial_epoch)
         # The test batches are made anew for each evaluation and are the same each time.
+        training = data.train(
+            batch_size=recipe.batch_size,
+            training=True,
+            seed=settings.seed,
+            epochs=recipe.epochs,
+            initial_epoch=initial_epoch,
+            pad=pad,
+        )
         model.fit(
-            data.train(
-                batch_size=recipe.batch_size,
-                training=True,
-                seed=settings.seed,
-                epochs=recipe.epochs,
-                initial_epoch=initial_epoch,
-                pad=pad,
-            ),
+            for_model(model, training),
             steps_per_epoch=steps,
             epochs=recipe.epochs,
             initial_epoch=initial_epoch,
-            validation_data=data.test(batch_size=recipe.batch_size, pad=pad),
+            validation_data=for_model(model, data.test(batch_size=recipe.batch_size, pad=pad)),
             validation_steps=test_steps,
             shuffle=False,
             callbacks=[recorder, *_tensorboard(folder)],
