@@ -1,5 +1,6 @@
 import importlib.util
 import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -85,12 +86,19 @@ def test_export_to_litert_and_to_uint8(trained, tmp_path, capsys):
     assert served.structured_input_signature[1]["images"].dtype == tf.uint8
 
 
-def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys):
+def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from tf_capsules.analysis import figures
+
     folder, _ = trained
     assert cli.main(["figures", str(folder), "-o", str(tmp_path / "one")]) == 0
     assert len(list((tmp_path / "one").glob("*.png"))) == len(recipes.get("sabour2017-digits").figures)
-    assert cli.main(["figures", str(folder), str(folder), "-o", str(tmp_path / "two")]) == 0
-    assert (tmp_path / "two" / "loss_comparison.png").exists()
+    copy = shutil.copytree(folder, tmp_path / "copy" / folder.name)
+    drawn = []
+    monkeypatch.setattr(figures, "loss_comparison", lambda histories: drawn.append(histories) or Figure())
+    assert cli.main(["figures", str(folder), str(copy), "-o", str(tmp_path / "two")]) == 0
+    assert (tmp_path / "two" / "loss_comparison.png").exists() and len(drawn[0]) == 2
     assert cli.main(["figures", str(folder), str(tmp_path), "-o", str(tmp_path / "three")]) == 2
     assert "not the folder of a run" in capsys.readouterr().err
 
@@ -133,3 +141,4 @@ def test_absent_data_are_named_at_once(tmp_path, capsys, monkeypatch):
         assert "needs the Python package tensorflow_datasets" in error
     else:
         assert "nowhere" in error and "--download" in error
+    assert not list(tmp_path.iterdir())

@@ -112,6 +112,15 @@ def test_bad_settings_fail_before_anything_is_made(tmp_path, settings, message):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_failed_start_leaves_the_folder_free(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(b"not an archive")
+    with pytest.raises(TrainingError, match="bad.npz is not a data set"):
+        training.train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "bad.npz")))
+    with pytest.raises(TrainingError, match="for several classes an image, the data digits have one class"):
+        training.train(TINY.but(metric="exact_match"), tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -30,7 +30,7 @@ def main(arguments=None):
 
     try:
         options.run(options)
-    except (TrainingError, ValueError, FileNotFoundError) as error:
+    except (TrainingError, ValueError, OSError, RuntimeError) as error:
         print(f"tf-capsules {options.command}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -69,7 +69,9 @@ def _parser():
     sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
     sub.add_argument("--jit", help="compile the step with XLA: auto, on or off (default: auto)")
     sub.add_argument("--strategy", help="none or mirrored (default: none)")
-    sub.add_argument("--devices", type=int, help="how many devices are mirrored (default: all)")
+    sub.add_argument(
+        "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
+    )
     sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
     sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
@@ -139,12 +141,12 @@ def _train(options):
     output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
     print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
     run = training.train(recipe, output, training.Settings(**_settings(options)), options.resume)
-    if options.results:
-        training.append_row(options.results, run.result)
     _draw(run, output / "figures")
     if not options.no_export:
         target = _export_run(run, output / "saved_model")
         _serve_one(run, target)
+    if options.results:
+        training.append_row(options.results, run.result)
     _report(run.result["metric"], run.result["value"])
 
 
@@ -187,7 +189,10 @@ def _predict(options):
         raise FileNotFoundError(f"There is no file {missing[0]}.")
     import tensorflow as tf
 
-    served = tf.saved_model.load(str(folder)).signatures["serving_bytes"]
+    model = tf.saved_model.load(str(folder))
+    if "serving_bytes" not in model.signatures:
+        raise ValueError(f"{folder} takes images of neither 1 nor 3 channels: image files can't be given to it.")
+    served = model.signatures["serving_bytes"]
     for path in options.images:
         try:
             answer = served(tf.constant([pathlib.Path(path).read_bytes()]))
@@ -215,7 +220,11 @@ def _figures(options):
 
     if len(options.folders) > 1:
         folder = pathlib.Path(options.output or "figures")
-        histories = {pathlib.Path(path).name: training.RunFolder(path).history() for path in options.folders}
+        short = [pathlib.Path(path).name for path in options.folders]
+        names = short if len(set(short)) == len(short) else options.folders
+        histories = {
+            name: training.RunFolder(path).history() for name, path in zip(names, options.folders, strict=True)
+        }
         empty = [name for name, history in histories.items() if not history]
         if empty:
             raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
@@ -262,7 +271,7 @@ def _serve_one(run, target):
         command = [sys.executable, "-c", _SERVE, str(target), str(image)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"The exported model could not be served: {done.stderr.strip().splitlines()[-1]}")
+        raise ValueError(f"The exported model could not be served: {(done.stderr.strip() or 'no message')[-500:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     label = labels["part_labels"][0].tolist() if isinstance(labels, dict) else int(labels[0])
     probability = max(answer["probabilities"][0])

@@ -151,6 +151,7 @@ def load_data(recipe, settings):
         train, test = ((arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test"))
         classes = int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
         names, raw, name, note = map(str, range(classes)), train[0].shape[1:], path.name, ""
+        multi_label = False
     else:
         if path is not None:
             dataset = datasets.load("folder", path, image_size=settings.image_size or 32)
@@ -158,6 +159,10 @@ def load_data(recipe, settings):
             dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
         train, test = dataset.train, dataset.test
         names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
+        multi_label = dataset.multi_label
+    if multi_label != (recipe.metric == "exact_match"):
+        kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
+        raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
     train, train_size = _stream(train, steps, settings.train_limit)
     test, test_size = _stream(test, steps, settings.test_limit)
     return Data(
@@ -386,8 +391,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
     recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
     recipe = settings.apply(recipe)
+    if settings.data is not None:
+        settings = dataclasses.replace(settings, data=str(pathlib.Path(settings.data).resolve()))
     folder = RunFolder(output)
-    initial_epoch = _prepare(folder, recipe, settings, resume)
+    config, initial_epoch = _check_folder(folder, recipe, settings, resume)
     strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
     if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
         count = strategy.num_replicas_in_sync
@@ -403,6 +410,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
         compile_model(model, recipe, settings.jit)
         if initial_epoch:
             model.load_weights(folder.weights())
+    # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write("config.json", json.dumps(config, indent=1) + "\n")
     history = folder.history()
     if initial_epoch < recipe.epochs:
         pad = strategy is not None
@@ -445,8 +455,8 @@ def _reported(function, *args):
         raise TrainingError(f"This needs the Python package {error.name}, which is not installed.") from error
 
 
-def _prepare(folder, recipe, settings, resume):
-    """Makes or checks the run folder; returns how many epochs are done."""
+def _check_folder(folder, recipe, settings, resume):
+    """Checks that the run fits into its folder; returns its configuration and how many epochs are done."""
     config = {
         "recipe": recipe.name,
         "settings": dataclasses.asdict(settings),
@@ -470,15 +480,12 @@ def _prepare(folder, recipe, settings, resume):
         done = (folder.checkpoints() or [0])[-1]
         if len(folder.history()) < done:
             raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
-        folder.write("config.json", json.dumps(config, indent=1) + "\n")
-        return done
+        return config, done
     if folder.path.exists() and any(folder.path.iterdir()):
         hint = "Add --resume to go on with it, or choose another --output."
         kind = "a run" if (folder.path / "config.json").exists() else "other files"
         raise TrainingError(f"{folder.path} holds {kind} already. {hint if kind == 'a run' else 'Choose another.'}")
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write("config.json", json.dumps(config, indent=1) + "\n")
-    return 0
+    return config, 0
 
 
 def _differences(before, after):

@@ -64,7 +64,9 @@ def _checked(x, y, part):
         raise ValueError(f"x_{part} is {x.dtype}, not uint8 or float")
     if y.shape not in {(len(x),), (len(x), 1)}:
         raise ValueError(f"y_{part} has shape {y.shape} for {len(x)} images")
-    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
+    if not np.issubdtype(y.dtype, np.integer):
+        raise ValueError(f"y_{part} is {y.dtype}, not whole numbers from 0")
+    if y.min() < 0:
         raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
     return x, y.reshape(-1).astype(np.int32)
 
