@@ -52,7 +52,8 @@ class Settings:
         dtype: Keras dtype policy.
         jit: "auto", "on" or "off": compile the whole step with XLA.
         strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
-        devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all.
+        devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all
+            GPUs, or one CPU device.
         deterministic: bitwise repeatable, slower.
     """
 
