@@ -66,6 +66,39 @@ def test_padded_batches_weigh_like_those_of_a_split(training):
             np.testing.assert_array_equal(batches[i][1], label)
 
 
+def test_mixup_is_that_of_a_split():
+    x, _ = arrays()
+    y = np.arange(11)  # a label each tells what was mixed
+    options = {"training": True, "seed": 7, "epochs": 4, "pad": True, "mixup": (0.5, 11)}
+    whole, rest = ArrayBatches(x, y, 4, **options), ArrayBatches(x, y, 4, initial_epoch=2, **options)
+    plain = ArrayBatches(x, y, 4, **options | {"mixup": None})
+    mixed = 0
+    for i in range(12):
+        images, targets, weights = whole[i]
+        assert images.dtype == targets["label"].dtype == np.float32 and targets["unmixed"].dtype == np.int32
+        np.testing.assert_array_equal(targets["unmixed"], plain[i][1])
+        np.testing.assert_array_equal(weights, plain[i][2])
+        np.testing.assert_allclose(np.einsum("bn,nhwc->bhwc", targets["label"], x / 255), images, atol=1e-6)
+        fill = weights == 0
+        np.testing.assert_allclose(targets["label"][fill], np.eye(11)[targets["unmixed"][fill]], atol=1e-6)
+        assert not targets["label"][~fill][:, np.setdiff1d(targets["unmixed"][fill], targets["unmixed"][~fill])].any()
+        mixed += (targets["label"].max(-1) < 1).sum()
+        if i >= 6:
+            np.testing.assert_array_equal(images, rest[i - 6][0])
+            np.testing.assert_array_equal(targets["label"], rest[i - 6][1]["label"])
+    assert mixed > 20
+
+
+def test_mixup_draws_from_beta():
+    x, y = np.zeros((1000, 2, 3, 1), np.uint8), np.arange(1000)
+    batches = ArrayBatches(x, y, 1000, training=True, epochs=5, mixup=(0.2, 1000))
+    targets = [batches[i][1] for i in range(5)]
+    r = 1 - np.concatenate([target["label"][np.arange(1000), target["unmixed"]] for target in targets])
+    np.testing.assert_allclose(r.mean(), 0.5, atol=0.02)
+    np.testing.assert_allclose(r.var(), 1 / (4 * 1.4), atol=0.005)
+    assert len(np.unique(r)) > 4000  # one for each sample
+
+
 def test_limit_and_floats():
     x, y = arrays()
     batches = ArrayBatches((x / 255).astype("float32"), y, 4, limit=6)
@@ -97,6 +130,10 @@ def test_keras_fits_all_epochs():
         ({"batch_size": 2, "limit": -1}, "limit"),
         ({"batch_size": 2, "epochs": 0}, "epochs"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
+        ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
+        ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
+        ({"batch_size": 2, "training": True, "mixup": (-0.2, 3)}, "alpha .* not -0.2"),
+        ({"batch_size": 2, "training": True, "mixup": (0.2,)}, "pair"),
         ({"batch_size": 2, "y": [1]}, r"\(11, 5, 6, 2\) and \(1,\)"),
     ],
 )

@@ -142,6 +142,91 @@ def test_draws_cover_their_range():
         draw.uniform(0.0, 1.0)
 
 
+def distinct(n):
+    """A split of n images of which each has a label of its own, so that mixed labels tell what was mixed."""
+    images = np.random.default_rng(0).integers(0, 256, (n, 2, 3, 1), dtype=np.uint8)
+    return Split({"image": images, "label": np.arange(n)})
+
+
+def shares(batches):
+    """r of every sample, to the precision of 1 - r; 0 where a sample is its own partner."""
+    own = [y["label"].numpy()[np.arange(len(x)), y["unmixed"].numpy()] for x, y in batches]
+    return 1 - np.concatenate(own)
+
+
+def test_mixup_mixes_images_and_labels_alike():
+    source = distinct(11)
+    images = source.arrays["image"].astype("float32") / 255
+    batches = [(x.numpy(), y) for x, y in source.batches(4, training=True, seed=3, epochs=2, mixup=(0.2, 11))]
+    assert [len(x) for x, _ in batches] == [4, 4, 3] * 2
+    plain = read(source.batches(4, training=True, seed=3, epochs=2))
+    for (x, y), (_, labels) in zip(batches, plain, strict=True):
+        assert y["label"].dtype == np.float32 and y["unmixed"].dtype == np.int32
+        np.testing.assert_array_equal(y["unmixed"], labels)
+        np.testing.assert_allclose(np.einsum("bn,nhwc->bhwc", y["label"], images), x, atol=1e-6)
+        np.testing.assert_allclose(np.sum(y["label"], -1), 1, atol=1e-6)
+        # One permutation: every image of the batch is the partner of one sample, r times.
+        partners = [np.delete(row, own) for row, own in zip(y["label"].numpy(), labels, strict=True)]
+        found = [row.argmax() + (row.argmax() >= own) for row, own in zip(partners, labels, strict=True) if row.any()]
+        assert len(set(found)) == len(found) and set(found) <= set(labels)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1, 3.5, 0.003])
+def test_mixup_draws_from_beta(alpha):
+    from scipy.stats import beta
+
+    r, expected = (
+        shares(distinct(1000).batches(1000, training=True, seed=1, epochs=5, mixup=(alpha, 1000))),
+        beta(alpha, alpha),
+    )
+    np.testing.assert_allclose(r.mean(), 0.5, atol=0.02)  # not folded to one side
+    np.testing.assert_allclose(r.var(), 1 / (4 * (2 * alpha + 1)), atol=0.005)
+    for point in (1e-4, 0.1, 0.3, 0.8, 0.999):
+        np.testing.assert_allclose((r <= point).mean(), expected.cdf(point), atol=0.02)
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_mixup_resumes(pad):
+    options = {"preprocess": STEPS, "training": True, "seed": 7, "pad": pad, "mixup": (0.2, 3)}
+    whole = list(split().batches(4, epochs=4, **options))
+    rest = list(split().batches(4, epochs=4, initial_epoch=2, **options))
+    for a, b in zip(whole[6:], rest, strict=True):
+        for part, other in zip(tf.nest.flatten(a), tf.nest.flatten(b), strict=True):
+            np.testing.assert_array_equal(part, other)
+    assert not np.array_equal(whole[0][0], whole[3][0])
+
+
+def test_mixup_differs_by_batch_epoch_and_seed():
+    draws = [
+        shares(distinct(20).batches(10, training=True, seed=seed, epochs=2, mixup=(1.0, 20))).reshape(4, 10)
+        for seed in (0, 1)
+    ]
+    assert len(np.unique(np.concatenate(draws), axis=0)) == 8
+
+
+def test_mixup_leaves_the_fill_out():
+    options = {"training": True, "seed": 2, "mixup": (0.5, 11)}
+    padded, plain = (list(distinct(11).batches(8, pad=pad, **options)) for pad in (True, False))
+    for (x, y, weights), (z, t) in zip(padded, plain, strict=True):
+        np.testing.assert_array_equal(x[weights > 0], z)
+        np.testing.assert_array_equal(y["label"][weights > 0], t["label"])
+    x, y, weights = padded[1]
+    np.testing.assert_allclose(y["label"][weights == 0], np.eye(11)[y["unmixed"][weights == 0]], atol=1e-6)
+    assert (y["label"].numpy()[weights > 0].max(-1) < 1).any()
+
+
+def test_mixup_of_generated_examples():
+    source = Split(split().arrays, size=25, example=lambda t, i, d: (t["image"][i % 11], t["label"][i % 11]))
+    x, y = next(iter(source.batches(7, training=True, mixup=(0.2, 3))))
+    assert x.shape == (7, 5, 6, 2) and y["label"].shape == (7, 3)
+    several = Split(
+        split().arrays,
+        example=lambda t, i, d: (t["image"][i], {"label": tf.ones(3), "parts": t["image"][i][None], "part_labels": i}),
+    )
+    with pytest.raises(ValueError, match="one label an image; here an image has label, parts, part_labels"):
+        several.batches(7, training=True, mixup=(0.2, 3))
+
+
 @pytest.mark.parametrize(
     "options, words",
     [
@@ -151,6 +236,10 @@ def test_draws_cover_their_range():
         ({"batch_size": 2, "epochs": 3, "initial_epoch": 3}, "epochs 3 to 3"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),
+        ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
+        ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
+        ({"batch_size": 2, "training": True, "mixup": (0, 3)}, "alpha .* not 0"),
+        ({"batch_size": 2, "training": True, "mixup": 0.2}, "pair .* not 0.2"),
     ],
 )
 def test_bad_arguments_are_named(options, words):

@@ -1,7 +1,9 @@
 """Batches from arrays in memory, on any Keras backend and without TensorFlow."""
 
+import math
 import pathlib
 import zipfile
+from numbers import Integral, Real
 
 import keras
 import numpy as np
@@ -93,7 +95,7 @@ class ArrayBatches(keras.utils.PyDataset):
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
         y: labels (N,).
-        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad: as in `Split.batches`.
+        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad, mixup: as in `Split.batches`.
 
     Raises:
         ValueError: for arguments out of their range.
@@ -115,15 +117,17 @@ class ArrayBatches(keras.utils.PyDataset):
         initial_epoch=0,
         limit=None,
         pad=False,
+        mixup=None,
     ):
         super().__init__()
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
         check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        check_mixup(mixup, training, y)
         self._preprocess = augment.check(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
         self._x, self._y, self._batch_size, self._size = x, y, batch_size, min(len(x), limit or len(x))
-        self._training, self._seed, self._pad = training, seed, pad
+        self._training, self._seed, self._pad, self._mixup = training, seed, pad, mixup
         self._epochs, self._initial_epoch = epochs, initial_epoch
         self.steps = -(-self._size // batch_size)
 
@@ -145,9 +149,24 @@ class ArrayBatches(keras.utils.PyDataset):
             draws = [Draw(self._seed, epoch, i) if self._training else None for i in positions]
             x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])
         y = self._y[positions].astype(np.int32)
+        if self._mixup:
+            # Examples draw from keys of three numbers, so four are none of theirs.
+            x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
         if not self._pad:
             return x, y
         return x, y, (real / real.mean() if self._training else real).astype(np.float32)
+
+    def _mixed(self, random, x, y, real):
+        alpha, classes = self._mixup
+        share = random.beta(alpha, alpha, self._batch_size).astype(np.float32)[: len(x)]
+        partner = np.concatenate([random.permutation(real), np.arange(real, len(x))])
+        one_hot = np.eye(classes, dtype=np.float32)[y]
+
+        def mix(values):
+            r = share.reshape(-1, *[1] * (values.ndim - 1))
+            return (1 - r) * values + r * values[partner]
+
+        return mix(x), {"label": mix(one_hot), "unmixed": y}
 
 
 def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
@@ -160,3 +179,18 @@ def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
         raise ValueError(f"epochs {initial_epoch!r} to {epochs!r}: need 0 <= initial_epoch < epochs < 2**20")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is the number of examples to use, at least 1, not {limit!r}")
+
+
+def check_mixup(mixup, training, labels):
+    """Raises a ValueError where the `mixup` of `Split.batches` and `ArrayBatches` can't be done with these labels."""
+    if mixup is None:
+        return
+    if not isinstance(mixup, (list, tuple)) or len(mixup) != 2:
+        raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {mixup!r}")
+    alpha, classes = mixup
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < math.inf:
+        raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
+    if isinstance(classes, bool) or not isinstance(classes, Integral) or not np.max(labels) < classes:
+        raise ValueError(f"mixup of labels up to {np.max(labels)} needs more classes than that, not {classes!r}")
+    if not training:
+        raise ValueError(f"mixup {mixup!r} is for training; in evaluation images are not mixed")

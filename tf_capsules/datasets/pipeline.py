@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import check_stream
+from tf_capsules.datasets.arrays import check_mixup, check_stream
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
-# alone, so that every evaluation sees the same images; the keys of training are never negative.
+# alone, so that every evaluation sees the same images; the keys of training examples are never negative, those of
+# mixed batches are below it.
 _FIXED_KEY = -1
 _DRAWS_PER_EXAMPLE = 64
 
@@ -107,12 +108,15 @@ class Split:
         initial_epoch=0,
         limit=None,
         pad=False,
+        mixup=None,
     ):
         """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
 
         x is float32 (batch, H, W, C), scaled to [0, 1] and then preprocessed. y is the label, int32 (batch,), or for
         sets whose images hold several digits a dict: `label` float32 (batch, classes) with a one for each digit's
-        class, `parts` float32 (batch, K, H, W, C), the single digits, and `part_labels` int32 (batch, K).
+        class, `parts` float32 (batch, K, H, W, C), the single digits, and `part_labels` int32 (batch, K). With `mixup`
+        y is a dict of `label`, float32 (batch, classes), the mixed one-hot labels, and `unmixed`, int32 (batch,), the
+        labels of the images before they were mixed.
 
         Args:
             batch_size: examples a batch; the last batch of an epoch holds the rest.
@@ -125,13 +129,19 @@ class Split:
             pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
                 (batch,): 0 for the fill; in evaluation 1 for the rest, in training batch_size / (size of the rest),
                 so that a mean over the batch is the mean over the rest.
+            mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in
+                Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
+                Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
+                step). The fill of `pad` is left out: it is neither mixed nor mixed in.
 
         Raises:
-            ValueError: before any data is read, for arguments out of their range.
+            ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
+                several targets an image.
         """
         preprocess = augment.check(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
         check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        check_mixup(mixup, training, self.arrays["label"])
         steps, size = self.steps(batch_size, limit), min(self.size, limit or self.size)
 
         import tensorflow as tf
@@ -139,6 +149,8 @@ class Split:
         tensors = self._tensors
         one = functools.partial(self._one, tensors, preprocess, training)
         signature = _signature(one, shape)
+        if mixup and isinstance(signature[1], dict):
+            raise ValueError(f"mixup {mixup!r} takes one label an image; here an image has {', '.join(signature[1])}")
 
         @tf.autograph.experimental.do_not_convert
         def batch(step):
@@ -155,6 +167,9 @@ class Split:
             else:
                 key = np.int64(seed) * 2**20 + epoch if training else _FIXED_KEY
                 x, y = tf.map_fn(lambda i: one(key, i), index, fn_output_signature=signature)
+            if mixup:
+                key = -2 - (np.int64(seed) * 2**20 + epoch)
+                x, y = _mixed(x, y, key, step % steps, batch_size, positions < size, float(mixup[0]), mixup[1])
             if not pad:
                 return x, y
             real = tf.cast(tf.minimum(size - start, batch_size), tf.float32)
@@ -184,6 +199,28 @@ def _unit(image):
     import tensorflow as tf
 
     return tf.cast(image, tf.float32) / 255 if image.dtype == tf.uint8 else image
+
+
+def _mixed(x, y, key, step, batch_size, real, alpha, classes):
+    """Mixes each image with another of the batch; those that are not `real` stay as they are."""
+    import tensorflow as tf
+
+    def seed(number):
+        return tf.stack([key, step * 4 + number])
+
+    # Gamma(a) is Gamma(a + 1) U^(1/a): as logarithms even a small alpha neither underflows nor gives 0/0.
+    gamma = tf.random.stateless_gamma((2, batch_size), seed(0), alpha + 1, dtype=tf.float64)
+    uniform = 1 - tf.random.stateless_uniform((2, batch_size), seed(1), dtype=tf.float64)
+    first, second = tf.unstack(tf.math.log(gamma) + tf.math.log(uniform) / alpha)
+    share = tf.cast(tf.sigmoid(first - second), tf.float32)[: tf.shape(y)[0]]
+    order = tf.random.stateless_uniform((batch_size,), seed(2))[: tf.shape(y)[0]]
+    partner = tf.argsort(tf.where(real, order, 1.0), stable=True)
+
+    def mix(values):
+        r = tf.reshape(share, (-1, *[1] * (len(values.shape) - 1)))
+        return (1 - r) * values + r * tf.gather(values, partner)
+
+    return mix(x), {"label": mix(tf.one_hot(y, classes)), "unmixed": y}
 
 
 def _signature(one, shape):
