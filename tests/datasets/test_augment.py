@@ -7,6 +7,7 @@ STEPS = {
     "shift": ("shift", 3),
     "crop": ("crop", 4),
     "pad": ("pad", 2),
+    "pad_crop": ("pad_crop", 3, "edge"),
     "flip": ("flip",),
     "brightness": ("brightness", 63),
     "contrast": ("contrast", 0.2, 1.8),
@@ -18,33 +19,34 @@ STEPS = {
 class Replay:
     """Gives the same numbers to every caller, whatever the library of its tensors."""
 
-    def __init__(self, seed):
-        self.random = np.random.default_rng(seed)
+    def __init__(self, seed, integer=int, number=float):
+        self.random, self.integer, self.number = np.random.default_rng(seed), integer, number
 
     def integers(self, low, high):
-        return int(self.random.integers(low, high, endpoint=True))
+        return self.integer(self.random.integers(low, high, endpoint=True))
 
     def uniform(self, low, high):
-        return float(self.random.uniform(low, high))
+        return self.number(self.random.uniform(low, high))
 
 
 def image(height=6, width=8, channels=3):
     return np.random.default_rng(1).random((height, width, channels)).astype("float32")
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("step", [*STEPS.values(), ("pad_crop", 9, "zero"), ("pad_crop", 9, "edge")])
 @pytest.mark.parametrize("training", [True, False])
-def test_tensorflow_equals_numpy(name, training):
+def test_tensorflow_equals_numpy(step, training):
     tf = pytest.importorskip("tensorflow")
     import tensorflow.experimental.numpy as tnp
 
     for seed in range(4):
-        draw, again = (Replay(seed), Replay(seed)) if training else (None, None)
-        expected = augment.apply((STEPS[name],), image(), draw)
-        found = augment.apply((STEPS[name],), tf.constant(image()), again, tnp)
+        tensors = (lambda value: tf.constant(value, tf.int32)), (lambda value: tf.constant(value, tf.float32))
+        draw, again = (Replay(seed), Replay(seed, *tensors)) if training else (None, None)
+        expected = augment.apply((step,), image(), draw)
+        found = augment.apply((step,), tf.constant(image()), again, tnp)
         assert found.dtype == tf.float32 and expected.dtype == np.float32
         np.testing.assert_allclose(found, expected, atol=1e-6)
-        assert expected.shape == augment.output_shape((STEPS[name],), (6, 8, 3))
+        assert expected.shape == augment.output_shape((step,), (6, 8, 3))
 
 
 def test_every_step_is_tested():
@@ -81,6 +83,21 @@ def test_crops_reach_both_ends():
     x = np.arange(6 * 8, dtype="float32").reshape(6, 8, 1)
     corners = {augment.apply((("crop", 5),), x, Replay(seed))[0, 0, 0] for seed in range(99)}
     assert corners == {8 * top + left for top in (0, 1) for left in (0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize("fill, mode", [("edge", "edge"), ("zero", "constant")])
+def test_pad_crop_is_a_window_of_the_padded_image(fill, mode):
+    x = image(5, 7, 2)
+    padded = np.pad(x, ((2, 2), (2, 2), (0, 0)), mode)
+    windows = {(top, left): padded[top : top + 5, left : left + 7] for top in range(5) for left in range(5)}
+    seen = set()
+    for seed in range(200):
+        found = augment.apply((("pad_crop", 2, fill),), x, Replay(seed))
+        places = [place for place, window in windows.items() if np.array_equal(window, found)]
+        assert len(places) == 1  # the same window in both channels
+        seen.update(places)
+    assert seen == set(windows)
+    np.testing.assert_array_equal(augment.apply((("pad_crop", 2, fill),), x), x)
 
 
 def test_flip_is_horizontal():
@@ -138,6 +155,8 @@ def test_shapes_through_a_chain():
         ((("shift", 1.5),), "'shift' takes"),
         ((("crop",),), "'crop' takes"),
         ((("flip", 1),), "'flip' takes no value"),
+        ((("pad_crop", 16),), "'pad_crop' takes"),
+        ((("pad_crop", 16, "mirror"),), """'pad_crop' takes .* "edge" or "zero", not .*'mirror'"""),
         ((("contrast", 1.8, 0.2),), "'contrast' takes"),
         ((("brightness", True),), "'brightness' takes"),
         (("flip",), "a name and its values"),

@@ -11,6 +11,9 @@ shift            pixels                      moved by integers in [-pixels, pixe
                                              axis, zeros move in
 crop             size                        a random size x size window                   the central window
 pad              pixels                      zeros on every side                           the same
+pad_crop         pixels, "edge" or "zero"    a random window, of the image's own size, of  nothing
+                                             the image padded on every side with its own
+                                             edge or with zeros
 flip                                         mirrored left to right, probability 1/2       nothing
 brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
 contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
@@ -58,6 +61,16 @@ def _pad(image, draw, xp, pixels):
     return xp.pad(image, ((pixels, pixels), (pixels, pixels), (0, 0)), "constant")
 
 
+def _pad_crop(image, draw, xp, pixels, fill):
+    if draw is None or fill == "zero":
+        return _shift(image, draw, xp, pixels)
+    for axis, size in enumerate(image.shape[:2]):
+        # Indices beyond the edge are those of the edge: as if it were padded with itself.
+        index = xp.clip(xp.arange(size, dtype=numpy.int32) + draw.integers(-pixels, pixels), 0, size - 1)
+        image = xp.take(image, index, axis=axis)
+    return image
+
+
 def _flip(image, draw, xp):
     return image if draw is None else xp.where(draw.uniform(0.0, 1.0) < 0.5, image[:, ::-1], image)
 
@@ -94,11 +107,16 @@ def _number(value):
     return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _fill(value):
+    return value in ("edge", "zero")
+
+
 # name: (function, what each value must satisfy, the same in words)
 _STEPS = {
     "shift": (_shift, (_whole(0),), "a whole number of pixels, 0 or more"),
     "crop": (_crop, (_whole(1),), "a whole number of pixels, 1 or more"),
     "pad": (_pad, (_whole(0),), "a whole number of pixels, 0 or more"),
+    "pad_crop": (_pad_crop, (_whole(0), _fill), 'a whole number of pixels, 0 or more, and "edge" or "zero"'),
     "flip": (_flip, (), "no value"),
     "brightness": (_brightness, (_number,), "a number, 0 or more"),
     "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
