@@ -1,0 +1,242 @@
+"""The Stanford Sentiment Treebank (Socher et al. 2013), read from its parse trees."""
+
+import dataclasses
+import functools
+import pathlib
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
+_FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
+_CLASSES = {
+    "fine": ("very negative", "negative", "neutral", "positive", "very positive"),
+    "binary": ("negative", "positive"),
+}
+_BINARY = {0: 0, 1: 0, 3: 1, 4: 1}  # what is neutral, 2, is left out
+
+
+class TextSplit(NamedTuple):
+    """Texts, an object array (N,) of str, and their labels, int32 (N,)."""
+
+    texts: np.ndarray
+    labels: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextDataset:
+    """Training, development and test texts with the names of their classes."""
+
+    name: str
+    train: TextSplit
+    dev: TextSplit
+    test: TextSplit
+    class_names: tuple[str, ...]
+
+
+def sst(data_dir=None, download=False, labels="fine", phrases=True):
+    """Movie-review sentences with their sentiment: the tasks SST-5/R and SST-2/R of Heinsen 2019, section 4.2.
+
+    Training texts are all distinct phrases of the training trees, words and whole sentences included, or the sentences
+    only; development and test texts are whole sentences. A phrase is its words joined by single spaces, its case kept,
+    brackets left as `-LRB-` and so on. Of equal phrases the first in file order counts, a tree's root before its parts;
+    equal texts and equal GPT-2 tokens, by which the paper goes, are the same, for byte-level tokens spell out the text.
+
+    | labels | classes | train (phrases) | train (sentences) | dev | test |
+    | --- | --- | --- | --- | --- | --- |
+    | "fine" | very negative, negative, neutral, positive, very positive | 159,274 | 8,544 | 1,101 | 2,210 |
+    | "binary" | negative, positive; what is neutral is left out | 77,616 | 6,920 | 872 | 1,821 |
+
+    Args:
+        data_dir: a folder with train.txt, dev.txt and test.txt (or with a folder `trees` that has them), or one of
+            prepared tensorflow-datasets; by default the environment variable TFDS_DATA_DIR, then
+            ~/tensorflow_datasets. Trees are read as they are, nothing is prepared.
+        download: fetch and prepare the official archive with tensorflow-datasets where it is absent.
+        labels: "fine" or "binary".
+        phrases: train on phrases, or on sentences only.
+
+    Returns:
+        A `TextDataset`.
+
+    Raises:
+        ValueError: unknown labels, or a malformed tree: the message names file and line.
+        FileNotFoundError: the data are absent.
+
+    >>> reviews = sst("trees", labels="binary")
+    >>> reviews.class_names[reviews.train.labels[0]], reviews.train.texts[0]
+    """
+    if labels not in _CLASSES:
+        raise ValueError(f"labels must be 'fine' or 'binary', not {labels!r}")
+    if data_dir is not None and (folder := _trees_folder(data_dir)):
+        splits = (examples(folder / file, labels, phrases and split == "train") for split, file in _FILES.items())
+    else:
+        splits = _prepared(f"{labels}_{'phrases' if phrases else 'sentences'}", data_dir, download)
+    splits = (TextSplit(np.array(texts, object), np.array(numbers, np.int32)) for texts, numbers in splits)
+    return TextDataset(f"sst_{labels}", *splits, _CLASSES[labels])
+
+
+def examples(path, labels="fine", phrases=False):
+    """The texts and labels of one file of trees: of the whole sentences, or of all distinct phrases.
+
+    Args:
+        path: a file with one tree a line, such as `(3 (2 Good) (2 film))`, in UTF-8.
+        labels: "fine" or "binary".
+        phrases: every phrase once, or the sentence of each tree.
+
+    Returns:
+        Two lists of one length, texts and labels.
+
+    Raises:
+        ValueError: a malformed tree or bytes that are no UTF-8; names file and line.
+    """
+    seen, texts, numbers = set(), [], []
+    # Not splitlines() and not str.split(): some words hold a non-breaking space, which is part of them.
+    for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), start=1):
+        line = line.removesuffix(b"\r")
+        if not line:
+            continue
+        try:
+            found = tree_phrases(line.decode("utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        for label, text in found if phrases else found[:1]:
+            label = label if labels == "fine" else _BINARY.get(label)
+            if label is None or (phrases and text in seen):
+                continue
+            seen.add(text)
+            texts.append(text)
+            numbers.append(label)
+    if not texts:
+        raise ValueError(f"{path} holds no trees")
+    return texts, numbers
+
+
+def tree_phrases(tree):
+    """The phrases of one tree as pairs (label, text), the root first, every node before its parts.
+
+    Args:
+        tree: in Penn Treebank brackets; each node has a label 0 to 4 and either one word or further nodes.
+
+    Raises:
+        ValueError: the tree is malformed; the message says how.
+
+    >>> tree_phrases("(4 (2 A) (3 (3 good) (2 film)))")
+    [(4, 'A good film'), (2, 'A'), (3, 'good film'), (3, 'good'), (2, 'film')]
+    """
+    words, nodes, path = [], [], []  # a node: label, first word, end; path: the nodes that are open
+    tokens = iter(re.findall(r"[()]|[^() ]+", tree))
+    previous = None
+    for token in tokens:
+        if previous == "word" and token != ")":
+            raise ValueError(f"one word and ')' make a leaf, but {words[-1]!r} is followed by {token!r}")
+        if nodes and not path:
+            raise ValueError(f"the tree ends before {token!r}")
+        if token == "(":
+            label = next(tokens, "the end")
+            if label not in {"0", "1", "2", "3", "4"}:
+                raise ValueError(f"a label 0 to 4 must follow '(', not {label!r}")
+            path.append(len(nodes))
+            nodes.append([int(label), len(words), None])
+            previous = "label"
+        elif token == ")":
+            if not path or previous == "label":
+                raise ValueError("a node has neither word nor parts" if path else "it begins with ')'")
+            nodes[path.pop()][2] = len(words)
+            previous = "end"
+        else:
+            if previous != "label":
+                raise ValueError(f"the word {token!r} stands beside other nodes, not in a leaf")
+            words.append(token)
+            previous = "word"
+    if path or not nodes:
+        raise ValueError(f"{len(path)} ')' missing at the end" if nodes else "there is no tree")
+    return [(label, " ".join(words[first:end])) for label, first, end in nodes]
+
+
+def _trees_folder(path):
+    """The folder at `path` that holds the three files, or None."""
+    for folder in (pathlib.Path(path), pathlib.Path(path) / "trees"):
+        if all((folder / file).is_file() for file in _FILES.values()):
+            return folder
+    return None
+
+
+@functools.cache
+def builder_class():
+    """The tensorflow-datasets builder `sst_trees`, for whoever wants `tfds` to hold and shuffle the texts.
+
+    Its configurations are `fine_sentences`, `fine_phrases`, `binary_sentences` and `binary_phrases`, its splits
+    `train`, `validation` and `test`, its features `text` and `label`. The official archive is downloaded, unless the
+    class is called with `trees`, a folder that holds the three files.
+
+    >>> builder = builder_class()(config="fine_phrases", trees="trees")
+    >>> builder.download_and_prepare()
+    >>> train = builder.as_dataset(split="train", as_supervised=True)
+    """
+    import tensorflow_datasets as tfds
+
+    class SstTrees(tfds.core.GeneratorBasedBuilder):
+        """Sentences and phrases of the Stanford Sentiment Treebank."""
+
+        VERSION = tfds.core.Version("1.0.0")
+        BUILDER_CONFIGS = [
+            tfds.core.BuilderConfig(name=f"{labels}_{units}", description=f"{units}, {labels} labels")
+            for labels in _CLASSES
+            for units in ("sentences", "phrases")
+        ]
+
+        def __init__(self, *, trees=None, **kwargs):
+            self._trees = trees
+            super().__init__(**kwargs)
+
+        def _info(self):
+            names = _CLASSES[self.builder_config.name.split("_")[0]]
+            return self.dataset_info_from_configs(
+                features=tfds.features.FeaturesDict(
+                    {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(names=names)}
+                ),
+                supervised_keys=("text", "label"),
+                homepage="https://nlp.stanford.edu/sentiment/",
+                description="The Stanford Sentiment Treebank, from its parse trees.",
+                citation="Socher et al., Recursive deep models for semantic compositionality over a sentiment "
+                "treebank, EMNLP 2013",
+            )
+
+        def _split_generators(self, dl_manager):
+            path = self._trees or dl_manager.download_and_extract(URL)
+            folder = _trees_folder(path)
+            if folder is None:
+                raise FileNotFoundError(f"no train.txt, dev.txt and test.txt in {path}")
+            return {
+                "validation" if split == "dev" else split: self._generate_examples(folder / file, split)
+                for split, file in _FILES.items()
+            }
+
+        def _generate_examples(self, path, split):
+            labels, units = self.builder_config.name.split("_")
+            pairs = zip(*examples(path, labels, split == "train" and units == "phrases"), strict=True)
+            for key, (text, label) in enumerate(pairs):
+                yield key, {"text": text, "label": label}
+
+    return SstTrees
+
+
+def _prepared(config, data_dir, download):
+    """The splits from tensorflow-datasets, in its own shuffled order."""
+    import tensorflow_datasets as tfds
+
+    builder = builder_class()(config=config, data_dir=data_dir)
+    if download:
+        builder.download_and_prepare()
+    try:
+        for split in ("train", "validation", "test"):
+            batches = list(tfds.as_numpy(builder.as_dataset(split=split, batch_size=1000)))
+            texts = [text.decode("utf-8") for batch in batches for text in batch["text"]]
+            yield texts, np.concatenate([batch["label"] for batch in batches])
+    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
+        looked = "" if data_dir is None else f"there are no train.txt, dev.txt and test.txt in {data_dir}, and "
+        raise FileNotFoundError(
+            f"the Stanford Sentiment Treebank: {looked}it is not prepared in {builder.data_path}. Name the folder of "
+            f"the unpacked {URL} as data_dir (--data-dir), or load it with download=True (--download)."
+        ) from error
