@@ -1,9 +1,11 @@
 import keras
 import numpy as np
+import pytest
 from backend import array
+from keras import ops
 from oracle import CASES
 
-from tf_capsules.optimizers import FlooredExponentialDecay
+from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, WarmupCosine
 
 
 def test_oracle():
@@ -26,3 +28,55 @@ def test_an_optimizer_follows_it():
     for _ in range(4):
         optimizer.apply([keras.ops.ones(1)], [weight])
     np.testing.assert_allclose(array(weight.value), [1 - 0.5 - 0.25 - 0.125 - 0.1], rtol=1e-6)
+
+
+# step, learning rate and beta_1 of 1,000 steps, peak 0.0005; equal to the author's code.
+WARMUP = [
+    (0, 1e-05, 0.9),
+    (1, 1.49e-05, 0.8991),
+    (50, 0.000255, 0.855),
+    (100, 0.0005, 0.81),
+    (101, 0.0004999985, 0.81000027),
+    (500, 0.0002975438, 0.84718583),
+    (999, 1.00015e-05, 0.89999973),
+]
+
+
+def test_warmup_and_momentum_follow_the_author_s_numbers():
+    rate, beta_1 = WarmupCosine(0.0005, 1000), MomentumCycle(1000)
+    for step, wanted_rate, wanted_beta in WARMUP:
+        np.testing.assert_allclose(array(rate(step)), wanted_rate, rtol=2e-5)
+        np.testing.assert_allclose(array(beta_1(ops.cast(step, "int32"))), wanted_beta, atol=1e-6)
+
+
+def test_the_turn_may_lie_between_two_steps_and_the_end_lasts():
+    schedule = WarmupCosine(2.0, 9, warmup=0.25, floor=1.0)  # the turn is at 2.25
+    wanted = [1, 1 + 1 / 2.25, 1 + 2 / 2.25, 1 + (1 + np.cos(np.pi * 0.75 / 6.75)) / 2]
+    np.testing.assert_allclose([array(schedule(step)) for step in range(4)], wanted, rtol=1e-6)
+    np.testing.assert_allclose([array(schedule(step)) for step in (9, 10, 14, 1000)], 1.0, rtol=1e-6)
+    np.testing.assert_allclose([array(MomentumCycle(9, 0.25, 0.7, 0.2)(step)) for step in (9, 14)], 0.7, rtol=1e-6)
+    assert array(WarmupCosine(2.0, 1)(0)) == np.float32(1e-5)
+
+
+@pytest.mark.parametrize("schedule", [WarmupCosine(0.3, 40, 0.2, 0.01), MomentumCycle(40, 0.2, 0.95, 0.85)])
+def test_schedules_with_a_turn_round_trip(schedule):
+    other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert type(other) is type(schedule) and other.get_config() == schedule.get_config()
+    for step in (0, 5, 8, 21, 40):
+        assert array(other(step)) == array(schedule(step))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: WarmupCosine(0, 10), "`peak` must be above 0. Received: 0"),
+        (lambda: WarmupCosine(0.1, 10, floor=0.2), "`floor` must be from 0 to `peak` 0.1. Received: 0.2"),
+        (lambda: WarmupCosine(0.1, 0), "`total_steps` must be a whole number of at least 1. Received: 0"),
+        (lambda: WarmupCosine(0.1, 10, warmup=1), "`warmup` must be between 0 and 1. Received: 1"),
+        (lambda: MomentumCycle(10, warmup=0.0), "`warmup` must be between 0 and 1. Received: 0.0"),
+        (lambda: MomentumCycle(10, high=0.8), "must be 0 <= low <= high < 1. Received: low=0.81, high=0.8"),
+    ],
+)
+def test_values_out_of_range_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,5 +1,6 @@
 """The optimizers and schedules that Keras lacks."""
 
-from tf_capsules.optimizers.schedules import FlooredExponentialDecay
+from tf_capsules.optimizers.radam import RAdam
+from tf_capsules.optimizers.schedules import FlooredExponentialDecay, MomentumCycle, WarmupCosine
 
-__all__ = ["FlooredExponentialDecay"]
+__all__ = ["FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]
