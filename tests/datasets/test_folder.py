@@ -6,7 +6,7 @@ Image = pytest.importorskip("PIL.Image")
 
 from tf_capsules import datasets  # noqa: E402
 
-SUFFIXES = ("png", "jpg", "bmp", "gif", "JPEG")
+SUFFIXES = ("png", "jpg", "bmp", "gif", "JPEG", "webp")
 COLOURS = {"blue": (0, 0, 200), "green": (0, 200, 0), "red": (200, 0, 0)}
 
 
@@ -16,7 +16,7 @@ def fill(root, count=10, names=tuple(COLOURS)):
         for i in range(count):
             image = np.full((9 + i, 7, 3), COLOURS[name], "uint8")
             image[0, 0] = 100 + i
-            Image.fromarray(image).save(root / name / f"{i}.{SUFFIXES[i % 5]}")
+            Image.fromarray(image).save(root / name / f"{i}.{SUFFIXES[i % 6]}")
     return root
 
 
@@ -26,7 +26,7 @@ def colour(images):
 
 def test_a_fifth_of_each_class_is_the_test_split(tmp_path):
     fill(tmp_path, 20)
-    (tmp_path / "red" / "notes.txt").write_text("no image")
+    (tmp_path / "red" / ".DS_Store").write_text("no image")
     (tmp_path / ".hidden").mkdir()
     pets = datasets.load("folder", tmp_path, image_size=(6, 8))
     assert pets.class_names == ("blue", "green", "red") and pets.image_shape == (6, 8, 3)
@@ -69,18 +69,34 @@ def test_train_alone_is_a_class(tmp_path):
     assert datasets.load("folder", tmp_path).class_names == ("blue", "green", "train")
 
 
+def test_what_is_left_out_is_counted_and_named(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "red" / "notes.txt").write_text("no image")
+    (tmp_path / "red" / "more.png").mkdir()
+    for name in ("red", "blue"):
+        (tmp_path / name / "photo.TIF").write_bytes(b"II*")
+    with pytest.warns(UserWarning, match="left out 2 .tif, 1 .txt, 1 folders; images are .png, .*, .webp$"):
+        pets = datasets.load("folder", tmp_path)
+    assert pets.train.size + pets.test.size == 30
+
+
 def broken(root):
-    (root / "red" / "5.png").write_bytes(b"\x89PNG\r\n\x1a\n but no more")
+    (root / "red" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n but no more")
 
 
 def cut(root):
-    file = root / "red" / "6.jpg"
+    file = root / "red" / "1.jpg"
     file.write_bytes(file.read_bytes()[:400])
 
 
 def emptied(root):
     for file in (root / "green").iterdir():
         file.unlink()
+
+
+def other_kinds(root):
+    for i, file in enumerate((root / "green").iterdir()):
+        file.rename(file.with_name(f"{i}.tiff"))
 
 
 def few(root):
@@ -91,9 +107,10 @@ def few(root):
 @pytest.mark.parametrize(
     "spoil, words",
     [
-        (broken, "red/5.png cannot be read as an image"),
-        (cut, "red/6.jpg cannot be read as an image"),
-        (emptied, "class folder .*green holds no images"),
+        (broken, "red/0.png cannot be read as an image"),
+        (cut, "red/1.jpg cannot be read as an image"),
+        (emptied, r"class folder .*green holds no images \(.*\)$"),
+        (other_kinds, r"class folder .*green holds no images \(.*\), but 10 .tiff"),
         (few, "1 in 'green': too few"),
     ],
 )

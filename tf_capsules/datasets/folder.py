@@ -1,12 +1,14 @@
 """A user's own images: one folder a class."""
 
+import collections
 import pathlib
+import warnings
 
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
 
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
 def folder(data_dir=None, download=False, image_size=32, channels=3):
@@ -14,8 +16,9 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
 
     Where PATH has the folders `train` and `test`, each holds the class folders of one split; else 20% of each class
     are the test split (seed 0). Images are turned upright, resized to `image_size` without keeping their proportions,
-    and stand in a fixed random order. Of an animated GIF the first picture is taken; files with other suffixes than
-    png, jpg, jpeg, bmp and gif and names that begin with a dot are left out.
+    and stand in a fixed random order. Of an animation the first picture is taken. Files with other suffixes than png,
+    jpg, jpeg, bmp, gif and webp, and folders in a class folder, are left out with a warning that counts them; names
+    that begin with a dot are left out without.
 
     Args:
         data_dir: PATH.
@@ -77,16 +80,28 @@ def _files(root):
     if len(classes) < 2:
         found = ", ".join(path.name for path in classes) or "none"
         raise ValueError(f"{root} must hold one folder for each class, two or more; found {found}")
-    files = {
-        path.name: sorted(
-            file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")
-        )
-        for path in classes
-    }
+    found = {path.name: sorted(file for file in path.iterdir() if not file.name.startswith(".")) for path in classes}
+    files = {name: [file for file in inside if _is_image(file)] for name, inside in found.items()}
     for name, images in files.items():
         if not images:
-            raise ValueError(f"class folder {root / name} holds no images ({', '.join(_SUFFIXES)})")
+            other = _counted(found[name])
+            raise ValueError(
+                f"class folder {root / name} holds no images ({', '.join(_SUFFIXES)}){other and f', but {other}'}"
+            )
+    other = _counted(file for inside in found.values() for file in inside if not _is_image(file))
+    if other:
+        warnings.warn(f"{root}: left out {other}; images are {', '.join(_SUFFIXES)}")
     return files
+
+
+def _is_image(file):
+    return file.suffix.lower() in _SUFFIXES and file.is_file()
+
+
+def _counted(files):
+    """For instance "2 folders, 3 .tif": how many there are of each kind."""
+    kinds = collections.Counter("folders" if file.is_dir() else file.suffix.lower() or "others" for file in files)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
 def _read(file, size, channels):
