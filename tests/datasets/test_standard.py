@@ -42,18 +42,6 @@ def test_cifar10(prepare):
     assert cifar.class_names[:2] == ("airplane", "automobile")
 
 
-def test_smallnorb(prepare):
-    norb = datasets.load("smallnorb", prepare("smallnorb"))
-    assert (norb.train.size, norb.test.size, norb.image_shape) == (24300, 24300, (96, 96, 2))
-    test = norb.test.arrays
-    np.testing.assert_array_equal(np.bincount(test["label"]), [4860] * 5)
-    pose = [test[name].astype(int) for name in ("label", "instance", "elevation", "azimuth", "lighting")]
-    assert len(set(zip(*pose, strict=True))) == 24300
-    assert (test["image"][..., 0] != test["image"][..., 1]).any((1, 2)).all()
-    assert len(set(test["instance"][:50])) == 5  # the beginning shows all test toys, so `limit` is fair
-    assert "lack" in norb.note
-
-
 @pytest.mark.parametrize(
     "name, shape, classes, first",
     [
@@ -70,13 +58,6 @@ def test_sets_that_are_not_at_hand(name, shape, classes, first, tmp_path):
     assert len(dataset.class_names) == classes and dataset.class_names[0] == first
     x, y = next(iter(dataset.test.batches(7)))
     assert x.shape == (7, *shape) and 0 <= int(min(y)) and int(max(y)) < classes
-
-
-def test_smallnorb_with_all_its_labels(tmp_path):
-    with tfds.testing.mock_data(num_examples=7):
-        norb = datasets.load("smallnorb", tmp_path)
-    assert set(norb.train.arrays) == {"image", "label", "instance", "elevation", "azimuth", "lighting"}
-    assert norb.class_names[2:] == ("airplanes", "trucks", "cars") and norb.note == ""
 
 
 @pytest.mark.parametrize("name, builder", [("mnist", "mnist"), ("svhn", "svhn_cropped")])

@@ -16,7 +16,7 @@ _SETS = {
     "cifar10": ("standard", "cifar10", "small photographs (50,000 + 10,000)", (32, 32, 3), 10),
     "cifar100": ("standard", "cifar100", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
     "svhn": ("standard", "svhn", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
-    "smallnorb": ("standard", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
+    "smallnorb": ("smallnorb", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
     "multimnist": ("multimnist", "multimnist", "two overlapping digits, made on the fly", (36, 36, 1), 10),
     "diverse_multimnist": (
         "multimnist",
@@ -58,7 +58,8 @@ def load(name, data_dir=None, download=False, **options):
     Args:
         name: one of `names()`.
         data_dir: the folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
-            ~/tensorflow_datasets), of the affNIST files, or of the user's own images; not used by `digits`.
+            ~/tensorflow_datasets), of the original files of affNIST or smallNORB, or of the user's own images; not
+            used by `digits`.
         download: fetch and prepare the set where it is absent, if tensorflow-datasets can.
         options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
 

@@ -26,56 +26,49 @@ def digits(data_dir=None, download=False):
 
 def mnist(data_dir=None, download=False):
     """MNIST, 28x28x1."""
-    return _prepared("mnist", "mnist", data_dir, download)
+    return prepared("mnist", "mnist", data_dir, download)
 
 
 def fashion_mnist(data_dir=None, download=False):
     """Fashion-MNIST, 28x28x1."""
-    return _prepared("fashion_mnist", "fashion_mnist", data_dir, download)
+    return prepared("fashion_mnist", "fashion_mnist", data_dir, download)
 
 
 def cifar10(data_dir=None, download=False):
     """CIFAR-10, 32x32x3."""
     # Named here, for a prepared folder knows the names only if it was made from the original archive.
     names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-    return dataclasses.replace(_prepared("cifar10", "cifar10", data_dir, download), class_names=names)
+    return dataclasses.replace(prepared("cifar10", "cifar10", data_dir, download), class_names=names)
 
 
 def cifar100(data_dir=None, download=False):
     """CIFAR-100 with its 100 fine labels, 32x32x3."""
-    return _prepared("cifar100", "cifar100", data_dir, download)
+    return prepared("cifar100", "cifar100", data_dir, download)
 
 
 def svhn(data_dir=None, download=False):
     """Street View House Numbers, cropped to 32x32x3; the training split only, without the extra images."""
-    return _prepared("svhn", "svhn_cropped", data_dir, download)
-
-
-def smallnorb(data_dir=None, download=False):
-    """smallNORB: the two cameras' images as the channels of 96x96x2, labelled with the category.
-
-    The splits' arrays also hold `instance`, `elevation`, `azimuth` and `lighting`, the numbers of the original files;
-    -1 where they are unknown. The examples stand in a fixed random order, for the original order is regular.
-    """
-
-    def arrays(columns):
-        order = np.random.default_rng(0).permutation(len(columns["image"]))
-        columns = {name.removeprefix("label_"): column[order] for name, column in columns.items()}
-        pair = np.concatenate([columns.pop("image"), columns.pop("image2")], axis=-1)
-        return {"image": pair, "label": columns.pop("category")} | columns
-
-    dataset = _prepared("smallnorb", "smallnorb", data_dir, download, arrays, "label_category")
-    if any((dataset.train.arrays[name] < 0).any() for name in ("elevation", "azimuth", "lighting")):
-        note = "a copy of smallNORB whose training pairs lack elevation, azimuth and lighting"
-        return dataclasses.replace(dataset, note=note)
-    return dataset
+    return prepared("svhn", "svhn_cropped", data_dir, download)
 
 
 def _images_and_labels(columns):
     return {"image": columns["image"], "label": columns["label"]}
 
 
-def _prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, label="label"):
+def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, label="label", hint=""):
+    """A Dataset from a folder that tensorflow-datasets has prepared.
+
+    Args:
+        name: of the Dataset.
+        builder_name: of the tensorflow-datasets builder.
+        data_dir, download: as in `tf_capsules.datasets.load`.
+        arrays: makes the arrays of a `Split` from the builder's columns.
+        label: the column whose classes are the Dataset's.
+        hint: how else one can get the set, for the message that it is not there.
+
+    Raises:
+        FileNotFoundError: the set is not there.
+    """
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(builder_name, data_dir=data_dir)
@@ -93,6 +86,6 @@ def _prepared(name, builder_name, data_dir, download, arrays=_images_and_labels,
         raise FileNotFoundError(
             f"data set {name!r} is not in {builder.data_path}. To fetch it, run `tfds build {builder_name} --data_dir "
             f"{root}`, or load it with download=True (on the command line: --download). A prepared folder elsewhere "
-            f"is found through data_dir (--data-dir) or the environment variable TFDS_DATA_DIR."
+            f"is found through data_dir (--data-dir) or the environment variable TFDS_DATA_DIR. {hint}".rstrip()
         ) from error
     return Dataset(name, train, test, tuple(builder.info.features[label].names))

@@ -1,0 +1,144 @@
+import gzip
+
+import numpy as np
+import pytest
+
+tfds = pytest.importorskip("tensorflow_datasets")
+
+from tf_capsules import datasets  # noqa: E402
+from tf_capsules.datasets.smallnorb import parse_matrix  # noqa: E402
+
+STEMS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnorb-5x01235x9x18x6x2x96x96-testing"}
+
+
+def matrix(array):
+    """The bytes of an array as the data set's page describes them, packed one by one."""
+    magic = {"uint8": b"\x55\x4c\x3d\x1e", "int32": b"\x54\x4c\x3d\x1e"}[array.dtype.name]
+    sizes = list(array.shape) + [1] * (3 - array.ndim)
+    header = magic + array.ndim.to_bytes(4, "little") + b"".join(size.to_bytes(4, "little") for size in sizes)
+    return header + array.astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def source(part):
+    """The original arrays of a few examples; the image's first pixels tell the example's number and the camera."""
+    n, seed = {"train": (13, 1), "test": (11, 2)}[part]
+    random = np.random.default_rng(seed)
+    images = random.integers(0, 256, (n, 2, 96, 96), dtype=np.uint8)
+    images[:, :, 0, 0] = np.arange(n)[:, None]
+    images[:, :, 0, 1] = [10, 20]
+    info = [
+        random.integers(0, 10, n),
+        random.integers(0, 9, n),
+        random.integers(0, 18, n) * 2,
+        random.integers(0, 6, n),
+    ]
+    return images, (np.arange(n) % 5).astype("int32"), np.stack(info, 1).astype("int32")
+
+
+def write(folder, packed=(), **changes):
+    """Writes the six files; `train_cat=bytes` puts other content in one, None leaves it out."""
+    for part, stem in STEMS.items():
+        for kind, array in zip(("dat", "cat", "info"), source(part), strict=True):
+            content = changes.get(f"{part}_{kind}", matrix(array))
+            name = folder / f"{stem}-{kind}.mat"
+            if f"{part}_{kind}" in packed:
+                name, content = folder / f"{name.name}.gz", gzip.compress(content)
+            if content is not None:
+                name.write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("packed", [(), ("train_dat", "test_dat", "test_info")])
+def test_original_files(tmp_path, packed):
+    norb = datasets.load("smallnorb", write(tmp_path, packed))
+    assert (norb.train.size, norb.test.size, norb.image_shape) == (13, 11, (96, 96, 2))
+    assert norb.note == "" and norb.class_names[0] == "four-legged animals" and len(norb.class_names) == 5
+    for part, split in (("train", norb.train), ("test", norb.test)):
+        images, labels, info = source(part)
+        arrays = split.arrays
+        index = arrays["image"][:, 0, 0, 0]
+        assert sorted(index) == list(range(split.size)) and list(index) != sorted(index)
+        np.testing.assert_array_equal(arrays["image"], images[index].transpose(0, 2, 3, 1))
+        np.testing.assert_array_equal(arrays["image"][:, 0, 1], [[10, 20]] * split.size)
+        np.testing.assert_array_equal(arrays["label"], labels[index])
+        for name, column in zip(("instance", "elevation", "azimuth", "lighting"), info[index].T, strict=True):
+            np.testing.assert_array_equal(arrays[name], column // 2 if name == "azimuth" else column)
+    x, y = next(iter(norb.test.batches(11)))
+    assert x.shape == (11, 96, 96, 2) and set(y.numpy()) == set(range(5))
+
+
+def test_prepared_and_original_files_give_the_same_arrays(tmp_path):
+    names = datasets.load("smallnorb", write(tmp_path)).class_names
+    with tfds.testing.mock_data(num_examples=7):
+        norb = datasets.load("smallnorb", tmp_path / "elsewhere")
+    assert set(norb.train.arrays) == {"image", "label", "instance", "elevation", "azimuth", "lighting"}
+    assert norb.class_names == names and norb.note == ""
+
+
+def test_the_real_set(prepare):
+    norb = datasets.load("smallnorb", prepare("smallnorb"))
+    assert (norb.train.size, norb.test.size, norb.image_shape) == (24300, 24300, (96, 96, 2))
+    test = norb.test.arrays
+    np.testing.assert_array_equal(np.bincount(test["label"]), [4860] * 5)
+    pose = [test[name].astype(int) for name in ("label", "instance", "elevation", "azimuth", "lighting")]
+    assert len(set(zip(*pose, strict=True))) == 24300
+    assert (test["image"][..., 0] != test["image"][..., 1]).any((1, 2)).all()
+    assert len(set(test["instance"][:50])) == 5  # the beginning shows all test toys, so `limit` is fair
+    assert "lack" in norb.note
+
+
+def test_absent_data_name_both_ways(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        datasets.load("smallnorb", tmp_path)
+    for words in (f"{tmp_path}/smallnorb", "`tfds build smallnorb", "six original .mat files from https://cs.nyu.edu/"):
+        assert words in str(error.value)
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        datasets.load("smallnorb", write(tmp_path, train_info=None, test_dat=None))
+    for words in (str(tmp_path), f"{STEMS['train']}-info.mat, {STEMS['test']}-dat.mat", "https://cs.nyu.edu/"):
+        assert words in str(error.value)
+    assert f"{STEMS['train']}-dat" not in str(error.value)
+
+
+IMAGES, LABELS, INFO = source("test")
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return matrix(array)
+
+
+@pytest.mark.parametrize(
+    "file, content, words",
+    [
+        ("test_dat", matrix(IMAGES)[:-1], r"202,775 bytes; a matrix \(11, 2, 96, 96\) of uint8 takes 202,776"),
+        ("test_cat", matrix(LABELS) + b"\0", r"65 bytes; a matrix \(11,\) of int32 takes 64"),
+        ("test_cat", matrix(LABELS)[:17], "header is cut off or wrong; it has 17 bytes"),
+        ("test_dat", matrix(IMAGES)[:22], "header is cut off or wrong; it has 22 bytes"),
+        ("test_cat", b"\x13\x4c\x3d\x1e" + matrix(LABELS)[4:], "begins with 13 4c 3d 1e, no magic number"),
+        ("test_cat", b"", "begins with nothing"),
+        ("test_dat", gzip.compress(matrix(IMAGES))[:-9], "can't be unpacked"),
+        ("test_dat", gzip.compress(matrix(IMAGES))[:5000] + b"?" * 99, "can't be unpacked"),
+        ("test_info", matrix(INFO.T), r"\(11, 4\) of int32: it holds int32 \(4, 11\)"),
+        ("test_cat", matrix(LABELS[:10]), r"\(11\) of int32: it holds int32 \(10,\)"),
+        ("test_dat", matrix(LABELS), r"\(N, 2, 96, 96\) of uint8: it holds int32 \(11,\)"),
+        ("test_cat", changed(LABELS, 3, 5), "no category 5"),
+        ("test_info", changed(INFO, (2, 2), 7), "no azimuth 7"),
+        ("test_info", changed(INFO, (2, 1), -1), "no elevation -1"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path, file, content, words):
+    with pytest.raises(ValueError, match=words) as error:
+        datasets.load("smallnorb", write(tmp_path, **{file: content}))
+    assert f"{tmp_path}/{STEMS['test']}" in str(error.value)
+
+
+def test_matrices_of_other_types_and_many_axes():
+    values = np.arange(24, dtype="int32").reshape(2, 1, 3, 4)
+    np.testing.assert_array_equal(parse_matrix(matrix(values)), values)
+    floats = b"\x51\x4c\x3d\x1e" + matrix(values)[4:24] + values.astype("<f4").tobytes()
+    assert parse_matrix(floats).dtype == np.float32
+    np.testing.assert_array_equal(parse_matrix(floats), values)

@@ -1,0 +1,144 @@
+"""smallNORB (LeCun, Huang, Bottou 2004), from its original files or as tensorflow-datasets prepares it."""
+
+import dataclasses
+import gzip
+import math
+import pathlib
+import zlib
+
+import numpy as np
+
+from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.datasets.standard import prepared
+
+_HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
+_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
+_FILES = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
+# The magic numbers of the format; smallNORB uses the first two.
+_TYPES = {
+    0x1E3D4C55: "u1",
+    0x1E3D4C54: "<i4",
+    0x1E3D4C51: "<f4",
+    0x1E3D4C53: "<f8",
+    0x1E3D4C56: "<i2",
+}
+
+
+def smallnorb(data_dir=None, download=False):
+    """smallNORB: the two cameras' images as the channels of 96x96x2, labelled with the category.
+
+    The splits' arrays also hold `instance`, `elevation` (0 .. 8 for 30 .. 70 degrees), `azimuth` (0 .. 17, times 20
+    degrees) and `lighting` (0 .. 5); -1 where they are unknown. The examples stand in a fixed random order, for the
+    original order is regular.
+
+    Args:
+        data_dir: a folder with the six original files `smallnorb-5x...-{dat,cat,info}.mat`, gzipped (`.gz`) or not; or
+            one of prepared tensorflow-datasets, as in `load`.
+        download: as in `load`; not used with the original files.
+
+    Raises:
+        FileNotFoundError: the set is not there, or some of its files are not.
+        ValueError: a file is cut off, or not what its name says.
+    """
+    folder = None if data_dir is None else pathlib.Path(data_dir)
+    if folder and any(any(folder.glob(f"{stem}-*.mat*")) for stem in _FILES):
+        _check_complete(folder)
+        train, test = (_read_split(folder, stem) for stem in _FILES)
+        return Dataset("smallnorb", train, test, _NAMES)
+
+    def arrays(columns):
+        columns = {name.removeprefix("label_"): column for name, column in columns.items()}
+        pair = np.concatenate([columns.pop("image"), columns.pop("image2")], axis=-1)
+        return _shuffled({"image": pair, "label": columns.pop("category")} | columns)
+
+    hint = f"Or fetch the six original .mat files from {_HOME}, gzipped or not, and name their folder as data_dir."
+    dataset = prepared("smallnorb", "smallnorb", data_dir, download, arrays, "label_category", hint)
+    if any((dataset.train.arrays[name] < 0).any() for name in ("elevation", "azimuth", "lighting")):
+        note = "a copy of smallNORB whose training pairs lack elevation, azimuth and lighting"
+        return dataclasses.replace(dataset, note=note)
+    return dataset
+
+
+def parse_matrix(content):
+    """The matrix in a file of the NORB sets' binary format.
+
+    Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least
+    three, unused ones are 1) follow as int32, then the values, all little-endian.
+
+    Args:
+        content: the file as bytes, gzipped or not.
+
+    Returns:
+        An array of that type and those axes.
+
+    Raises:
+        ValueError: the bytes are no such matrix, fewer than it takes or more; the message says what was found.
+
+    >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())
+    array([7, 8], dtype=int32)
+    """
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"it can't be unpacked: {error}") from error
+    magic = int.from_bytes(content[:4], "little")
+    if magic not in _TYPES:
+        raise ValueError(f"it begins with {content[:4].hex(' ') or 'nothing'}, no magic number of the format")
+    header = np.frombuffer(content[: len(content) // 4 * 4][:20], "<i4")
+    axes = int(header[1]) if len(header) == 5 else 0
+    if not 1 <= axes <= 8 or len(content) < 8 + 4 * axes:
+        raise ValueError(f"its header is cut off or wrong; it has {len(content)} bytes")
+    shape = tuple(np.frombuffer(content, "<i4", axes, 8).tolist())
+    start, dtype = 8 + 4 * max(3, axes), np.dtype(_TYPES[magic])
+    wanted = start + math.prod(shape) * dtype.itemsize
+    if min(shape) < 1 or len(content) != wanted:
+        raise ValueError(f"it has {len(content):,} bytes; a matrix {shape} of {dtype} takes {wanted:,}")
+    return np.frombuffer(content, dtype, offset=start).reshape(shape)
+
+
+def _check_complete(folder):
+    names = [f"{stem}-{kind}.mat" for stem in _FILES for kind in ("dat", "cat", "info")]
+    missing = [name for name in names if _find(folder, name) is None]
+    if missing:
+        raise FileNotFoundError(
+            f"data set 'smallnorb': {folder.resolve()} has some of the original files, but lacks {', '.join(missing)} "
+            f"(or the same with .gz). All six are at {_HOME}"
+        )
+
+
+def _find(folder, name):
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _read(folder, name, dtype, shape):
+    """The matrix of a file, of this type and these sizes; None stands for any."""
+    path = _find(folder, name)
+    try:
+        matrix = parse_matrix(path.read_bytes())
+        fits = len(matrix.shape) == len(shape) and all(w in (None, n) for w, n in zip(shape, matrix.shape, strict=True))
+        if matrix.dtype != dtype or not fits:
+            raise ValueError(f"it holds {matrix.dtype} {matrix.shape}")
+    except ValueError as error:
+        wanted = ", ".join("N" if size is None else str(size) for size in shape)
+        raise ValueError(f"{path} is not smallNORB's matrix ({wanted}) of {np.dtype(dtype)}: {error}") from error
+    return matrix
+
+
+def _read_split(folder, stem):
+    images = _read(folder, f"{stem}-dat.mat", "u1", (None, 2, 96, 96))
+    labels = _read(folder, f"{stem}-cat.mat", "<i4", (len(images),))
+    info = _read(folder, f"{stem}-info.mat", "<i4", (len(images), 4))
+    columns = dict(zip(("instance", "elevation", "azimuth", "lighting"), info.T, strict=True))
+    allowed = {"instance": range(10), "elevation": range(9), "azimuth": range(0, 36, 2), "lighting": range(6)}
+    for name, values in ({"category": labels} | columns).items():
+        wrong = values[~np.isin(values, allowed.get(name, range(5)))]
+        if wrong.size:
+            raise ValueError(f"{folder / stem}-...: there is no {name} {wrong[0]} in smallNORB")
+    columns["azimuth"] = columns["azimuth"] // 2
+    return Split(_shuffled({"image": np.moveaxis(images, 1, -1), "label": labels} | columns))
+
+
+def _shuffled(columns):
+    order = np.random.default_rng(0).permutation(len(columns["image"]))
+    return {name: column[order] for name, column in columns.items()}
