@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from tf_capsules import cli, recipes
+from tf_capsules import cli, recipes, training
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports through TensorFlow")
 
@@ -74,8 +74,18 @@ def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_pa
     assert "neither an exported SavedModel nor a run" in capsys.readouterr().err
 
 
+@pytest.fixture
+def no_data(monkeypatch):
+    """As if the data had been moved since training."""
+
+    def load(*arguments):
+        raise FileNotFoundError("the data are gone")
+
+    monkeypatch.setattr(training, "load_data", load)
+
+
 @needs_tensorflow
-def test_export_to_litert_and_to_uint8(trained, tmp_path, capsys):
+def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data):
     folder, _ = trained
     assert cli.main(["export", str(folder), str(tmp_path / "m.tflite"), "--format", "litert"]) == 0
     assert (tmp_path / "m.tflite").stat().st_size > 1000
@@ -103,6 +113,37 @@ def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatc
     assert "not the folder of a run" in capsys.readouterr().err
 
 
+def test_without_data_the_curves_are_drawn_and_the_rest_is_refused(trained, tmp_path, capsys, no_data):
+    folder, _ = trained
+    assert cli.main(["figures", str(folder), "-o", str(tmp_path)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["training_curves.png"]
+    assert capsys.readouterr().err.strip() == "tf-capsules figures: the data are gone"
+    assert cli.main(["evaluate", str(folder)]) == 2
+    assert capsys.readouterr().err.strip() == "tf-capsules evaluate: the data are gone"
+
+
+def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_path, capsys, monkeypatch):
+    folder, _ = trained
+    (tmp_path / "other.csv").write_text("other\n")
+    results = ["--results", str(tmp_path / "other.csv")]
+    monkeypatch.setattr(keras.Model, "fit", None)
+    monkeypatch.setattr(keras.Model, "evaluate", None)
+    for command in (["train", "-o", str(tmp_path / "run")], ["evaluate", str(folder)]):
+        assert cli.main(command + results) == 2
+        assert "other.csv has the columns ['other'], not ['recipe'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_of_one_ensemble_take_the_same_images(trained, tmp_path, capsys):
+    folder, _ = trained
+    other = shutil.copytree(folder, tmp_path / "other")
+    config = (other / "config.json").read_text()
+    assert config.count('"9"') == 1
+    (other / "config.json").write_text(config.replace('"9"', '"nine"'))
+    assert cli.main(["evaluate", str(folder), str(other)]) == 2
+    assert "need the same images, preprocessing and classes. Received: [" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("what", ["recipes", "datasets", "weights"])
 def test_list(what, capsys):
     from tf_capsules import datasets
@@ -118,6 +159,8 @@ def test_list(what, capsys):
     [
         (["train", "sabour2017-minst"], "There is no recipe 'sabour2017-minst'. Did you mean"),
         (["train", "--epochs", "-3"], "--epochs must be at least 1. Received: -3"),
+        (["train", "--image-size", "9"], "--image-size 9 is for a folder of images. Received: digits"),
+        (["train", "--warmup", "7", "--mixup", "0.2"], "--warmup must be between 0 and 1. Received: 7.0"),
         (["train", "--data", "absent.npz"], "absent.npz: there is no such file"),
         (["evaluate", "absent"], "absent is not the folder of a run"),
         (["export", "absent"], "absent is not the folder of a run"),

@@ -10,13 +10,16 @@ import keras
 import numpy as np
 import pytest
 
-from tf_capsules import recipes, training
+from tf_capsules import datasets, recipes, training
+from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
 
 DIGITS = recipes.get("sabour2017-digits")
 TINY = DIGITS.but(
     model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)), epochs=2, batch_size=50, figures=()
 )
+RECTIFIED = TINY.but(optimizer=RAdam, decay_steps=None, warmup=0.25, momentum_cycle=True)
 SHORT = Settings(train_limit=120, test_limit=70)
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -79,16 +82,74 @@ def test_capsule_networks_and_plain_classifiers_train_on_several_targets(tmp_pat
     assert run.result["metric"] == "exact_match" and run.result["dataset"] == "multimnist"
 
 
-def test_arrays_train_without_a_data_set(tmp_path):
-    rng = np.random.default_rng(0)
-    path = tmp_path / "mine.npz"
-    y = rng.integers(0, 4, 90)
-    x = np.zeros((90, 10, 12, 2), np.uint8)
-    x[np.arange(90), 2 * y, 3] = 255
+def write_arrays(path, classes=4, shape=(10, 12, 2)):
+    """Images of one bright row, in the row of its class."""
+    y = np.random.default_rng(0).permutation(90) % classes
+    x = np.zeros((90, *shape), np.uint8)
+    x[np.arange(90), y % shape[0], 3] = 255
     np.savez(path, x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])
+    return x, y
+
+
+def test_arrays_train_without_a_data_set(tmp_path):
+    path = tmp_path / "mine.npz"
+    x, _ = write_arrays(path)
     run = training.train(TINY, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
     assert run.model.image_shape == (10, 12, 2) and run.result["dataset"] == "mine.npz"
     assert run.model(x[:5] / 255)["activations"].shape == (5, 4)
+
+
+def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch):
+    path = tmp_path / "mine.npz"
+    x, _ = write_arrays(path, 10, (8, 8, 1))
+    run = training.train(RECTIFIED, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
+    path.unlink()
+    monkeypatch.setattr(recipes, "get", lambda name: RECTIFIED)
+    loaded = training.load_run(run.folder)
+    spec = loaded.trained_on
+    assert (spec.name, spec.raw_shape, spec.image_shape, spec.train_size) == ("mine.npz", (8, 8, 1), (8, 8, 1), 60)
+    assert spec.class_names == tuple("0123456789") and loaded.result == run.result
+    for a, b in zip(run.model.get_weights(), loaded.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(b, a)
+    assert loaded.model.optimizer.get_config() == run.model.optimizer.get_config()
+    with pytest.raises(TrainingError, match="mine.npz: there is no such file or folder"):
+        loaded.evaluate()
+    elsewhere = training.load_run(run.folder, dataset="digits", test_limit=30)
+    assert elsewhere.data.name == "digits" and 0 <= elsewhere.evaluate()["accuracy"] <= 1
+
+
+def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    write_arrays(tmp_path / "large.npz", 10, (9, 8, 1))
+    with pytest.raises(TrainingError, match=r"large.npz has images \(9, 8, 1\) of 10 .* trained on images \(8, 8, 1\)"):
+        training.load_run(run.folder, data=str(tmp_path / "large.npz")).evaluate()
+    write_arrays(tmp_path / "many.npz", 11, (8, 8, 1))
+    with pytest.raises(TrainingError, match="many.npz has the label 10; of 10 classes they are 0 to 9"):
+        training.load_run(run.folder, data=str(tmp_path / "many.npz")).evaluate()
+    write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # these arrays lack seven classes, which are no other classes
+    assert training.load_run(run.folder, data=str(tmp_path / "few.npz"), test_limit=20).evaluate()["loss"] > 0
+    split = Split({"image": np.zeros((4, 8, 8, 1), np.uint8), "label": np.arange(4) % 3})
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("three", split, split, ("a", "b", "c")))
+    with pytest.raises(TrainingError, match=r"three has images \(8, 8, 1\) of 3 classes; .* of 10 classes"):
+        training.load_run(run.folder, dataset="mnist").evaluate()
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, -1, 2], "training set of odd has the label -1; of 3 classes they are 0 to 2"),
+        ([0, 3, 1, 2], "training set of odd has the label 3; of 3 classes they are 0 to 2"),
+        ([0, 1.5, 1, 2], "training set of odd has the label 1.5; of 3 classes"),
+        (["a", "b", "c", "a"], "labels in the training set of odd are <U1, not whole numbers"),
+    ],
+)
+def test_labels_that_are_no_class_are_refused_before_training(tmp_path, monkeypatch, labels, message):
+    images = np.zeros((4, 8, 8, 1), np.uint8)
+    train, test = (Split({"image": images, "label": np.array(y)}) for y in (labels, [0, 1, 2, 0]))
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("odd", train, test, ("a", "b", "c")))
+    with pytest.raises(TrainingError, match=message):
+        training.train(TINY, tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -104,6 +165,14 @@ def test_arrays_train_without_a_data_set(tmp_path):
         (Settings(data="absent.npz"), "absent.npz: there is no such file"),
         (Settings(data="absent.npz", dataset="mnist"), "exclude each other"),
         (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
+        (Settings(image_size=16), "--image-size 16 is for a folder of images. Received: digits"),
+        (
+            Settings(image_size=16, data=__file__),
+            "--image-size 16 is for a folder of images. Received: .*test_training",
+        ),
+        (Settings(warmup=1.0), "--warmup must be between 0 and 1. Received: 1.0"),
+        (Settings(mixup=0.0), "--mixup must be above 0. Received: 0.0"),
+        (Settings(warmup=0.1, decay_steps=9), "--decay-steps 9 and --warmup 0.1 exclude each other"),
     ],
 )
 def test_bad_settings_fail_before_anything_is_made(tmp_path, settings, message):
@@ -118,7 +187,44 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
         training.train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "bad.npz")))
     with pytest.raises(TrainingError, match="for several classes an image, the data digits have one class"):
         training.train(TINY.but(metric="exact_match"), tmp_path / "run", SHORT)
+    with pytest.raises(TrainingError, match="--decay-steps 9 and the warm-up of .* exclude each other"):
+        training.train(RECTIFIED, tmp_path / "run", Settings(decay_steps=9))
+    with pytest.raises(TrainingError, match="momentum_cycle needs the optimizer RAdam. Received: Adam"):
+        training.train(RECTIFIED.but(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
+    plain = recipes.get("sabour2017-mnist-cnn").but(dataset="digits", preprocess=(), decay_steps=None, mixup=0.2)
+    with pytest.raises(TrainingError, match="mixup 0.2 is for capsule networks. Received: Sequential"):
+        training.train(plain.but(model=plain_network), tmp_path / "run", SHORT)
     assert not (tmp_path / "run").exists()
+
+
+def plain_network(image_shape, classes):
+    layers = [keras.Input(image_shape), keras.layers.Flatten(), keras.layers.Dense(classes, "softmax")]
+    return keras.Sequential(layers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(warmup=0.1), "warmup 0.1 and decay_steps 40 exclude each other"),
+        (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
+        (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
+    ],
+)
+def test_a_recipe_s_values_must_agree(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TINY.but(**changes)
+
+
+def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
+    run = training.train(RECTIFIED, tmp_path / "run", SHORT, verbose=0)
+    rate, beta_1 = WarmupCosine(0.002, 6, 0.25), run.model.optimizer.beta_1  # 2 epochs of 3 batches
+    assert [row["learning_rate"] for row in run.history] == pytest.approx([float(rate(3)), float(rate(6))])
+    assert isinstance(beta_1, MomentumCycle) and beta_1.get_config() == MomentumCycle(6, 0.25).get_config()
+    with pytest.raises(TrainingError, match="epochs 2, now 3: with a warm-up"):
+        training.train(RECTIFIED.but(epochs=3), run.folder, SHORT, resume=True)
+    recipe = Settings(warmup=0.5).apply(TINY)
+    assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
+    assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
 
 
 @pytest.mark.parametrize(
@@ -144,6 +250,26 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
         training.train(TINY, run.folder, other, resume=True)
     with pytest.raises(TrainingError, match="batch_size 50, now 40"):
         training.train(TINY.but(batch_size=40), run.folder, SHORT, resume=True)
+
+
+def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
+    recipe, settings = TINY.but(epochs=1), Settings(train_limit=50, test_limit=20)
+    (tmp_path / "run").mkdir()
+    run = training.train(recipe, tmp_path / "run", settings, resume=True, verbose=2)
+    assert (
+        capsys.readouterr().out.splitlines()[0] == f"{run.folder} holds no finished epoch to resume: a new run starts"
+    )
+    assert len(training.train(recipe, run.folder, settings, resume=True, verbose=2).history) == 1
+    assert "resume" not in capsys.readouterr().out
+
+
+def test_other_data_under_the_same_name_are_not_resumed_on(tmp_path):
+    path, settings = tmp_path / "mine.npz", Settings(data=str(tmp_path / "mine.npz"), train_limit=50, test_limit=20)
+    write_arrays(path)
+    training.train(TINY.but(epochs=1), tmp_path / "run", settings, verbose=0)
+    write_arrays(path, 5)
+    with pytest.raises(TrainingError, match="was trained on other data: class_names .*'3'], now .*'4']"):
+        training.train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
@@ -173,25 +299,28 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_pat
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before
 
 
-def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
+@pytest.mark.parametrize("recipe", [TINY, RECTIFIED], ids=["Adam", "RAdam"])
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch, recipe):
     class Killed(BaseException):
         pass
 
-    def half_written(model, path, **kwargs):
-        pathlib.Path(path).write_bytes(b"half")
-        raise Killed
+    save, saved = keras.Model.save_weights, []
 
-    done = training.train(TINY, tmp_path / "done", SHORT, verbose=0)
-    training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0)
-    config = (tmp_path / "done" / "config.json").read_text()
-    (tmp_path / "run" / "config.json").write_text(config)
+    def half_written(model, path, **kwargs):
+        saved.append(path)
+        if len(saved) > 2:  # the best and the last of the first epoch
+            pathlib.Path(path).write_bytes(b"half")
+            raise Killed
+        save(model, path, **kwargs)
+
+    done = training.train(recipe, tmp_path / "done", SHORT, verbose=0)
     with monkeypatch.context() as patch:
         patch.setattr(keras.Model, "save_weights", half_written)
         with pytest.raises(Killed):
-            training.train(TINY, tmp_path / "run", SHORT, resume=True, verbose=0)
+            training.train(recipe, tmp_path / "run", SHORT, verbose=0)
     folder = training.RunFolder(tmp_path / "run")
     assert folder.checkpoints() == [1]
-    resumed = training.train(TINY, tmp_path / "run", SHORT, resume=True, verbose=0)
+    resumed = training.train(recipe, tmp_path / "run", SHORT, resume=True, verbose=0)
     assert [row["epoch"] for row in folder.history()] == [1, 2]
     for a, b in zip(done.model.get_weights(), resumed.model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -242,18 +371,23 @@ training.train(recipe, sys.argv[1], settings, resume=True, verbose=0)
     assert len(compared) > 10 and any("optimizer" in name for name in compared)
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RAdam"])
 def test_two_mirrored_devices_give_the_weights_of_one(tmp_path, optimizer):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
+    recipe = {
+        "SGD": "TINY.but(optimizer=keras.optimizers.SGD, learning_rate=0.3)",
+        "Adam": "TINY.but(learning_rate=0.001)",
+        "RAdam": "RECTIFIED.but(learning_rate=0.1)",
+    }[optimizer]
     # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
     script = f"""
 import sys
 sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
 import keras, numpy as np
-from test_training import TINY
+from test_training import RECTIFIED, TINY
 from tf_capsules import training
-recipe = TINY.but(optimizer=keras.optimizers.{optimizer}, learning_rate={0.3 if optimizer == "SGD" else 0.001})
+recipe = {recipe}
 options = dict(train_limit=131, test_limit=31)
 mirrored = training.Settings(strategy="mirrored", devices=2, **options)
 two = training.train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
@@ -280,3 +414,18 @@ def test_results_are_appended_and_other_columns_refused(tmp_path, run):
     assert len(lines) == 3 and lines[1] == lines[2] and lines[0].startswith("recipe,dataset,")
     with pytest.raises(TrainingError, match="has the columns"):
         training.append_row(path, {"other": 1})
+
+
+def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(tmp_path):
+    (tmp_path / "other.csv").write_text("other\n1\n")
+    bad = {
+        "other.csv": "has the columns \\['other'\\], not",
+        "other.csv/x.csv": "can't be written",
+        "": "can't be written",
+    }
+    for name, message in bad.items():
+        with pytest.raises(TrainingError, match=message):
+            training.train(TINY, tmp_path / "run", SHORT, results=tmp_path / name)
+    assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
+    training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
+    assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2

@@ -55,12 +55,16 @@ def _parser():
     sub = command("train", _train, "Train a recipe; then draw its figures, export it and serve one prediction.")
     sub.add_argument("recipe", nargs="?", help="name of a recipe (default: scikit-learn's digits)")
     sub.add_argument("--output", "-o", help="run folder (default: runs/RECIPE)")
-    sub.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    sub.add_argument(
+        "--resume", action="store_true", help="go on with the run in the folder; a new run where it has none"
+    )
     for name, type_, text in (
         ("epochs", int, "passes over the training images"),
         ("batch-size", int, "images a step, over all devices"),
-        ("learning-rate", float, "Adam's, at the start"),
+        ("learning-rate", float, "at the start, or at the top of a warm-up"),
         ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
+        ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
+        ("mixup", float, "mix pairs of training images in shares from Beta(MIXUP, MIXUP)"),
         ("seed", int, "of weights, order and augmentation (default: 0)"),
         ("train-limit", int, "use the first so many training images"),
     ):
@@ -140,13 +144,12 @@ def _train(options):
     recipe = recipes.get(options.recipe or recipes.DEFAULT)
     output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
     print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
-    run = training.train(recipe, output, training.Settings(**_settings(options)), options.resume)
+    settings = training.Settings(**_settings(options))
+    run = training.train(recipe, output, settings, options.resume, results=options.results)
     _draw(run, output / "figures")
     if not options.no_export:
         target = _export_run(run, output / "saved_model")
         _serve_one(run, target)
-    if options.results:
-        training.append_row(options.results, run.result)
     _report(run.result["metric"], run.result["value"])
 
 
@@ -155,20 +158,22 @@ def _evaluate(options):
 
     runs = [training.load_run(folder, options.weights, **_settings(options)) for folder in options.folders]
     run, metric = runs[0], runs[0].recipe.metric
-    shapes = {(one.data.image_shape, one.data.class_names) for one in runs}
-    if len(shapes) > 1:
-        raise ValueError(f"Runs of one ensemble need the same images and classes. Received: {sorted(shapes)}")
+    kinds = [(one.trained_on.image_shape, one.recipe.preprocess, one.trained_on.class_names) for one in runs]
+    if any(kind != kinds[0] for kind in kinds):
+        raise ValueError(f"Runs of one ensemble need the same images, preprocessing and classes. Received: {kinds}")
+    row = training.describe_result(run.recipe, run.settings, run.data, run.model, run.history)
+    row |= {"train_examples": run.trained_on.train_size}
+    if options.results:
+        training.check_row(options.results, row)
     measured = run.evaluate() if len(runs) == 1 else training.evaluate_ensemble(runs)
     loss = f", loss {measured['loss']:.4f}" if "loss" in measured else f", ensemble of {len(runs)}"
     print(f"{run.data.test_size:,} test images of {run.data.name}{loss}")
     if run.data.note:
         print(run.data.note)
     if options.results:
-        row = training.describe_result(run.recipe, run.settings, run.data, run.model, run.history)
         loss = round(measured["loss"], 6) if "loss" in measured else ""
         row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": loss}
-        if len(runs) > 1:
-            row |= {"recipe": " + ".join(one.recipe.name for one in runs)}
+        row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": training.peak_memory_mb()}
         training.append_row(options.results, row)
     _report(metric, measured[metric])
 
@@ -251,11 +256,11 @@ def _save(figure, path):
 def _export_run(run, target, format="saved_model", default="float32"):
     from tf_capsules import export
 
-    steps = run.recipe.preprocess
+    steps, data = run.recipe.preprocess, run.trained_on
     if format == "litert":
-        export.export_litert(run.model, target, steps, run.data.raw_shape)
+        export.export_litert(run.model, target, steps, data.raw_shape)
     else:
-        export.export_saved_model(run.model, target, steps, run.data.class_names, default, run.data.raw_shape)
+        export.export_saved_model(run.model, target, steps, data.class_names, default, data.raw_shape)
     print(f"exported: {target}")
     return target
 

@@ -1,8 +1,8 @@
 """Training a recipe: data, strategy, checkpoints, resuming, and what a run folder holds.
 
-A run folder holds `config.json` (what was asked for), `history.csv` (a row an epoch), `last-NNNN.weights.h5` (weights
-and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, and what the command line adds:
-`figures/` and `saved_model/`.
+A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
+`last-NNNN.weights.h5` (weights and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, and
+what the command line adds: `figures/` and `saved_model/`.
 """
 
 import contextlib
@@ -17,18 +17,20 @@ import pathlib
 import platform
 import sys
 import time
+from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_scores
-from tf_capsules.optimizers import FlooredExponentialDecay
+from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.version import __version__
 
-_OVERRIDES = ("epochs", "batch_size", "learning_rate", "decay_steps", "dataset")
+_OVERRIDES = ("epochs", "batch_size", "learning_rate", "decay_steps", "warmup", "mixup", "dataset")
 
 
 class TrainingError(Exception):
@@ -41,7 +43,7 @@ class Settings:
 
     Attributes:
         epochs, batch_size, learning_rate: as in `Recipe`.
-        decay_steps: as in `Recipe`; for short runs.
+        decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
         data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
@@ -61,6 +63,8 @@ class Settings:
     batch_size: int | None = None
     learning_rate: float | None = None
     decay_steps: int | None = None
+    warmup: float | None = None
+    mixup: float | None = None
     seed: int = 0
     dataset: str | None = None
     data: str | None = None
@@ -83,6 +87,13 @@ class Settings:
                 raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
+        if self.warmup is not None and not 0 < self.warmup < 1:
+            raise TrainingError(f"--warmup must be between 0 and 1. Received: {self.warmup}")
+        if self.mixup is not None and not 0 < self.mixup < math.inf:
+            raise TrainingError(f"--mixup must be above 0. Received: {self.mixup}")
+        if self.decay_steps is not None and (self.warmup or recipe.warmup) is not None:
+            source = f"the warm-up of {recipe.name}" if self.warmup is None else f"--warmup {self.warmup}"
+            raise TrainingError(f"--decay-steps {self.decay_steps} and {source} exclude each other.")
         if not 0 <= self.seed < 2**31:
             raise TrainingError(f"--seed must be from 0 to {2**31 - 1}. Received: {self.seed}")
         for name, choices in (
@@ -96,8 +107,10 @@ class Settings:
             raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
         if self.data is not None and self.dataset is not None:
             raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
-        if self.data is not None and not pathlib.Path(self.data).exists():
-            raise TrainingError(f"--data {self.data}: there is no such file or folder.")
+        source = self.data or self.dataset or recipe.dataset
+        of_folder = source == "folder" if self.data is None else not pathlib.Path(self.data).is_file()
+        if self.image_size is not None and not of_folder:
+            raise TrainingError(f"--image-size {self.image_size} is for a folder of images. Received: {source}")
         if self.devices is not None and self.strategy == "none":
             raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
         if self.strategy == "mirrored":
@@ -117,66 +130,111 @@ class Settings:
         values = {name: value for name, value in values.items() if value is not None}
         if values.get("dataset") not in (None, recipe.dataset):
             recipe = dataclasses.replace(recipe, dataset_options={})
+        if self.warmup is not None:
+            values["decay_steps"] = None
         return dataclasses.replace(recipe, **values)
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """Training and test batches, from a data set or from arrays.
+class DataSpec:
+    """What a model has to know of its data: all of it fits into `config.json`.
 
-    `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
     `raw_shape` is that of the images before the recipe's preprocessing, `image_shape` what the model sees.
     """
 
-    train: object
-    test: object
+    name: str
+    raw_shape: tuple
+    image_shape: tuple
+    class_names: tuple
     train_size: int
     test_size: int
-    image_shape: tuple
-    raw_shape: tuple
-    class_names: tuple
-    name: str
-    note: str = ""
+    note: str
+
+    def spec(self):
+        """The values as plain JSON ones."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(DataSpec)}
+        return json.loads(json.dumps(values))
+
+    @classmethod
+    def from_spec(cls, values):
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
-def load_data(recipe, settings):
+@dataclasses.dataclass(frozen=True)
+class Data(DataSpec):
+    """Training and test batches, from a data set or from arrays.
+
+    `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
+    """
+
+    train: Callable
+    test: Callable
+
+
+def load_data(recipe, settings, classes=None):
     """The data of a recipe with its settings.
+
+    Args:
+        recipe: a `Recipe`, the settings applied.
+        settings: `Settings`.
+        classes: how many classes an .npz file is for, which does not tell; None for its highest label + 1.
+
+    Returns:
+        A `Data`.
 
     Raises:
         ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
     """
     steps = augment.check(recipe.preprocess)
     path = None if settings.data is None else pathlib.Path(settings.data)
+    if path is not None and not path.exists():
+        raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
     if path is not None and path.is_file():
         arrays = load_npz(path)
         train, test = ((arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test"))
-        classes = int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
+        classes = classes or int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
         names, raw, name, note = map(str, range(classes)), train[0].shape[1:], path.name, ""
         multi_label = False
     else:
+        source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
         if path is not None:
-            dataset = datasets.load("folder", path, image_size=settings.image_size or 32)
-        else:
-            dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
+            source, data_dir, options = "folder", path, {}
+        if settings.image_size is not None:
+            options = {**options, "image_size": settings.image_size}
+        dataset = datasets.load(source, data_dir, settings.download, **options)
         train, test = dataset.train, dataset.test
         names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
         multi_label = dataset.multi_label
     if multi_label != (recipe.metric == "exact_match"):
         kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
         raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
+    names = tuple(names)
+    for part, split in (("training", train), ("test", test)):
+        _check_labels(
+            split[1] if isinstance(split, tuple) else split.arrays["label"], len(names), f"{part} set of {name}"
+        )
     train, train_size = _stream(train, steps, settings.train_limit)
     test, test_size = _stream(test, steps, settings.test_limit)
     return Data(
-        train,
-        test,
-        train_size,
-        test_size,
-        tuple(augment.output_shape(steps, raw)),
-        tuple(raw),
-        tuple(names),
-        name,
-        note,
+        name=name,
+        raw_shape=tuple(raw),
+        image_shape=tuple(augment.output_shape(steps, raw)),
+        class_names=names,
+        train_size=train_size,
+        test_size=test_size,
+        note=note,
+        train=train,
+        test=test,
     )
+
+
+def _check_labels(labels, classes, where):
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iuf":
+        raise ValueError(f"The labels in the {where} are {labels.dtype}, not whole numbers.")
+    wrong = labels[~((labels >= 0) & (labels < classes) & (labels % 1 == 0))]
+    if wrong.size:
+        raise ValueError(f"The {where} has the label {wrong[0]}; of {classes} classes they are 0 to {classes - 1}.")
 
 
 def _stream(split, steps, limit):
@@ -194,7 +252,7 @@ def _stream(split, steps, limit):
 
 
 def build_model(recipe, data, dtype="float32"):
-    """The recipe's network for the data's image shape and classes, in a dtype policy, not compiled."""
+    """The recipe's network for the image shape and classes of a `DataSpec`, in a dtype policy, not compiled."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
@@ -211,14 +269,29 @@ def for_model(model, batches):
     return batches.map(lambda images, targets, *weights: (images, targets["label"], *weights))
 
 
-def compile_model(model, recipe, jit="auto"):
-    """Compiles a model with the recipe's loss, metric and schedule; its optimizer gets its variables at once."""
-    rate = recipe.learning_rate
-    if recipe.decay_steps is not None:
+def compile_model(model, recipe, data, jit="auto"):
+    """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
+
+    Raises:
+        ValueError: the recipe asks for what its model or optimizer can't do.
+    """
+    if recipe.mixup is not None and not isinstance(model, CapsuleClassifier):
+        raise ValueError(
+            f"mixup {recipe.mixup} is for capsule networks. Received: {type(model).__name__} {model.name!r}"
+        )
+    rate, options = recipe.learning_rate, {}
+    if recipe.warmup is not None:
+        steps = recipe.epochs * -(-data.train_size // recipe.batch_size)
+        rate = WarmupCosine(rate, steps, recipe.warmup)
+        options = {"beta_1": MomentumCycle(steps, recipe.warmup)} if recipe.momentum_cycle else {}
+    elif recipe.decay_steps is not None:
         rate = FlooredExponentialDecay(rate, recipe.decay_steps)
+    optimizer = recipe.optimizer(rate, **options)
+    if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
+        raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
     metric = ExactMatch() if recipe.metric == "exact_match" else recipe.metric
     model.compile(
-        recipe.optimizer(rate),
+        optimizer,
         loss=recipe.loss(),
         weighted_metrics=[metric],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
@@ -344,15 +417,34 @@ class Recorder(keras.callbacks.Callback):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A trained model with where it came from."""
+    """A trained model with where it came from.
+
+    `trained_on` is the `DataSpec` of its training, `load` gives the `Data` that `data` keeps.
+    """
 
     folder: pathlib.Path
     recipe: recipes.Recipe
     settings: Settings
-    data: Data
+    trained_on: DataSpec
+    load: Callable
     model: keras.Model
     history: list
     result: dict
+
+    @functools.cached_property
+    def data(self):
+        """The `Data`, loaded when they are first asked for.
+
+        Raises:
+            TrainingError: they are absent, or of other images or classes than the model.
+        """
+        data = _reported(self.load)
+        wanted, given = (
+            f"images {one.image_shape} of {len(one.class_names)} classes" for one in (self.trained_on, data)
+        )
+        if given != wanted:
+            raise TrainingError(f"{data.name} has {given}; {self.folder} was trained on {wanted}.")
+        return data
 
     def evaluate(self):
         """Loss and metric of the model on the test split, as a dict."""
@@ -370,7 +462,7 @@ class Run:
         return to_numpy(images), keras.tree.map_structure(to_numpy, labels)
 
 
-def train(recipe, output, settings=None, resume=False, verbose="auto"):
+def train(recipe, output, settings=None, resume=False, verbose="auto", results=None):
     """Trains a recipe and keeps all of it in a run folder.
 
     Args:
@@ -378,9 +470,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
         output: the run folder; made where it is absent.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
-            the number of epochs. Weights end up the same as those of an uninterrupted run (bitwise with
-            `deterministic`).
+            the number of epochs where there is no warm-up. Weights end up the same as those of an uninterrupted run
+            (bitwise with `deterministic`). Where there is nothing to resume a line says so and a new run starts.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal and a line an epoch elsewhere.
+        results: a CSV file to which the row of results is appended; None for none.
 
     Returns:
         A `Run`.
@@ -391,11 +484,13 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
     settings = settings or Settings()
     recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
-    recipe = settings.apply(recipe)
+    recipe = _reported(settings.apply, recipe)
     if settings.data is not None:
         settings = dataclasses.replace(settings, data=str(pathlib.Path(settings.data).resolve()))
     folder = RunFolder(output)
     config, initial_epoch = _check_folder(folder, recipe, settings, resume)
+    if resume and not initial_epoch and verbose:
+        print(f"{folder.path} holds no finished epoch to resume: a new run starts", flush=True)
     strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
     if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
         count = strategy.num_replicas_in_sync
@@ -406,11 +501,19 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
 
         tf.config.experimental.enable_op_determinism()
     data = _reported(load_data, recipe, settings)
+    if initial_epoch and config.get("data", data.spec()) != data.spec():
+        changed = [
+            f"{key} {config['data'][key]}, now {now}" for key, now in data.spec().items() if config["data"][key] != now
+        ]
+        raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
+    config["data"] = data.spec()
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, data, settings.dtype)
-        compile_model(model, recipe, settings.jit)
+        _reported(compile_model, model, recipe, data, settings.jit)
         if initial_epoch:
             model.load_weights(folder.weights())
+    if results is not None:
+        check_row(results, describe_result(recipe, settings, data, model, []))
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write("config.json", json.dumps(config, indent=1) + "\n")
@@ -428,6 +531,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
             epochs=recipe.epochs,
             initial_epoch=initial_epoch,
             pad=pad,
+            **({} if recipe.mixup is None else {"mixup": (recipe.mixup, len(data.class_names))}),
         )
         model.fit(
             for_model(model, training),
@@ -443,7 +547,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto"):
         history = recorder.rows
     result = describe_result(recipe, settings, data, model, history)
     folder.write("result.json", json.dumps(result, indent=1) + "\n")
-    return Run(folder.path, recipe, settings, data, model, history, result)
+    if results is not None:
+        append_row(results, result)
+    return Run(folder.path, recipe, settings, data, lambda: data, model, history, result)
 
 
 def _reported(function, *args):
@@ -475,6 +581,7 @@ def _check_folder(folder, recipe, settings, resume):
     config = json.loads(json.dumps(config))
     if resume and (folder.path / "config.json").exists():
         before = folder.read_json("config.json")
+        config |= {"data": before["data"]} if "data" in before else {}
         changed = _differences(before, config)
         if changed:
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
@@ -495,6 +602,10 @@ def _differences(before, after):
         for key, value in after[part].items():
             if key != "epochs" and before[part].get(key) != value:
                 changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
+    epochs = [config["resolved"]["epochs"] for config in (before, after)]
+    if after["resolved"]["warmup"] is not None and epochs[0] != epochs[1]:
+        reason = "with a warm-up every epoch's learning rate depends on their number"
+        changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
     return list(dict.fromkeys(changed))
 
 
@@ -506,30 +617,38 @@ def _tensorboard(folder):
 
 
 def load_run(folder, weights="last", **changes):
-    """A run as it was left, its model compiled.
+    """A run as it was left, its model compiled; its data are loaded when they are asked for.
 
     Args:
         folder: the run folder.
         weights: "last" or "best".
-        changes: other values of `Settings`, for instance another data set to evaluate on.
+        changes: other values of `Settings`, for instance another data set to evaluate on, which takes the place of
+            the run's own.
 
     Raises:
         TrainingError: not a run folder, or it holds no such weights.
     """
     folder = RunFolder(folder)
     config = folder.read_json("config.json")
-    settings = Settings(**{**config["settings"], "strategy": "none", "devices": None, **changes})
+    if "data" not in config:
+        raise TrainingError(
+            f"{folder.path}/config.json does not say what the data look like: it is of an older version."
+        )
+    trained_on, kept = DataSpec.from_spec(config["data"]), dict(config["settings"])
+    if {"dataset", "data"} & set(changes):
+        kept |= {"dataset": None, "data": None, "image_size": None}
+    settings = Settings(**{**kept, "strategy": "none", "devices": None, **changes})
     recipe = _reported(recipes.get, config["recipe"])
     settings.check(recipe)
-    trained_on = Settings(**config["settings"]).apply(recipe)
+    trained = Settings(**config["settings"]).apply(recipe)
     recipe = settings.apply(recipe)
     path = folder.weights(weights)
-    data = _reported(load_data, recipe, settings)
-    model = _reported(build_model, trained_on, data, settings.dtype)
-    compile_model(model, recipe, settings.jit)
+    model = _reported(build_model, trained, trained_on, settings.dtype)
+    compile_model(model, trained, trained_on, settings.jit)
     model.load_weights(path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
-    return Run(folder.path, recipe, settings, data, model, folder.history(), result)
+    load = functools.partial(load_data, recipe, settings, len(trained_on.class_names))
+    return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)
 
 
 def evaluate_ensemble(runs):
@@ -546,12 +665,14 @@ def evaluate_ensemble(runs):
 
 
 def describe_result(recipe, settings, data, model, history):
-    """One row of results: what was measured, on what, with what."""
+    """One row of results: what was measured, on what, with what. Without a history the measured values are ""."""
     metric = recipe.metric
+    asked = [f"{name} {getattr(settings, name)}" for name in ("warmup", "mixup") if getattr(settings, name) is not None]
+    values = [row[f"val_{metric}"] for row in history]
     return {
         "recipe": recipe.name,
         "dataset": data.name,
-        "note": data.note,
+        "note": "; ".join(filter(None, [data.note, *asked])),
         "train_examples": data.train_size,
         "test_examples": data.test_size,
         "epochs": len(history),
@@ -563,9 +684,9 @@ def describe_result(recipe, settings, data, model, history):
         "strategy": settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}",
         "parameters": model.count_params(),
         "metric": metric,
-        "value": round(history[-1][f"val_{metric}"], 6),
-        "best_value": round(max(row[f"val_{metric}"] for row in history), 6),
-        "test_loss": round(history[-1]["val_loss"], 6),
+        "value": round(values[-1], 6) if values else "",
+        "best_value": round(max(values), 6) if values else "",
+        "test_loss": round(history[-1]["val_loss"], 6) if values else "",
         "seconds": round(sum(row["seconds"] for row in history), 1),
         "peak_memory_mb": peak_memory_mb(),
         **environment(),
@@ -605,22 +726,32 @@ def device_name():
     return f"{cores} CPU cores ({platform.machine()})"
 
 
-def append_row(path, row):
-    """Appends a row to a CSV file of results, which is made with a header where it is absent.
-
-    Raises:
-        TrainingError: the file has other columns.
-    """
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
+def check_row(path, row):
+    """Raises a TrainingError where `append_row` could not append the row: no such file can be written, or it has other
+    columns."""
+    path = pathlib.Path(path).absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
+    fits = there.is_file() if there == path else there.is_dir()
+    if not fits or not os.access(there, os.W_OK):
+        raise TrainingError(f"{path} can't be written as a file of results.")
+    if there == path and path.stat().st_size:
         with path.open(newline="") as file:
             header = next(csv.reader(file), [])
         if header != list(row):
             raise TrainingError(f"{path} has the columns {header}, not {list(row)}.")
-    new = not path.exists()
+
+
+def append_row(path, row):
+    """Appends a row to a CSV file of results, which is made with a header where it is absent.
+
+    Raises:
+        TrainingError: see `check_row`.
+    """
+    check_row(path, row)
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, list(row), lineterminator="\n")
-        if new:
+        if not path.stat().st_size:
             writer.writeheader()
         writer.writerow(row)

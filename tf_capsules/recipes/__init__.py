@@ -21,6 +21,8 @@ DEFAULT = "sabour2017-digits"
 class Recipe:
     """What to train, on what, and how.
 
+    Raises a ValueError where two of the values exclude each other.
+
     Attributes:
         model: function of image_shape, classes and `model_options` that returns a Keras model.
         model_options: its arguments beside image shape and classes, which the data set gives.
@@ -32,8 +34,13 @@ class Recipe:
         epochs: passes over the training split.
         batch_size: images a step, over all devices.
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
-        learning_rate: at the start.
+        learning_rate: at the start, or with `warmup` at its highest.
         decay_steps: steps after which the rate has fallen to 0.96 of itself; None for a constant rate.
+        warmup: in place of `decay_steps`, the share of all steps in which the rate rises, to fall as a half cosine
+            after them (`tf_capsules.optimizers.WarmupCosine`); None for none.
+        momentum_cycle: with `warmup`, the optimizer is called with a `tf_capsules.optimizers.MomentumCycle` as beta_1.
+        mixup: alpha of Beta(alpha, alpha), from which the shares are drawn in which pairs of training images and their
+            labels are mixed; None for unmixed ones.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
         name: set by `get`.
         title: set by `get`.
@@ -51,9 +58,20 @@ class Recipe:
     optimizer: Callable = keras.optimizers.Adam
     learning_rate: float = 0.001
     decay_steps: int | None = 2000
+    warmup: float | None = None
+    momentum_cycle: bool = False
+    mixup: float | None = None
     figures: tuple = ("training_curves",)
     name: str = ""
     title: str = ""
+
+    def __post_init__(self):
+        if self.warmup is not None and self.decay_steps is not None:
+            raise ValueError(f"warmup {self.warmup} and decay_steps {self.decay_steps} exclude each other.")
+        if self.momentum_cycle and self.warmup is None:
+            raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
+        if self.mixup is not None and self.metric == "exact_match":
+            raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 
     def but(self, **changes):
         """A copy with other values; `model_options` and `dataset_options` are merged."""
