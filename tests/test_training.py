@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import pathlib
@@ -225,6 +226,29 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     recipe = Settings(warmup=0.5).apply(TINY)
     assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
+
+
+def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
+    asked, load = {}, training.load_data
+
+    def recorded(name, stream):
+        def batches(**options):
+            asked[name] = options
+            return stream(**{key: value for key, value in options.items() if key != "mixup"})
+
+        return batches
+
+    def load_data(*arguments):
+        data = load(*arguments)
+        return dataclasses.replace(data, **{name: recorded(name, getattr(data, name)) for name in ("train", "test")})
+
+    monkeypatch.setattr(training, "load_data", load_data)
+    settings = Settings(train_limit=50, test_limit=20, epochs=1, mixup=0.4)
+    run = training.train(TINY, tmp_path / "run", settings, verbose=0)
+    assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["test"]
+    assert run.result["note"] == "mixup 0.4"
+    training.train(TINY, tmp_path / "plain", dataclasses.replace(settings, mixup=None), verbose=0)
+    assert "mixup" not in asked["train"]
 
 
 @pytest.mark.parametrize(
