@@ -100,6 +100,20 @@ def test_arrays_train_without_a_data_set(tmp_path):
     assert run.model(x[:5] / 255)["activations"].shape == (5, 4)
 
 
+def test_a_folder_of_images_is_resized(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for i in range(6):
+            Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / name / f"{i}.png")
+    for source in (dict(data=str(tmp_path)), dict(dataset="folder", data_dir=str(tmp_path))):
+        for side in (9, None):
+            settings = Settings(image_size=side, **source)
+            settings.check(TINY)
+            data = training.load_data(settings.apply(TINY), settings)
+            assert data.raw_shape == (side or 32, side or 32, 3) and data.class_names == ("cat", "dog")
+
+
 def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch):
     path = tmp_path / "mine.npz"
     x, _ = write_arrays(path, 10, (8, 8, 1))

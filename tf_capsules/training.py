@@ -290,6 +290,9 @@ def compile_model(model, recipe, data, jit="auto"):
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
     metric = ExactMatch() if recipe.metric == "exact_match" else recipe.metric
+    if recipe.mixup is not None:
+        # By its name Keras would choose the metric that fits the mixed rows, and give it evaluation's class numbers.
+        metric = keras.metrics.SparseCategoricalAccuracy(metric)
     model.compile(
         optimizer,
         loss=recipe.loss(),
