@@ -17,6 +17,13 @@ _SETS = {
     "cifar100": ("standard", "cifar100", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
     "svhn": ("standard", "svhn", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
     "smallnorb": ("smallnorb", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
+    "rendered_toys": (
+        "rendered_toys",
+        "rendered_toys",
+        "synthetic toys from two cameras, drawn by code (2,000 + 1,000 pairs)",
+        (48, 48, 2),
+        5,
+    ),
     "multimnist": ("multimnist", "multimnist", "two overlapping digits, made on the fly", (36, 36, 1), 10),
     "diverse_multimnist": (
         "multimnist",
