@@ -1,4 +1,4 @@
-"""The hand-computed cases of `oracles/dynamic_routing.json`."""
+"""The hand-computed cases of `oracles/`."""
 
 import json
 import pathlib
@@ -6,16 +6,22 @@ import pathlib
 import numpy as np
 
 ATOL = 2e-5
-CASES = {
-    case["name"]: case
-    for case in json.loads((pathlib.Path(__file__).parent / "oracles" / "dynamic_routing.json").read_text())["cases"]
-}
 
 
-def expand(shape, scale, freq, phase, offset=0.0):
+def read(name):
+    """The cases of a file by name."""
+    path = pathlib.Path(__file__).parent / "oracles" / f"{name}.json"
+    return {case["name"]: case for case in json.loads(path.read_text())["cases"]}
+
+
+CASES = read("dynamic_routing")
+HEINSEN = read("heinsen")
+
+
+def expand(shape, scale, freq, phase, offset=0.0, dtype="float32"):
     """The array of a generator: `offset + scale * sin(freq * (k + 1) + phase)`, k the flat index."""
     k = np.arange(np.prod(shape))
-    return (offset + scale * np.sin(freq * (k + 1) + phase)).reshape(shape).astype("float32")
+    return (offset + scale * np.sin(freq * (k + 1) + phase)).reshape(shape).astype(dtype)
 
 
 def routing_case():
@@ -29,3 +35,12 @@ def routing_case():
     kernel = w.transpose(0, 1, 3, 2)
     np.testing.assert_allclose(np.einsum("d,jde->je", poses[0, 0], kernel[0]), case["u_hat_sample0_child0"], atol=ATOL)
     return poses, kernel, bias, case
+
+
+def heinsen_case(name, dtype="float64"):
+    """Arrays of a case of Heinsen's routing by their names there; scores are those given, infinities included."""
+    case = HEINSEN[name]
+    arrays = {key: expand(**value, dtype=dtype) for key, value in case["params"].items()}
+    if "a_inp" in case:
+        arrays["a_inp"] = np.array(case["a_inp"], dtype)
+    return arrays, case

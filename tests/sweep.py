@@ -5,7 +5,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_capsules.layers import CapsuleLength, CoordinateChannels, Decoder, DynamicRouting, LabelMask, PrimaryCapsules
+from tf_capsules.layers import (
+    CapsuleLength,
+    CoordinateChannels,
+    Decoder,
+    DynamicRouting,
+    HeinsenRouting,
+    LabelMask,
+    PrimaryCapsules,
+)
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
 BATCH = 5
@@ -44,12 +52,20 @@ def dynamic(inputs=(BATCH, 6, 3), mask=None, **options):
     return Case(DynamicRouting, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
 
 
+def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
+    arguments = {"poses": inputs}
+    if scores:
+        places = 3 if len(inputs) > 4 else 1
+        arguments["scores"] = inputs[: 1 + places]
+    return Case(HeinsenRouting, {"capsules": 4, "dim": 5, "sharing": "all", **options}, arguments, unused=unused)
+
+
 def some_children(*shape):
     return np.random.default_rng(1).integers(0, 2, (BATCH, *shape)).astype(bool)
 
 
-LABELS = np.array([2, 0, 3, 3, 1], "int32")
 GRID, GRID_OF_MATRICES = (BATCH, 2, 3, 4, 5), (BATCH, 2, 3, 4, 8, 5)
+LABELS = np.array([2, 0, 3, 3, 1], "int32")
 
 LAYERS = {
     "PrimaryCapsules": primary(),
@@ -71,6 +87,15 @@ LAYERS = {
     "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
     "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
+    "HeinsenRouting": heinsen(sharing="none", beta_initializer="ones"),
+    "HeinsenRouting vectors": heinsen((BATCH, 9, 6), scores=False),
+    "HeinsenRouting stored votes": heinsen(votes="stored", iterations=2, single_beta=True),
+    "HeinsenRouting free votes": heinsen((BATCH, 7, 6, 3), votes="free", density="soft_k_means"),
+    "HeinsenRouting in chunks": heinsen((BATCH, 11, 3), votes="free", chunk=4),
+    "HeinsenRouting grid": heinsen(GRID_OF_MATRICES, sharing="positions", kernel_regularizer="l2", iterations=2),
+    "HeinsenRouting one class": heinsen(capsules=1, unused="beta_ignore"),
+    "HeinsenRouting as many parents as children": heinsen(capsules=None),
+    "HeinsenRouting parents on a line": heinsen(capsules=None, symmetry_breaking="all"),
     "CapsuleLength": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 3)}),
     "CapsuleLength matrices": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 2, 3)}),
     "LabelMask": Case(LabelMask, {}, {"poses": (BATCH, 4, 3)}),

@@ -3,7 +3,6 @@ import pytest
 from backend import array
 
 from tf_capsules.layers import CapsuleLength, LabelMask
-from tf_capsules.layers.capsules import flatten_grid
 
 POSES = np.random.default_rng(0).normal(size=(3, 4, 2, 5)).astype("float32")
 
@@ -57,12 +56,3 @@ def test_label_mask_names_labels_that_do_not_fit(shape):
         ValueError, match=r"(?s)Labels must be.*\(batch, 4\).*Received labels of shape \(.*\(3, 4, 2, 5\)"
     ):
         LabelMask()(POSES, np.zeros(shape, "int32"))
-
-
-def test_flatten_grid():
-    grid = np.arange(2 * 3 * 4 * 5 * 6 * 7, dtype="float32").reshape(2, 3, 4, 5, 6, 7)
-    np.testing.assert_array_equal(array(flatten_grid(grid)), grid.reshape(2, 60, 6, 7))
-    np.testing.assert_array_equal(array(flatten_grid(grid[..., 0])), grid[..., 0].reshape(2, 60, 6))
-    assert flatten_grid(grid[0, 0]).shape == (4, 5, 6, 7)
-    with pytest.raises(ValueError, match=r"Received shape \(6, 7\)"):
-        flatten_grid(grid[0, 0, 0, 0])

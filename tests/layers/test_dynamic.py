@@ -123,7 +123,7 @@ def test_arguments_out_of_range_are_named(options, message):
 @pytest.mark.parametrize(
     "shape, sharing, message",
     [
-        ((None, 5), "none", r"Received input shape \(None, 5\)"),
+        ((None, 5), "none", r"Received shape \(None, 5\)"),
         ((None, 6, None), "none", "size of a child's pose"),
         ((None, None, 5), "none", "number of children"),
         ((None, 2, None, 4, 5), "none", "number of children"),

@@ -6,9 +6,9 @@ from backend import array, float64, gradients_of, run
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
+from tf_capsules.routing.votes import softmax
 
 BATCH, CHILDREN, PARENTS, ROWS, COLUMNS, OUT = 2, 6, 4, 3, 5, 7
-FORMS = {"shared by all": (SharedVotes, 1), "shared in groups": (SharedVotes, 3), "distinct": (DistinctVotes, 6)}
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
 
 
@@ -21,49 +21,78 @@ def make_arrays(groups, matrix, use_bias, dtype, one_column=False):
         "weights": (BATCH, CHILDREN, 1 if one_column else PARENTS),
         "parents": (BATCH, PARENTS, *rows, OUT),
         "precisions": (BATCH, PARENTS, *rows, OUT),
+        "constants": (BATCH, PARENTS),
+        "activations": (BATCH, CHILDREN),
     }
     if use_bias:
         shapes["bias"] = (groups, PARENTS, *rows, OUT)
     arrays = {name: 0.4 * random.normal(size=shape) for name, shape in shapes.items()}
-    for name in ("weights", "precisions"):
+    for name in ("weights", "precisions", "activations"):
         arrays[name] = np.abs(arrays[name])
     return {name: x.astype(dtype) for name, x in arrays.items()}
 
 
-def stored(poses, kernel, bias=None):
+def stored(poses, kernel, bias=None, activations=None):
     """Votes written out, child i using kernel[i % groups]."""
     groups = [i % kernel.shape[0] for i in range(CHILDREN)]
     votes = ops.einsum("bi...d,ijde->bij...e", poses, ops.take(kernel, groups, axis=0))
-    return StoredVotes(votes if bias is None else votes + ops.take(bias, groups, axis=0))
+    votes = votes if bias is None else votes + ops.take(bias, groups, axis=0)
+    return StoredVotes(votes, activations, kernel.shape[0])
+
+
+def by_chunks(*arguments):
+    return SharedVotes(*arguments, chunk=4)
+
+
+FORMS = {
+    "shared by all": (SharedVotes, 1),
+    "shared in groups": (SharedVotes, 3),
+    "shared by all, in chunks": (by_chunks, 1),
+    "shared in groups, in chunks": (by_chunks, 3),
+    "distinct": (DistinctVotes, 6),
+}
+
+
+def posteriors(votes, means, precisions, constants):
+    return softmax(votes.log_density(means, precisions, constants), axis=-1)
 
 
 METHODS = {
     "weighted_sum": lambda votes, x: votes.weighted_sum(x["weights"]),
     "agreement": lambda votes, x: votes.agreement(x["parents"]),
-    "squared_distances": lambda votes, x: votes.squared_distances(x["parents"]),
-    "squared_distances with precisions": lambda votes, x: votes.squared_distances(x["parents"], x["precisions"]),
-    "weighted_squares": lambda votes, x: votes.weighted_squares(x["weights"], x["parents"]),
+    "log_density": lambda votes, x: votes.log_density(x["parents"] - votes.origin, x["precisions"], x["constants"]),
+    "masses": lambda votes, x: votes.moments(x["weights"], epsilon=0.01)[0],
+    "means": lambda votes, x: votes.moments(x["weights"], epsilon=0.01)[1] + votes.origin,
+    "variances": lambda votes, x: votes.moments(x["weights"], epsilon=0.01)[2],
+    "variances of a function": lambda votes, x: votes.moments(
+        lambda votes, *state: softmax(votes.log_density(*state), -1),
+        x["parents"] - votes.origin,
+        x["precisions"],
+        x["constants"],
+    )[2],
 }
 USES = {
     "weighted_sum": ("weights",),
     "agreement": ("parents",),
-    "squared_distances": ("parents",),
-    "squared_distances with precisions": ("parents", "precisions"),
-    "weighted_squares": ("weights", "parents"),
+    "log_density": ("parents", "precisions", "constants"),
+    "masses": ("weights", "activations"),
+    "means": ("weights", "activations"),
+    "variances": ("weights", "activations"),
+    "variances of a function": ("parents", "precisions", "constants", "activations"),
 }
 
 
 def compare(form, method, matrix, use_bias, dtype, one_column=False):
     make, groups = FORMS[form]
     arrays = make_arrays(groups, matrix, use_bias, dtype, one_column)
-    names = [n for n in ("poses", "kernel", "bias") if n in arrays]
-    names += USES[method]
+    names = ["poses", "kernel"] + ["bias"] * use_bias * (method != "masses") + list(USES[method])
+    names = [name for name in names if method != "masses" or name in ("weights", "activations")]
     call = METHODS[method]
 
     def answer(build):
         def from_values(*values):
-            x = dict(zip(names, values, strict=True))
-            return call(build(x["poses"], x["kernel"], x.get("bias")), x)
+            x = arrays | dict(zip(names, values, strict=True))
+            return call(build(x["poses"], x["kernel"], x.get("bias"), x["activations"]), x)
 
         return from_values
 
@@ -74,8 +103,9 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
     assert result.dtype == dtype and result.shape == expected.shape
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
-    through_store = run(answer(lambda *v: make(*v).store()), *values)
-    np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
+    for centered in (False, True):
+        through_store = run(answer(lambda *v: make(*v).store(centered)), *values)  # noqa: B023
+        np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
 
     direction = np.random.default_rng(2).normal(size=expected.shape).astype(dtype)
     _, gradients = gradients_of(lambda *v: ops.sum(direction * fast(*v)))(*values)
@@ -95,7 +125,7 @@ def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix,
 
 
 @pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
-@pytest.mark.parametrize("method", ["weighted_sum", "weighted_squares"])
+@pytest.mark.parametrize("method", ["weighted_sum", "variances"])
 @pytest.mark.parametrize("form", FORMS)
 def test_one_column_of_weights_stands_for_all_parents(form, method, matrix):
     with float64():
@@ -103,7 +133,7 @@ def test_one_column_of_weights_stands_for_all_parents(form, method, matrix):
 
 
 @pytest.mark.parametrize("form", [*FORMS, "stored"])
-@pytest.mark.parametrize("method", ["weighted_sum", "weighted_squares"])
+@pytest.mark.parametrize("method", ["weighted_sum", "variances"])
 def test_a_column_of_weights_may_stand_for_the_whole_batch(form, method):
     make, groups = FORMS.get(form, (stored, 3))
     arrays = make_arrays(groups, True, True, "float32", one_column=True)
@@ -116,32 +146,61 @@ def test_a_column_of_weights_may_stand_for_the_whole_batch(form, method):
 def test_stored_votes_against_numpy():
     x = make_arrays(1, True, False, "float32")
     v = np.random.default_rng(3).normal(size=(BATCH, CHILDREN, PARENTS, ROWS, OUT)).astype("float32")
-    votes = StoredVotes(v)
-    w, p = x["weights"], x["parents"]
+    votes = StoredVotes(v, x["activations"], groups=3)
+    w, p, a = x["weights"], x["parents"], x["activations"]
     squares = (v - p[:, None]) ** 2
+    shares = a[..., None] * w
+    mass = shares.sum(1)[..., None, None] + 0.01
+    means = (shares[..., None, None] * v).sum(1) / mass
+    couplings = softmax_numpy(x["constants"][:, None] - 0.5 * (squares * x["precisions"][:, None]).sum((-1, -2)), -1)
+    routed = (a[..., None] * couplings)[..., None, None]
+    routed_means = (routed * v).sum(1) / routed.sum(1)
     expected = {
         "weighted_sum": (w[..., None, None] * v).sum(1),
         "agreement": (v * p[:, None]).sum((-1, -2)),
-        "squared_distances": squares.sum((-1, -2)),
-        "squared_distances with precisions": (squares * x["precisions"][:, None]).sum((-1, -2)),
-        "weighted_squares": (w[..., None, None] * squares).sum(1),
+        "log_density": x["constants"][:, None] - 0.5 * (squares * x["precisions"][:, None]).sum((-1, -2)),
+        "masses": shares.reshape(BATCH, CHILDREN // 3, 3, PARENTS).sum(1),
+        "means": means,
+        "variances": (shares[..., None, None] * (v - means[:, None]) ** 2).sum(1) / mass,
+        "variances of a function": (routed * (v - routed_means[:, None]) ** 2).sum(1) / routed.sum(1),
     }
     for method, call in METHODS.items():
         np.testing.assert_allclose(array(call(votes, x)), expected[method], rtol=1e-5, atol=1e-5, err_msg=method)
+    np.testing.assert_allclose(array(votes.total_activation()), a.reshape(BATCH, -1, 3).sum(1), rtol=1e-6)
+    np.testing.assert_array_equal(array(votes.tensor()), v)
 
 
+@pytest.mark.parametrize("chunk", [None, 5])
 @pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
-def test_squares_of_poses_far_from_the_origin_keep_their_digits(matrix):
+def test_variances_of_poses_far_from_the_origin_keep_their_digits(matrix, chunk):
     x = make_arrays(1, matrix, False, "float64")
     x["poses"] = x["poses"] + 50.0
-    mean = array(stored(x["poses"].astype("float32"), x["kernel"].astype("float32")).weighted_sum(x["weights"]))
-    x["parents"] = mean / x["weights"].sum(1).reshape(BATCH, PARENTS, *(1,) * (mean.ndim - 2))
     votes = np.einsum("bi...d,jde->bij...e", x["poses"], x["kernel"][0])
-    shape = (*x["weights"].shape, *(1,) * (votes.ndim - 3))
-    expected = (x["weights"].reshape(shape) * (votes - x["parents"][:, None]) ** 2).sum(1)
+    weights = x["weights"].reshape(*x["weights"].shape, *(1,) * (votes.ndim - 3))
+    means = (weights * votes).sum(1) / weights.sum(1)
+    expected = (weights * (votes - means[:, None]) ** 2).sum(1) / weights.sum(1)
     x = {name: value.astype("float32") for name, value in x.items()}
-    result = array(SharedVotes(x["poses"], x["kernel"]).weighted_squares(x["weights"], x["parents"]))
-    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
+    result = array(SharedVotes(x["poses"], x["kernel"], chunk=chunk).moments(x["weights"])[2])
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_group_without_mass_is_harmless():
+    x = make_arrays(3, True, True, "float32")
+    nobody = np.zeros_like(x["activations"])
+    some = x["activations"] * (np.arange(CHILDREN) % 3 != 1)
+
+    def scalar(poses, kernel, bias, weights, activations):
+        _, means, variances = SharedVotes(poses, kernel, bias, activations).moments(weights, epsilon=0.01)
+        return ops.sum(means) + ops.sum(variances)
+
+    for activations in (nobody, some.astype("float32")):
+        values = (x["poses"], x["kernel"], x["bias"], x["weights"], activations)
+        result, gradients = gradients_of(scalar)(*values)
+        assert np.isfinite(result) and all(np.isfinite(gradient).all() for gradient in gradients)
+    votes = SharedVotes(*values[:3], nobody)
+    masses, means, variances = votes.moments(x["weights"], epsilon=0.01)
+    assert (array(masses) == 0).all() and (array(variances) == 0).all()
+    np.testing.assert_allclose(array(means + votes.origin), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -169,10 +228,10 @@ def test_children_that_do_not_fit_the_kernel_are_named():
 
 def test_votes_without_store_say_so():
     with pytest.raises(TypeError, match="Votes must define `store`"):
-        Votes().squared_distances(np.ones((1, 2, 3)))
+        Votes().moments(np.ones((1, 2, 3)))
 
 
-def softmax(x, axis):
+def softmax_numpy(x, axis):
     e = np.exp(x - x.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
@@ -180,13 +239,13 @@ def softmax(x, axis):
 def test_couplings():
     logits = np.random.default_rng(4).normal(size=(BATCH, CHILDREN, PARENTS)).astype("float32")
     mask = np.array([[1, 1, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0]], bool)
-    np.testing.assert_allclose(array(couple(logits)), softmax(logits, 2), atol=1e-6)
-    np.testing.assert_allclose(array(couple(logits, "children")), softmax(logits, 1), atol=1e-6)
-    leaky = softmax(np.concatenate([logits, np.zeros((BATCH, CHILDREN, 1))], 2), 2)[..., :-1]
+    np.testing.assert_allclose(array(couple(logits)), softmax_numpy(logits, 2), atol=1e-6)
+    np.testing.assert_allclose(array(couple(logits, "children")), softmax_numpy(logits, 1), atol=1e-6)
+    leaky = softmax_numpy(np.concatenate([logits, np.zeros((BATCH, CHILDREN, 1))], 2), 2)[..., :-1]
     np.testing.assert_allclose(array(couple(logits, leaky=True)), leaky, atol=1e-6)
     np.testing.assert_allclose(array(couple(logits, leaky=True, mask=mask)), leaky * mask[..., None], atol=1e-6)
     among_children = array(couple(logits, "children", mask=mask))
-    np.testing.assert_allclose(among_children[0][mask[0]], softmax(logits[0][mask[0]], 0), atol=1e-6)
+    np.testing.assert_allclose(among_children[0][mask[0]], softmax_numpy(logits[0][mask[0]], 0), atol=1e-6)
     assert (among_children[0][~mask[0]] == 0).all() and (among_children[1] == 0).all()
 
 

@@ -6,7 +6,7 @@ from keras import ops
 
 from tf_capsules.datasets.augment import shifted
 from tf_capsules.layers import DynamicRouting
-from tf_capsules.layers.capsules import flatten_grid
+from tf_capsules.layers.connections import flatten_grid
 from tf_capsules.models import class_scores
 from tf_capsules.routing import DistinctVotes, SharedVotes, dynamic_routing
 

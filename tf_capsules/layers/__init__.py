@@ -4,6 +4,15 @@ from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import DynamicRouting
+from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.primary import PrimaryCapsules
 
-__all__ = ["CapsuleLength", "CoordinateChannels", "Decoder", "DynamicRouting", "LabelMask", "PrimaryCapsules"]
+__all__ = [
+    "CapsuleLength",
+    "CoordinateChannels",
+    "Decoder",
+    "DynamicRouting",
+    "HeinsenRouting",
+    "LabelMask",
+    "PrimaryCapsules",
+]

@@ -1,7 +1,5 @@
 """What reads class capsules: their lengths, and the one that belongs to a label."""
 
-import math
-
 import keras
 from keras import ops
 
@@ -72,20 +70,3 @@ class LabelMask(keras.layers.Layer):
 
     def compute_output_shape(self, poses_shape, labels_shape=None, activations_shape=None):
         return tuple(poses_shape)
-
-
-def flatten_grid(poses):
-    """Poses on a grid (batch, height, width, types, *pose) as (batch, capsules, *pose), in the order row, column, type.
-
-    Poses without a grid come back as they are: vectors have rank 3 without and 5 with a grid, matrices 4 and 6.
-    """
-    shape = tuple(poses.shape)
-    if len(shape) in (3, 4):
-        return poses
-    if len(shape) not in (5, 6):
-        raise ValueError(
-            "Capsule poses are (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "
-            f"(batch, height, width, types, ...). Received shape {shape}."
-        )
-    capsules = -1 if None in shape[1:4] else math.prod(shape[1:4])
-    return ops.reshape(poses, (ops.shape(poses)[0], capsules, *shape[4:]))

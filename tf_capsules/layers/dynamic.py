@@ -1,12 +1,10 @@
 """Dynamic routing as a layer."""
 
-import math
-
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, positive_int
-from tf_capsules.layers.capsules import flatten_grid
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, rows_of
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes
 
@@ -72,7 +70,7 @@ class DynamicRouting(keras.layers.Layer):
         self.capsules = positive_int("capsules", capsules)
         self.dim = positive_int("dim", dim)
         self.iterations = iterations
-        self.sharing = one_of("sharing", sharing, ("none", "positions", "all"))
+        self.sharing = one_of("sharing", sharing, SHARING)
         self.use_bias = use_bias
         self.leaky = leaky
         self.competition = competition
@@ -84,29 +82,8 @@ class DynamicRouting(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        rank = len(input_shape)
-        if rank not in (3, 4, 5, 6):
-            raise ValueError(
-                "DynamicRouting takes (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "
-                f"(batch, height, width, types, ...). Received input shape {tuple(input_shape)}."
-            )
-        grid, matrices = rank > 4, rank in (4, 6)
-        known_axes(self, input_shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if matrices else {}))
-        if self.sharing == "all":
-            groups = 1
-        elif self.sharing == "positions":
-            if not grid:
-                raise ValueError(
-                    'sharing="positions" needs poses on a grid (batch, height, width, types, ...). '
-                    f"Received input shape {tuple(input_shape)}."
-                )
-            known_axes(self, input_shape, {3: "number of capsule types"})
-            groups = input_shape[3]
-        else:
-            known_axes(self, input_shape, {axis: "number of children" for axis in ((1, 2, 3) if grid else (1,))})
-            groups = input_shape[1] * input_shape[2] * input_shape[3] if grid else input_shape[1]
+        groups = count_groups(self, input_shape, self.sharing)
         columns = input_shape[-1]
-        self.rows = input_shape[-2] if matrices else None
         self.kernel = self.add_weight(
             (groups, self.capsules, columns, self.dim),
             self.kernel_initializer,
@@ -116,7 +93,7 @@ class DynamicRouting(keras.layers.Layer):
         )
         self.bias = None
         if self.use_bias:
-            shape = (self.capsules, self.dim) if self.rows is None else (self.capsules, self.rows, self.dim)
+            shape = (self.capsules, *rows_of(input_shape), self.dim)
             self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
         # Numbers held for each (child, parent) pair: a parent's pose if stored, else a child's pose or nothing.
         smaller = self.sharing != "none" or columns <= self.dim
@@ -148,13 +125,11 @@ class DynamicRouting(keras.layers.Layer):
         parents = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
         if not return_couplings:
             return parents
-        places = poses.shape[1:2] if len(poses.shape) < 5 else poses.shape[1:4]
-        children = None if None in places else math.prod(places)
-        return parents, keras.KerasTensor((poses.shape[0], children, self.capsules), self.kernel.dtype)
+        shape = (poses.shape[0], children_of(poses.shape), self.capsules)
+        return parents, keras.KerasTensor(shape, self.kernel.dtype)
 
     def compute_output_shape(self, input_shape):
-        rows = input_shape[-2:-1] if len(input_shape) in (4, 6) else ()
-        return (input_shape[0], self.capsules, *rows, self.dim)
+        return (input_shape[0], self.capsules, *rows_of(input_shape), self.dim)
 
     def get_config(self):
         return {

@@ -1,7 +1,19 @@
 """Routing algorithms: pure functions over votes, on every Keras backend."""
 
 from tf_capsules.routing.dynamic import dynamic_routing
+from tf_capsules.routing.heinsen import heinsen_routing, mask_scores
 from tf_capsules.routing.squash import length, squash
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
 
-__all__ = ["DistinctVotes", "SharedVotes", "StoredVotes", "Votes", "couple", "dynamic_routing", "length", "squash"]
+__all__ = [
+    "DistinctVotes",
+    "SharedVotes",
+    "StoredVotes",
+    "Votes",
+    "couple",
+    "dynamic_routing",
+    "heinsen_routing",
+    "length",
+    "mask_scores",
+    "squash",
+]

@@ -5,28 +5,35 @@ parent j by its vote `V_ij = x_i W_ij + B_ij`. An algorithm never needs the vote
 
 - `weighted_sum(weights)`: `sum_i w_ij V_ij`;
 - `agreement(poses)`: the inner products `<V_ij, v_j>`;
-- `squared_distances(poses, precisions)`: `sum_k p_jk (V_ijk - v_jk)^2` over the entries k of the pose;
-- `weighted_squares(weights, poses)`: `sum_i w_ij (V_ij - v_j)^2`, entry by entry;
+- `log_density(means, precisions, constants)`: `c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2` over the entries k of the pose;
+- `moments(couplings)`: mass, mean and variance of the votes that each parent takes;
 
-so it is written once, against an object with these four methods. Poses are (batch, parents, *pose); weights and
-agreements are (batch, children, parents). Weights that are equal for all parents may be given as (batch, children, 1),
-which costs a single matrix product in place of one for each parent; a batch axis of 1 then stands for the whole batch.
+so it is written once, against an object with these four methods. Poses are (batch, parents, *pose); weights, couplings
+and agreements are (batch, children, parents). Weights that are equal for all parents may be given as
+(batch, children, 1), which costs a single matrix product in place of one for each parent; a batch axis of 1 then
+stands for the whole batch. Densities and moments are about an `origin`, for each parent a pose in the midst of its
+votes: means are relative to it, so that votes far from zero keep their digits.
 
 | class | when | numbers held for each (child, parent) pair |
 | --- | --- | --- |
 | `StoredVotes` | always possible | the size of a parent's pose |
-| `SharedVotes` | children share their transformations | none for sums and agreements beyond the weight itself |
-| `DistinctVotes` | each (child, parent) pair has its own matrix | the size of a child's pose |
+| `SharedVotes` | children share their transformations | none beyond the weight or the coupling itself |
+| `DistinctVotes` | each pair has its own matrix | the size of a child's pose; densities and moments store the votes |
 """
 
+import functools
 import math
 
+import keras
 from keras import ops
 
 from tf_capsules.routing.precision import at_least_float32
 
 # Axis legend: b batch, i child, j parent, r row of a pose, d column of a child's pose, e column of a parent's pose,
-# k entry of a flattened pose, g group of children that share a transformation, p child within its group.
+# k entry of a flattened pose, g group of children that share a transformation, p child within its group,
+# q product of two columns of a child's pose, f feature (1, x, products).
+
+_TINY = 1e-12  # below any mass that matters; its square is still a float32
 
 
 def couple(logits, competition="parents", *, leaky=False, mask=None):
@@ -50,33 +57,93 @@ def couple(logits, competition="parents", *, leaky=False, mask=None):
     if competition == "parents":
         if leaky:
             logits = ops.pad(logits, [[0, 0], [0, 0], [0, 1]])
-        couplings = _softmax(logits, axis=-1)
+        couplings = softmax(logits, axis=-1)
         if leaky:
             couplings = couplings[:, :, :-1]
     else:
         if keep is not None:
             logits = ops.where(keep > 0, logits, ops.cast(-1e30, logits.dtype))
-        couplings = _softmax(logits, axis=1)
+        couplings = softmax(logits, axis=1)
     return couplings if keep is None else couplings * keep
 
 
-def _softmax(logits, axis):
+def softmax(logits, axis):
     # Keras warns of a softmax over an axis of size 1, which a network with one class has.
     return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)
+
+
+def _products(x, axis, size):
+    """The products of each entry along an axis of known size with itself and those after it: d (d + 1) / 2 of d."""
+    start = (slice(None),) * axis
+    return ops.concatenate([x[*start, i : i + 1] * x[*start, i:] for i in range(size)], axis=axis)
 
 
 class Votes:
     """What all ways to answer share; what has no smaller form stores the votes."""
 
-    def store(self):
-        """The same votes, as `StoredVotes`."""
+    def store(self, centered=False):
+        """The same votes, as `StoredVotes`; `centered`: about their own origin."""
         raise TypeError(f"{type(self).__name__} must define `store`.")
 
-    def squared_distances(self, poses, precisions=None):
-        return self.store().squared_distances(poses, precisions)
+    def tensor(self):
+        """The votes themselves, (batch, children, parents, *pose)."""
+        return self.store().tensor()
 
-    def weighted_squares(self, weights, poses):
-        return self.store().weighted_squares(weights, poses)
+    def log_density(self, means, precisions, constants):
+        """`c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`: a Gaussian's log density, up to what the constants hold.
+
+        Args:
+            means, precisions: (batch, parents, *pose), the means relative to `origin`.
+            constants: (batch, parents).
+
+        Returns:
+            (batch, children, parents).
+        """
+        return self._centered.log_density(means, precisions, constants)
+
+    def moments(self, couplings, *state, epsilon=0.0):
+        """Mass, mean and variance of the votes that each parent takes.
+
+        Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
+
+        Args:
+            couplings: (batch, children, parents) or (batch, children, 1); or a function of (votes, *state) that gives
+                them and in which children don't depend on each other: then it may be asked for some children at a
+                time.
+            state: arrays for the function.
+            epsilon: added to a parent's mass where it divides.
+
+        Returns:
+            Masses (batch, groups, parents), the sum of D_ij over the children of each group; means
+            `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
+            `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
+        """
+        return self._centered.moments(couplings, *state, epsilon=epsilon)
+
+    @property
+    def origin(self):
+        """What means are relative to, (batch or 1, parents, *pose)."""
+        return self._centered.origin
+
+    @functools.cached_property
+    def _centered(self):
+        return self.store(centered=True)
+
+    def total_activation(self):
+        """Sum of the activations of each group's children, (batch or 1, groups)."""
+        return ops.sum(self._by_group(self.activations), axis=1)
+
+    def _by_group(self, x):
+        """(batch, children, ...) as (batch, members, groups, ...)."""
+        shape = ops.shape(x)
+        return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
+
+    def _take(self, activations):
+        """Keeps the activations, (batch, children); None stands for ones."""
+        if activations is None:
+            self.activations = ops.ones((1, self.children), self.dtype)
+        else:
+            self.activations = ops.cast(activations, self.dtype)
 
 
 class StoredVotes(Votes):
@@ -84,16 +151,23 @@ class StoredVotes(Votes):
 
     Args:
         votes: (batch, children, parents, *pose).
+        activations: how much each child counts in `moments`, (batch, children); None: 1.
+        groups: child i belongs to group `i % groups`; `moments` gives the masses by group.
+        origin: what `votes` are relative to, (batch, parents, *pose); None: zero.
     """
 
-    def __init__(self, votes):
+    origin = 0.0
+
+    def __init__(self, votes, activations=None, groups=1, origin=None):
         votes = at_least_float32(votes)
         self.pose_shape = tuple(votes.shape[3:])
-        self.parents = votes.shape[2]
-        self.children = ops.shape(votes)[1]
-        self.batch = ops.shape(votes)[0]
+        self.batch, self.children, self.parents = ops.shape(votes)[:3]
+        self.groups = groups
         self.dtype = votes.dtype
         self.votes = ops.reshape(votes, (self.batch, self.children, self.parents, math.prod(self.pose_shape)))
+        if origin is not None:
+            self.origin = origin
+        self._take(activations)
 
     def _flat(self, poses):
         return ops.reshape(poses, (-1, self.parents, math.prod(self.pose_shape)))
@@ -101,24 +175,45 @@ class StoredVotes(Votes):
     def _shaped(self, poses):
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
-    def store(self):
+    def store(self, centered=False):
         return self
+
+    def tensor(self):
+        votes = ops.reshape(self.votes, (self.batch, self.children, self.parents, *self.pose_shape))
+        return votes if self.origin is StoredVotes.origin else votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
         if weights.shape[-1] == 1:
-            return self._shaped(ops.sum(weights[..., None] * self.votes, axis=1))
-        return self._shaped(ops.einsum("bij,bijk->bjk", weights, self.votes))
+            sums = self._shaped(ops.sum(weights[..., None] * self.votes, axis=1))
+        else:
+            sums = self._shaped(ops.einsum("bij,bijk->bjk", weights, self.votes))
+        if self.origin is StoredVotes.origin:
+            return sums
+        mass = ops.sum(weights, axis=1)
+        return sums + self.origin * ops.reshape(mass, (*ops.shape(mass), *[1] * len(self.pose_shape)))
 
     def agreement(self, poses):
-        return ops.einsum("bijk,bjk->bij", self.votes, self._flat(poses))
+        result = ops.einsum("bijk,bjk->bij", self.votes, self._flat(poses))
+        if self.origin is StoredVotes.origin:
+            return result
+        return result + ops.sum(self._flat(self.origin * poses), axis=-1)[:, None]
 
-    def squared_distances(self, poses, precisions=None):
-        squares = ops.square(self.votes - self._flat(poses)[:, None])
-        return ops.sum(squares if precisions is None else squares * self._flat(precisions)[:, None], axis=-1)
+    def log_density(self, means, precisions, constants):
+        squares = ops.square(self.votes - self._flat(means)[:, None])
+        return constants[:, None] - 0.5 * ops.einsum("bijk,bjk->bij", squares, self._flat(precisions))
 
-    def weighted_squares(self, weights, poses):
-        squares = ops.square(self.votes - self._flat(poses)[:, None])
-        return self._shaped(ops.sum(weights[..., None] * squares, axis=1))
+    def moments(self, couplings, *state, epsilon=0.0):
+        couplings = couplings(self, *state) if callable(couplings) else couplings
+        shares = couplings * self.activations[..., None]
+        shares = ops.broadcast_to(shares, (self.batch, self.children, self.parents))
+        masses = ops.sum(self._by_group(shares), axis=1)
+        divisor = ops.sum(masses, axis=1)[..., None] + epsilon
+        sums = ops.einsum("bij,bijk->bjk", shares, self.votes)
+        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+        means = (sums - epsilon * self._flat(self.origin + ops.zeros_like(self._shaped(sums)))) / divisor
+        squares = ops.square(self.votes - means[:, None])
+        variances = ops.einsum("bij,bijk->bjk", shares, squares) / divisor
+        return masses, self._shaped(means), self._shaped(variances)
 
 
 class TransformedVotes(Votes):
@@ -129,11 +224,13 @@ class TransformedVotes(Votes):
         kernel: (groups, parents, d, e); the children are `groups` runs over the groups, group fastest, so that child i
             uses `kernel[i % groups]`. One group: all children share. As many groups as children: none do.
         bias: (groups, parents, e) or (groups, parents, rows, e), or None.
+        activations: how much each child counts in `moments`, (batch, children); None: 1.
     """
 
-    def __init__(self, poses, kernel, bias=None):
+    def __init__(self, poses, kernel, bias=None, activations=None):
         poses, kernel = at_least_float32(poses), at_least_float32(kernel)
-        self.groups, self.parents, self.columns, out = kernel.shape
+        self.groups, _, self.columns, out = kernel.shape
+        self.parents = ops.shape(kernel)[1]
         if poses.shape[-1] != self.columns:
             raise ValueError(
                 f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit a kernel of shape "
@@ -151,6 +248,7 @@ class TransformedVotes(Votes):
         self.kernel = kernel
         self.poses = ops.reshape(poses, (self.batch, self.children, self.rows, self.columns))
         self.bias = None if bias is None else ops.reshape(bias, (self.groups, self.parents, self.rows, out))
+        self._take(activations)
 
     def _with_rows(self, poses):
         """(batch, parents, *pose) as (batch, parents, rows, e)."""
@@ -159,16 +257,34 @@ class TransformedVotes(Votes):
     def _shaped(self, poses):
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
-    def _by_group(self, x):
-        """(batch, children, ...) as (batch, members, groups, ...)."""
-        shape = ops.shape(x)
-        return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
+    def store(self, centered=False):
+        poses = self._by_group(self.poses)
+        poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
+        votes = ops.einsum("bpgrd,gjde->bpgjre", poses, self.kernel)
+        votes = votes if bias is None else votes + (bias[:, None] if centered else bias)
+        votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
+        return StoredVotes(votes, self.activations, self.groups, self._shaped(self._origin) if centered else None)
 
-    def store(self):
-        votes = ops.einsum("bpgrd,gjde->bpgjre", self._by_group(self.poses), self.kernel)
-        if self.bias is not None:
-            votes = votes + self.bias
-        return StoredVotes(ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape)))
+    @functools.cached_property
+    def center(self):
+        """The mean pose of each group, (batch, groups, rows, d). No result depends on it but for rounding."""
+        weights = self._by_group(self.activations)[..., None, None]
+        mass = ops.maximum(ops.sum(weights, axis=1), _TINY)
+        return ops.stop_gradient(ops.sum(weights * self._by_group(self.poses), axis=1) / mass)
+
+    @functools.cached_property
+    def _central_votes(self):
+        """The vote of each group's center, (batch, groups, parents, rows, e)."""
+        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
+        return votes if self.bias is None else votes + self.bias
+
+    @functools.cached_property
+    def _origin(self):
+        return ops.mean(self._central_votes, axis=1)
+
+    @functools.cached_property
+    def _central_offsets(self):
+        return self._central_votes - self._origin[:, None]
 
     def _bias_sum(self, weights):
         """`sum_i w_ij B_ij`, or 0 without a bias."""
@@ -193,10 +309,26 @@ class SharedVotes(TransformedVotes):
     """Answers without votes where children share transformations.
 
     Votes are affine in the child's pose, so a weighted sum of votes is the transformed weighted sum of poses, and an
-    agreement with a parent is the agreement of the child's pose with the parent's, transformed back. Squared
-    distances are quadratic forms in the child's pose, and weighted squares follow from its second moments. The vote
-    tensor is never made; the result is exact, not an approximation. Arguments: see `TransformedVotes`.
+    agreement with a parent is the agreement of the child's pose with the parent's, transformed back. A Gaussian's log
+    density is a quadratic form in the child's pose, and a weighted variance follows from its second moments: both are
+    matrix products over the features (1, x, x x^T) of a pose. The vote tensor is never made; the result is exact, not
+    an approximation.
+
+    Args:
+        poses, kernel, bias, activations: see `TransformedVotes`.
+        chunk: None, or about how many children `moments` works on at a time: then their features and couplings exist
+            for one chunk only, and the backward pass makes them again.
     """
+
+    def __init__(self, poses, kernel, bias=None, activations=None, chunk=None, _center=None):
+        super().__init__(poses, kernel, bias, activations)
+        self.chunk = chunk
+        if _center is not None:
+            self.center = _center
+
+    @property
+    def origin(self):
+        return self._shaped(self._origin)
 
     def weighted_sum(self, weights):
         if weights.shape[-1] == 1:
@@ -214,36 +346,108 @@ class SharedVotes(TransformedVotes):
             result = result + self._bias_agreement(poses)[:, None]
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
-    def _offset(self, poses):
-        """What of the distance does not depend on the child: `v_j - B_gj`, (batch, groups, parents, rows, e)."""
-        offset = self._with_rows(poses)[:, None]
-        return offset if self.bias is None else offset - self.bias
+    @functools.cached_property
+    def _features(self):
+        """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
+        centered = self._by_group(self.poses) - self.center[:, None]
+        x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last, the axis long enough to be worked on as vectors
+        return self._join(ops.ones_like(x[:, :, :1, 0]), x, _products(x, 2, self.columns))
 
-    def squared_distances(self, poses, precisions=None):
-        offset = self._offset(poses) + ops.zeros((1, self.groups, 1, 1, 1), self.dtype)
-        weight = ops.ones_like(offset[:, 0]) if precisions is None else self._with_rows(precisions)
-        forms = ops.einsum("gjde,bjre,gjfe->bgjrdf", self.kernel, weight, self.kernel)
-        linear = ops.einsum("bgjre,bjre,gjde->bgjrd", offset, weight, self.kernel)
-        constant = ops.einsum("bgjre,bjre->bgj", ops.square(offset), weight)
-        children = self._by_group(self.poses)
-        squares = ops.einsum("bpgrd,bpgrf->bpgrdf", children, children)
-        result = ops.einsum("bpgrdf,bgjrdf->bpgj", squares, forms)
-        result = result - 2 * ops.einsum("bpgrd,bgjrd->bpgj", children, linear) + constant[:, None]
-        return ops.reshape(ops.maximum(result, 0), (self.batch, self.children, self.parents))
+    @functools.cached_property
+    def _weighted_features(self):
+        return self._features * ops.transpose(self._by_group(self.activations), (0, 2, 1))[:, :, None]
 
-    def weighted_squares(self, weights, poses):
-        children, weights = self._by_group(self.poses), self._by_group(weights)
-        weights = weights + ops.zeros((self.batch, 1, 1, self.parents), self.dtype)
-        mass = ops.sum(weights, axis=1)
-        # Moments about each group's own mean, so that nothing cancels when the poses lie far from the origin.
-        center = ops.mean(children, axis=1, keepdims=True)
-        centered = children - center
-        first = ops.einsum("bpgj,bpgrd->bgjrd", weights, centered)
-        second = ops.einsum("bpgj,bpgrd,bpgrf->bgjrdf", weights, centered, centered)
-        spread = ops.einsum("bgjrdf,gjde,gjfe->bgjre", second, self.kernel, self.kernel)
-        rest = ops.einsum("bgrd,gjde->bgjre", center[:, 0], self.kernel) - self._offset(poses)
-        cross = 2 * rest * ops.einsum("bgjrd,gjde->bgjre", first, self.kernel)
-        return self._shaped(ops.sum(spread + cross + mass[..., None, None] * ops.square(rest), axis=1))
+    @functools.cached_property
+    def _kernel_products(self):
+        """The weight of each product of entries of x in the square of an entry of a vote, (groups, q, parents, e)."""
+        kernel = ops.transpose(self.kernel, (0, 2, 1, 3))
+        twice = [1.0 if d == f else 2.0 for d in range(self.columns) for f in range(d, self.columns)]
+        return _products(kernel, 1, self.columns) * ops.reshape(ops.convert_to_tensor(twice, self.dtype), (-1, 1, 1))
+
+    def _join(self, ones, x, products):
+        """(b, g, 1, n), (b, g, d, r, n) and (b, g, q, r, n) as (b, g, features, n)."""
+        shape = ops.shape(x)
+        flat = [ops.reshape(part, (shape[0], shape[1], -1, shape[4])) for part in (x, products)]
+        return ops.concatenate([ones, *flat], axis=2)
+
+    def _split(self, features):
+        """The inverse of `_join`."""
+        shape = ops.shape(features)
+        end = 1 + self.columns * self.rows
+        x, products = (
+            ops.reshape(part, (shape[0], shape[1], -1, self.rows, shape[3]))
+            for part in (features[:, :, 1:end], features[:, :, end:])
+        )
+        return features[:, :, 0], x, products
+
+    def log_density(self, means, precisions, constants):
+        precisions = self._with_rows(precisions)
+        offset = self._with_rows(means)[:, None] - self._central_offsets
+        weighted = offset * precisions[:, None]
+        constant = constants[:, None] - 0.5 * ops.sum(offset * weighted, axis=(-2, -1))
+        linear = ops.einsum("bgjre,gjde->bgdrj", weighted, self.kernel)
+        quadratic = -0.5 * ops.einsum("bjre,gqje->bgqrj", precisions, self._kernel_products)
+        coefficients = self._join(constant[:, :, None], linear, quadratic)
+        result = ops.einsum("bgfp,bgfj->bpgj", self._features, coefficients)
+        return ops.reshape(result, (self.batch, self.children, self.parents))
+
+    def moments(self, couplings, *state, epsilon=0.0):
+        sums = self._sums(couplings, *state) if self.chunk is None else self._sums_by_chunks(couplings, *state)
+        masses, first, second = self._split(sums)
+        divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
+        # Of each group the mean and, about it, the sum of squares; then of all groups.
+        center = first / ops.maximum(masses, _TINY)[:, :, None, None]
+        second = second - masses[:, :, None, None] * _products(center, 2, self.columns)
+        squares = ops.einsum("bgqrj,gqje->bjre", second, self._kernel_products)
+        votes = ops.einsum("bgdrj,gjde->bgjre", center, self.kernel) + self._central_offsets
+        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+        means = (ops.sum(masses[..., None, None] * votes, axis=1) - epsilon * self._origin) / divisor
+        between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
+        variances = (ops.maximum(squares, 0) + between) / divisor
+        masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
+        return masses, self._shaped(means), self._shaped(variances)
+
+    def _sums(self, couplings, *state):
+        """Sums over children of shares times features, (batch, groups, features, parents)."""
+        couplings = self._by_group(couplings(self, *state) if callable(couplings) else couplings)
+        if couplings.shape[-1] == 1:
+            weights = ops.transpose(couplings, (0, 2, 3, 1))
+            sums = ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
+            return ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
+        return ops.einsum("bgfp,bpgj->bgfj", self._weighted_features, couplings)
+
+    def _sums_by_chunks(self, couplings, *state):
+        members = self.children // self.groups
+        size = -(-self.chunk // self.groups)
+        if isinstance(members, int):
+            size = max(1, min(size, members))
+        count = -(-members // size)
+        missing = (count * size - members) * self.groups
+        given = () if callable(couplings) else (couplings,)
+
+        def chunks(x):
+            """(batch, children, ...) as (chunks, batch, children of a chunk, ...), filled up with zeros."""
+            x = ops.pad(x, [[0, 0], [0, missing]] + [[0, 0]] * (len(x.shape) - 2))
+            shape = ops.shape(x)
+            x = ops.reshape(x, (shape[0], count, size * self.groups, *shape[2:]))
+            return ops.moveaxis(x, 1, 0)
+
+        bias = () if self.bias is None else (self.bias,)
+        center = self.center
+
+        @keras.remat
+        def sums(poses, activations, given, center, kernel, bias, state):
+            votes = SharedVotes(poses, kernel, *bias, activations=activations, _center=center)
+            return votes._sums(*(given or (couplings, *state)))
+
+        def step(total, chunk):
+            return total + sums(*chunk, center, self.kernel, bias, state), None
+
+        features = 1 + self.rows * (self.columns + self.columns * (self.columns + 1) // 2)
+        start = ops.zeros((self.batch, self.groups, features, self.parents), self.dtype)
+        activations = ops.broadcast_to(self.activations, (self.batch, self.children))
+        given = tuple(chunks(ops.broadcast_to(x, (self.batch, *ops.shape(x)[1:]))) for x in given)
+        return ops.scan(step, start, (chunks(self.poses), chunks(activations), given))[0]
 
 
 class DistinctVotes(TransformedVotes):
@@ -251,13 +455,13 @@ class DistinctVotes(TransformedVotes):
 
     The poses are scaled by the couplings before, in place of the votes after, the transformation, and a parent is
     transformed back to the child's side before it is compared: one matrix product a parent for either. What is held
-    for each pair is a child's pose (8 numbers in the MNIST network) in place of a parent's (16). Squared distances and
-    weighted squares have no smaller form here and store the votes. Arguments: see `TransformedVotes`, with as many
+    for each pair is a child's pose (8 numbers in the MNIST network) in place of a parent's (16). Densities and moments
+    have no smaller form here and store the votes. Arguments: see `TransformedVotes`, with as many
     groups as children.
     """
 
-    def __init__(self, poses, kernel, bias=None):
-        super().__init__(poses, kernel, bias)
+    def __init__(self, poses, kernel, bias=None, activations=None):
+        super().__init__(poses, kernel, bias, activations)
         if poses.shape[1] not in (None, self.groups):
             raise ValueError(
                 f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}: "

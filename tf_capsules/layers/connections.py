@@ -1,0 +1,68 @@
+"""How the children of a fully connected capsule layer lie and share transformations."""
+
+import math
+
+from keras import ops
+
+from tf_capsules.layers.arguments import known_axes
+
+SHARING = ("none", "positions", "all")
+
+
+def flatten_grid(poses):
+    """Poses on a grid (batch, height, width, types, *pose) as (batch, capsules, *pose), in the order row, column, type.
+
+    Poses without a grid come back as they are: vectors have rank 3 without and 5 with a grid, matrices 4 and 6.
+    """
+    shape = tuple(poses.shape)
+    if not on_grid(shape):
+        return poses
+    capsules = -1 if None in shape[1:4] else math.prod(shape[1:4])
+    return ops.reshape(poses, (ops.shape(poses)[0], capsules, *shape[4:]))
+
+
+def on_grid(shape):
+    """Whether poses of this shape lie on a grid.
+
+    Raises:
+        ValueError: neither vectors nor matrices, with or without a grid.
+    """
+    if len(shape) not in (3, 4, 5, 6):
+        raise ValueError(
+            "Capsule poses are (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "
+            f"(batch, height, width, types, ...). Received shape {tuple(shape)}."
+        )
+    return len(shape) > 4
+
+
+def rows_of(shape):
+    """() for vectors, (rows,) for matrices: the shape of a pose without its columns."""
+    return tuple(shape[-2:-1]) if len(shape) in (4, 6) else ()
+
+
+def children_of(shape):
+    """Number of children in poses of this shape, None where it is unknown."""
+    places = shape[1:4] if on_grid(shape) else shape[1:2]
+    return None if None in places else math.prod(places)
+
+
+def count_groups(layer, shape, sharing):
+    """How many groups of children have a transformation of their own: one, the capsule types, or all children.
+
+    Raises:
+        ValueError: sizes that are needed and not known.
+    """
+    grid = on_grid(shape)
+    known_axes(layer, shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rows_of(shape) else {}))
+    if sharing == "all":
+        return 1
+    if sharing == "positions":
+        if not grid:
+            raise ValueError(
+                'sharing="positions" needs poses on a grid (batch, height, width, types, ...). '
+                f"Received input shape {tuple(shape)}."
+            )
+        known_axes(layer, shape, {3: "number of capsule types"})
+        return shape[3]
+    known_axes(layer, shape, {axis: "number of children" for axis in ((1, 2, 3) if grid else (1,))})
+    return children_of(shape)

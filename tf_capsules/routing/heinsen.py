@@ -1,0 +1,113 @@
+"""Routing by net benefit and net cost (Heinsen 2019)."""
+
+import keras
+from keras import ops
+
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.votes import softmax
+
+DENSITIES = ("gaussian", "soft_k_means")
+
+
+def heinsen_routing(
+    votes, iterations=3, *, beta_use=None, beta_ignore=None, density="gaussian", epsilon=1e-5, return_couplings=False
+):
+    """Routes by expected net benefit: a parent's score is what it gains from the data it uses, less what it ignores.
+
+    Source: Heinsen 2019, section 2 and algorithm 1; `epsilon`, single beta, soft k-means: the author's code. A child's
+    activation is the share of its data that is routed, the logistic function of its score. Gradients flow through all
+    iterations.
+
+    Args:
+        votes: what answers for the votes (`tf_capsules.routing.votes`), with the children's activations.
+        iterations: at least 1; 1 leaves the couplings uniform.
+        beta_use, beta_ignore: net benefit of a unit of data used and net cost of a unit ignored, (groups, parents);
+            None: zeros. The same array twice is a single beta.
+        density: "gaussian"; "soft_k_means"; or a function of (votes, means, variances), (batch, children, parents,
+            *pose) and twice (batch, parents, *pose), that gives log densities (batch, children, parents), up to a
+            constant. A function needs `StoredVotes`.
+        epsilon: added to each parent's mass and to each variance.
+        return_couplings: also return the routing probabilities of the last iteration.
+
+    Returns:
+        Scores (batch, parents), which are logits; means, which are the parents' poses, and variances, both
+        (batch, parents, *pose); with `return_couplings` also (batch, children, parents), which sum to 1 over the
+        parents.
+
+    Raises:
+        ValueError: iterations below 1, or an unknown density.
+    """
+    check_heinsen_routing(iterations, density, epsilon)
+    pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
+
+    def couplings(votes, scores, means, variances):
+        prior = -ops.softplus(-scores)
+        if callable(density):
+            logits = density(votes.tensor(), means + votes.origin, variances) + prior[:, None]
+        elif density == "gaussian":
+            constants = prior - 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
+            logits = votes.log_density(means, 1 / variances, constants)
+        else:
+            logits = votes.log_density(means, ops.full_like(variances, 2.0), prior)
+        return softmax(logits, axis=-1)
+
+    def parents(couplings, *state):
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
+        return _scores(masses, votes.total_activation(), beta_use, beta_ignore), means, variances + epsilon
+
+    uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
+    state = parents(uniform)
+    before = None
+    for _ in range(iterations - 1):
+        before, state = state, parents(couplings, *state)
+    scores, means, variances = state
+    results = scores, means + votes.origin, variances
+    if not return_couplings:
+        return results
+    last = uniform if before is None else couplings(votes, *before)
+    return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+
+
+def _scores(masses, total, beta_use, beta_ignore):
+    """Benefit of what is used less cost of what is ignored, summed over the groups."""
+    use, ignore = 0.0, 0.0
+    if beta_use is not None:
+        use = ops.cast(at_least_float32(beta_use), masses.dtype) * masses
+    if beta_ignore is not None:
+        ignore = ops.cast(at_least_float32(beta_ignore), masses.dtype) * (total[..., None] - masses)
+    return ops.sum(use - ignore + ops.zeros_like(masses), axis=1)
+
+
+def check_heinsen_routing(iterations, density, epsilon):
+    """Raises a ValueError for arguments that `heinsen_routing` can't work with."""
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    if not callable(density) and density not in DENSITIES:
+        raise ValueError(f"`density` must be one of {', '.join(DENSITIES)}, or a function. Received: {density!r}")
+    if not epsilon > 0:
+        raise ValueError(f"`epsilon` must be above 0. Received: {epsilon!r}")
+
+
+def mask_scores(mask):
+    """The scores whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
+
+    Source: Heinsen 2019, section 3.1; a mask between 0 and 1 comes from mixing examples.
+
+    Args:
+        mask: array of numbers in [0, 1], or of bools.
+
+    Returns:
+        An array of the mask's shape, in at least float32.
+
+    Example:
+        >>> [float(x) for x in mask_scores([0.0, 0.5, 1.0])]
+        [-inf, 0.0, inf]
+    """
+    mask = ops.convert_to_tensor(mask)
+    if keras.backend.standardize_dtype(mask.dtype) == "bool":
+        mask = ops.cast(mask, "float32")
+    mask = ops.stop_gradient(at_least_float32(mask))
+    inside = ops.logical_and(mask > 0, mask < 1)
+    between = ops.where(inside, mask, 0.5)
+    infinite = ops.where(mask > 0.5, float("inf"), float("-inf"))
+    return ops.where(inside, ops.log(between) - ops.log1p(-between), ops.cast(infinite, mask.dtype))
