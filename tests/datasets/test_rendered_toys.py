@@ -28,6 +28,10 @@ def test_the_set_is_like_smallnorb(toys):
         }
         rows = list(zip(*(split.arrays[name] for name in found), strict=True))
         assert len(set(rows)) == split.size and rows != sorted(rows)
+
+
+def test_toys_are_trained_on_as_in_heinsen_2019(toys):
+    pytest.importorskip("tensorflow")
     x, y = next(iter(toys.train.batches(7, training=True, preprocess=(("pad_crop", 2, "edge"),), mixup=(0.2, 5))))
     assert x.shape == (7, 16, 16, 2) and y["label"].shape == (7, 5)
 
