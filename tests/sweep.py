@@ -13,7 +13,9 @@ from tf_capsules.layers import (
     HeinsenRouting,
     LabelMask,
     PrimaryCapsules,
+    SequenceCapsules,
 )
+from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
 BATCH = 5
@@ -65,6 +67,8 @@ def some_children(*shape):
 
 
 GRID, GRID_OF_MATRICES = (BATCH, 2, 3, 4, 5), (BATCH, 2, 3, 4, 8, 5)
+SOME_TOKENS = np.clip(np.random.default_rng(3).normal(0.7, 0.3, (BATCH, 4)), 0.1, 0.9).astype("float32")
+TEXT = {"embeddings": (BATCH, 4, 3, 7), "mask": SOME_TOKENS}
 LABELS = np.array([2, 0, 3, 3, 1], "int32")
 
 LAYERS = {
@@ -96,6 +100,8 @@ LAYERS = {
     "HeinsenRouting one class": heinsen(capsules=1, unused="beta_ignore"),
     "HeinsenRouting as many parents as children": heinsen(capsules=None),
     "HeinsenRouting parents on a line": heinsen(capsules=None, symmetry_breaking="all"),
+    "SequenceCapsules": Case(SequenceCapsules, {"dim": 6}, TEXT),
+    "SequenceCapsules norm after": Case(SequenceCapsules, {"dim": 6, "norm": "post"}, TEXT),
     "CapsuleLength": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 3)}),
     "CapsuleLength matrices": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 2, 3)}),
     "LabelMask": Case(LabelMask, {}, {"poses": (BATCH, 4, 3)}),
@@ -116,6 +122,10 @@ def capsnet(image_shape=(11, 10, 2), **options):
     return Case(CapsNet, arguments, {"images": (BATCH, *image_shape)}, "float32", "decoder")
 
 
+def heinsen_network(of, options, inputs):
+    return Case(of, {"classes": 4, "parts": 9, **options}, inputs, "float32")
+
+
 MODELS = {
     "CapsNet": capsnet(),
     "CapsNet without decoder": capsnet(decoder_units=None, leaky=True, use_bias=True, padding="same"),
@@ -123,5 +133,17 @@ MODELS = {
     "BaselineCNN": Case(BaselineCNN, {"image_shape": (4, 3, 2), "classes": 7}, {"images": (BATCH, 4, 3, 2)}, "float32"),
     "PoolingCNN": Case(
         PoolingCNN, {"image_shape": (4, 5, 1), "classes": 6, "dropout": 0.5}, {"images": (BATCH, 4, 5, 1)}, "float32"
+    ),
+    # One iteration: with more, untrained couplings amplify the rounding of half-precision convolutions.
+    "ImageCapsNet": heinsen_network(
+        ImageCapsNet,
+        {"image_shape": (29, 31, 1), "filters": 5, "types": 9, "pose": (2, 3), "iterations": 1},
+        {"images": (BATCH, 29, 31, 1)},
+    ),
+    "TextCapsNet": heinsen_network(TextCapsNet, {"layers": 3, "width": 7, "dim": 6}, TEXT),
+    "TextCapsNet norm after": heinsen_network(
+        TextCapsNet,
+        {"layers": 2, "width": 8, "dim": 6, "norm": "post", "density": "soft_k_means"},
+        {**TEXT, "embeddings": (BATCH, 4, 2, 8)},
     ),
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import positive_int
-from tf_capsules.models import class_scores
+from tf_capsules.models import class_probabilities
 
 _SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 
@@ -198,7 +198,7 @@ def _answer(model, steps, shape, class_names=None, empty_batch=True):
         if changes:
             images = tf.map_fn(lambda image: augment.apply(steps, image, xp=tnp), images)
         outputs = model(images, training=False)
-        scores = tf.cast(class_scores(outputs), tf.float32)
+        scores = tf.cast(class_probabilities(model, outputs), tf.float32)
         classes = scores.shape[-1]
         if class_names is not None and len(class_names) != classes:
             raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")

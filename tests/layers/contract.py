@@ -10,9 +10,17 @@ from keras import ops, tree
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 
 
-def call(layer, arguments):
+def split(layer, arguments):
+    """The first argument and the others by name; a model takes all its inputs as one."""
     first, *rest = arguments
-    return layer(arguments[first], **{name: arguments[name] for name in rest})
+    if isinstance(layer, keras.Model) and rest:
+        return dict(arguments), {}
+    return arguments[first], {name: arguments[name] for name in rest}
+
+
+def call(layer, arguments):
+    first, others = split(layer, arguments)
+    return layer(first, **others)
 
 
 def compiled_call(layer, arguments):
@@ -110,12 +118,11 @@ def check_gradients(case, layer, arguments):
         return
     fixed = [array(x) for x in layer.non_trainable_variables]
     weights = [array(x) for x in layer.trainable_variables]
-    first, *rest = arguments
+    first, others = split(layer, arguments)
     directions = [np.random.default_rng(2).normal(size=x.shape) for x in tree.flatten(numbers(call(layer, arguments)))]
 
     def scalar(*values):
-        others = {name: arguments[name] for name in rest}
-        outputs, _ = layer.stateless_call(list(values), fixed, arguments[first], **others)
+        outputs, _ = layer.stateless_call(list(values), fixed, first, **others)
         return sum(
             ops.sum(direction.astype("float32") * x)
             for direction, x in zip(directions, tree.flatten(outputs), strict=True)

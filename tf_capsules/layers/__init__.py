@@ -6,6 +6,7 @@ from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import DynamicRouting
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.primary import PrimaryCapsules
+from tf_capsules.layers.sequence import SequenceCapsules
 
 __all__ = [
     "CapsuleLength",
@@ -15,4 +16,5 @@ __all__ = [
     "HeinsenRouting",
     "LabelMask",
     "PrimaryCapsules",
+    "SequenceCapsules",
 ]

@@ -1,6 +1,7 @@
 """The losses that Keras lacks."""
 
+from tf_capsules.losses.crossentropy import SoftmaxCrossentropy
 from tf_capsules.losses.margin import MarginLoss
 from tf_capsules.losses.reconstruction import ReconstructionLoss
 
-__all__ = ["MarginLoss", "ReconstructionLoss"]
+__all__ = ["MarginLoss", "ReconstructionLoss", "SoftmaxCrossentropy"]

@@ -1,24 +1,27 @@
-"""What the papers' image networks have in common: class capsules, and what may be reconstructed from them."""
+"""What the papers' networks have in common: class capsules, and what may be reconstructed from them."""
 
 import keras
 from keras import ops
 
 from tf_capsules.layers import Decoder, LabelMask
 from tf_capsules.losses import ReconstructionLoss
+from tf_capsules.routing.precision import at_least_float32
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapsuleClassifier(keras.Model):
-    """An image classifier with class capsules, which may learn to reconstruct its input.
+    """A classifier with class capsules, which may learn to reconstruct its input.
 
-    It is called with images only. `compile` it with a loss and metrics on the activations; with a decoder, `fit` adds
-    the reconstruction loss of the capsule that the label keeps (Sabour et al. 2017, section 4.1).
+    It is called with its input only: images, or what else the encoder takes. `compile` it with a loss and metrics on
+    the activations; with a decoder, `fit` adds the reconstruction loss of the capsule that the label keeps (Sabour et
+    al. 2017, section 4.1).
 
     Args:
         encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes) and
-            "poses" (batch, classes, *pose).
+            "poses" (batch, classes, *pose), and whatever else it has to say.
         decoder: layer from masked poses to images, or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
+        logits: whether activations are logits, whose softmax are the class probabilities, or such probabilities.
 
     Call arguments:
         images: (batch, height, width, channels).
@@ -29,14 +32,16 @@ class CapsuleClassifier(keras.Model):
     Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where
     an image has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts,
     height, width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own
-    label.
+    label. Examples that are mixed have a dict of "label", the mixed rows, for the loss, and "unmixed", class numbers,
+    for the metrics.
     """
 
-    def __init__(self, encoder, decoder=None, reconstruction_weight=0.0005, **kwargs):
+    def __init__(self, encoder, decoder=None, reconstruction_weight=0.0005, logits=False, **kwargs):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.decoder = decoder
         self.reconstruction_weight = reconstruction_weight
+        self.logits = logits
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
         if decoder is not None and not decoder.built:
@@ -85,7 +90,8 @@ class CapsuleClassifier(keras.Model):
         return self.reconstruction_loss(parts, decoded, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, _of_label(y), y_pred["activations"], _of_label(sample_weight))
+        labels = y["unmixed"] if isinstance(y, dict) and "unmixed" in y else _of_label(y)
+        return super().compute_metrics(x, labels, y_pred["activations"], _of_label(sample_weight))
 
     def get_config(self):
         return {
@@ -93,6 +99,7 @@ class CapsuleClassifier(keras.Model):
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "decoder": keras.saving.serialize_keras_object(self.decoder),
             "reconstruction_weight": self.reconstruction_weight,
+            "logits": self.logits,
         }
 
     @classmethod
@@ -110,6 +117,12 @@ def _of_label(values):
 def class_scores(outputs):
     """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers."""
     return outputs["activations"] if isinstance(outputs, dict) else outputs
+
+
+def class_probabilities(model, outputs):
+    """The class probabilities (batch, classes), in at least float32, in a model's outputs."""
+    scores = at_least_float32(class_scores(outputs))
+    return ops.softmax(scores) if getattr(model, "logits", False) else scores
 
 
 def make_decoder(image_shape, units):

@@ -12,7 +12,7 @@ def names():
 
 
 def load_weights(model, weights):
-    """The model, with the weights of a file or of a shipped set; as it is for None.
+    """The model, with the weights of a file, an author's arrays (.npz) or a shipped set; as it is for None.
 
     Raises:
         ValueError: neither a file nor a shipped set, or weights of another network.
@@ -24,6 +24,10 @@ def load_weights(model, weights):
         raise ValueError(
             f"`weights` must be None, the path of a weights file, or one of {names()}. Received: {str(weights)!r}"
         )
+    if path.suffix == ".npz":
+        from tf_capsules.models.published import load_author_weights
+
+        return load_author_weights(model, path)
     try:
         with warnings.catch_warnings():
             # Keras only warns of parts that the file lacks, and leaves them as drawn.

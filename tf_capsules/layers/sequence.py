@@ -1,0 +1,83 @@
+"""Primary capsules of a sequence: poses and scores read off the hidden states of every layer of a transformer."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import known_axes, one_of, positive_int
+from tf_capsules.routing.heinsen import mask_scores
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class SequenceCapsules(keras.layers.Layer):
+    """One capsule for each token and each hidden layer: what says which layer it is, normalization, dense, Swish.
+
+    Source: Heinsen 2019, section 4.2. A token's capsules stand side by side, the layers running fastest.
+
+    Args:
+        dim: length of a capsule's pose.
+        norm: where the layer normalization is: "pre", before the dense layer (the paper), or "post", after Swish (the
+            author's later code, and the weights that he published).
+
+    Call arguments:
+        embeddings: (batch, tokens, layers, width), finite also where a mask hides them.
+        mask: (batch, tokens), how much each token counts, in [0, 1]; None: 1.
+
+    Returns:
+        Poses (batch, tokens * layers, 1, dim), and scores (batch, tokens * layers): the logits of the mask, plus
+        infinity for 1 and minus infinity for 0.
+
+    Raises:
+        ValueError: `dim` below 1, another `norm`, embeddings of another rank, an unknown number of layers or width.
+
+    Example:
+        >>> poses, scores = SequenceCapsules(64)(np.zeros((2, 11, 7, 384)))
+        >>> poses.shape, scores.shape
+        (TensorShape([2, 77, 1, 64]), TensorShape([2, 77]))
+    """
+
+    def __init__(self, dim=64, norm="pre", **kwargs):
+        super().__init__(**kwargs)
+        self.dim = positive_int("dim", dim)
+        self.norm = one_of("norm", norm, ("pre", "post"))
+        self.supports_masking = True
+        initializer = keras.initializers.VarianceScaling(2.0, "fan_in", "untruncated_normal")  # Kaiming's
+        self.dense = keras.layers.Dense(dim, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense")
+        self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, dtype=self.dtype_policy, name="norm")
+
+    def build(self, embeddings_shape, mask_shape=None):
+        if len(embeddings_shape) != 4:
+            raise ValueError(
+                "SequenceCapsules takes embeddings (batch, tokens, layers, width). "
+                f"Received shape {tuple(embeddings_shape)}."
+            )
+        known_axes(self, embeddings_shape, {2: "number of layers", 3: "width of the embeddings"})
+        self.depth = self.add_weight(embeddings_shape[2:], "zeros", name="depth")
+        self.dense.build(embeddings_shape)
+        hidden = (*embeddings_shape[:-1], self.dim)
+        self.normalization.build(embeddings_shape if self.norm == "pre" else hidden)
+        super().build(embeddings_shape)
+
+    def call(self, embeddings, mask=None):
+        x = embeddings + ops.cast(self.depth, self.compute_dtype)
+        x = keras.activations.silu(self.dense(self.normalization(x) if self.norm == "pre" else x))
+        x = x if self.norm == "pre" else self.normalization(x)
+        shape = ops.shape(x)
+        capsules = shape[1] * shape[2]
+        mask = ops.ones(shape[:2], "float32") if mask is None else mask
+        scores = ops.repeat(mask_scores(mask), x.shape[2], axis=1)
+        return ops.reshape(x, (shape[0], capsules, 1, self.dim)), ops.cast(scores, self.compute_dtype)
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, embeddings, mask=None):
+        shapes = self.compute_output_shape(embeddings.shape)
+        return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+
+    def compute_output_shape(self, embeddings_shape, mask_shape=None):
+        batch, tokens, layers = embeddings_shape[:3]
+        capsules = None if tokens is None else tokens * layers
+        return (batch, capsules, 1, self.dim), (batch, capsules)
+
+    def get_config(self):
+        return {**super().get_config(), "dim": self.dim, "norm": self.norm}

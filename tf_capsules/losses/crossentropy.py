@@ -1,0 +1,35 @@
+"""Softmax cross-entropy of scores."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import class_targets
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class SoftmaxCrossentropy(keras.losses.Loss):
+    """`-sum_k T_k log softmax(scores)_k`, for class numbers and for rows alike.
+
+    Source: Heinsen 2019, section 4 (soft targets, which come from mixing examples).
+
+    Args:
+        reduction, name, dtype: as in Keras losses.
+
+    Call arguments:
+        y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
+        y_pred: scores (batch, classes), logits.
+
+    Raises:
+        ValueError: labels that are neither class numbers nor one row a sample.
+
+    Example:
+        >>> round(float(SoftmaxCrossentropy()(np.array([1]), np.zeros((1, 4)))), 4)
+        1.3863
+    """
+
+    def __init__(self, reduction="sum_over_batch_size", name="softmax_crossentropy", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true, y_pred):
+        scores = ops.convert_to_tensor(y_pred)
+        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), scores) * ops.log_softmax(scores), axis=-1)
