@@ -275,10 +275,9 @@ def compile_model(model, recipe, data, jit="auto"):
     Raises:
         ValueError: the recipe asks for what its model or optimizer can't do.
     """
-    if recipe.mixup is not None and not isinstance(model, CapsuleClassifier):
-        raise ValueError(
-            f"mixup {recipe.mixup} is for capsule networks. Received: {type(model).__name__} {model.name!r}"
-        )
+    if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
+        kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
+        raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
     rate, options = recipe.learning_rate, {}
     if recipe.warmup is not None:
         steps = recipe.epochs * -(-data.train_size // recipe.batch_size)
