@@ -3,23 +3,9 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, compiled
 from keras import ops
+from oracle import HEINSEN
 
 from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
-
-# t, rho_t and the parameter after step t: p = 1, learning rate 0.01, beta_1 0.9, beta_2 0.999, gradients sin(t) + 0.5;
-# calculated in float64 from the formulas and equal to the author's code.
-SCALAR = [
-    (1, 1.0, 0.98658529),
-    (2, 1.9995, 0.9728136),
-    (3, 2.998666, 0.96175796),
-    (4, 3.997499, 0.95466383),
-    (5, 4.995998, 0.95042272),
-    (6, 5.994164, 0.95030941),
-    (7, 6.991996, 0.95011987),
-    (8, 7.989495, 0.94985078),
-    (9, 8.98666, 0.94952587),
-    (10, 9.983492, 0.94920726),
-]
 
 
 def reference(parameters, gradients, rates, betas, beta_2=0.999, epsilon=1e-8, threshold=5):
@@ -54,7 +40,7 @@ def random_problem(steps):
 
 def test_the_scalar_case_step_by_step():
     weight, optimizer = keras.Variable(1.0), RAdam(0.01)
-    for t, rho, wanted in SCALAR:
+    for t, rho, wanted in HEINSEN["E_radam_scalar"]["rows"]:
         np.testing.assert_allclose(array(optimizer._rho(ops.cast(t, "float32"), ops)), rho, atol=1e-3)
         assert np.isfinite(array(optimizer._rectification(ops.cast(t, "float32"))))
         optimizer.apply([ops.convert_to_tensor(np.float32(np.sin(t) + 0.5))], [weight])

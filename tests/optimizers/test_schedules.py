@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from backend import array
 from keras import ops
-from oracle import CASES
+from oracle import CASES, HEINSEN
 
 from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, WarmupCosine
 
@@ -30,21 +30,9 @@ def test_an_optimizer_follows_it():
     np.testing.assert_allclose(array(weight.value), [1 - 0.5 - 0.25 - 0.125 - 0.1], rtol=1e-6)
 
 
-# step, learning rate and beta_1 of 1,000 steps, peak 0.0005; equal to the author's code.
-WARMUP = [
-    (0, 1e-05, 0.9),
-    (1, 1.49e-05, 0.8991),
-    (50, 0.000255, 0.855),
-    (100, 0.0005, 0.81),
-    (101, 0.0004999985, 0.81000027),
-    (500, 0.0002975438, 0.84718583),
-    (999, 1.00015e-05, 0.89999973),
-]
-
-
 def test_warmup_and_momentum_follow_the_author_s_numbers():
     rate, beta_1 = WarmupCosine(0.0005, 1000), MomentumCycle(1000)
-    for step, wanted_rate, wanted_beta in WARMUP:
+    for step, wanted_rate, wanted_beta in HEINSEN["D_schedule"]["rows"]:
         np.testing.assert_allclose(array(rate(step)), wanted_rate, rtol=2e-5)
         np.testing.assert_allclose(array(beta_1(ops.cast(step, "int32"))), wanted_beta, atol=1e-6)
 
