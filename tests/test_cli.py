@@ -45,13 +45,43 @@ def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
     assert cli.main(["evaluate", str(folder), str(folder)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].endswith("ensemble of 2") and said[-1] == lines[-1]
+    assert "ensemble of 2" in said[0] and said[-1] == lines[-1]
     results = folder.parent / "evaluated.csv"
     assert (
         cli.main(["evaluate", str(folder), "--weights", "best", "--test-limit", "50", "--results", str(results)]) == 0
     )
     header, row = (line.split(",") for line in results.read_text().splitlines())
     assert dict(zip(header, row, strict=True))["test_examples"] == "50"
+
+
+def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of = ["sabour2017-digits", "--weights", "sabour2017-digits"]
+    assert cli.main(["evaluate", *of, "--results", "results.csv"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("360 test images of digits, loss 0.0") and said[0].endswith(" ms an image")
+    assert said[1] == "weights sabour2017-digits" and float(said[-1].split()[-1].rstrip("%")) > 99
+    header, row = (line.split(",") for line in (tmp_path / "results.csv").read_text().splitlines())
+    row = dict(zip(header, row, strict=True))
+    assert row["note"] == "weights sabour2017-digits" and (row["epochs"], row["train_examples"]) == ("0", "0")
+    assert cli.main(["figures", *of]) == 0
+    pictures = {path.stem for path in (tmp_path / "runs" / "sabour2017-digits" / "figures").glob("*.png")}
+    assert pictures == set(recipes.get("sabour2017-digits").figures) - {"training_curves"}
+    if keras.backend.backend() == "tensorflow":
+        assert cli.main(["export", *of]) == 0
+        assert (tmp_path / "runs" / "sabour2017-digits" / "saved_model" / "saved_model.pb").exists()
+
+
+def test_weights_that_do_not_go_with_what_is_named(trained, capsys):
+    folder, _ = trained
+    for arguments, message in (
+        (["evaluate", "sabour2017-digits"], "sabour2017-digits is a recipe: say whose weights with --weights FILE"),
+        (["evaluate", str(folder), "--weights", "author.npz"], "--weights of a run folder is last or best"),
+        (["evaluate", "sabour2017-digits", "--weights", "no.npz"], "Received: 'no.npz'"),
+        (["evaluate", "no-such-run"], "no-such-run is not the folder of a run"),
+    ):
+        assert cli.main(arguments) == 2
+        assert message in capsys.readouterr().err
 
 
 @needs_tensorflow

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 from tf_capsules.version import __version__
 
@@ -81,8 +82,13 @@ def _parser():
     sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
 
     sub = command("evaluate", _evaluate, "Evaluate a run, or several as an ensemble, on its own or another test split.")
-    sub.add_argument("folders", nargs="+", metavar="RUN", help="run folders; of several the activations are summed")
-    sub.add_argument("--weights", choices=("last", "best"), default="last")
+    sub.add_argument(
+        "folders",
+        nargs="+",
+        metavar="RUN",
+        help="run folders, of several the probabilities are summed; or the name of a recipe, with --weights FILE",
+    )
+    _weights_option(sub)
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
 
@@ -91,16 +97,28 @@ def _parser():
     sub.add_argument("images", nargs="+", metavar="IMAGE", help="PNG, JPEG, BMP or GIF files")
 
     sub = command("export", _export, "Export a run for serving without this package.")
-    sub.add_argument("folder", metavar="RUN", help="run folder")
+    sub.add_argument("folder", metavar="RUN", help="run folder, or the name of a recipe, with --weights FILE")
     sub.add_argument("target", nargs="?", metavar="TARGET", help="folder or file (default: inside the run folder)")
     sub.add_argument("--format", choices=("saved_model", "litert"), default="saved_model")
     sub.add_argument("--default", choices=("float32", "uint8"), default="float32", help="what serving_default takes")
-    sub.add_argument("--weights", choices=("last", "best"), default="last")
+    _weights_option(sub)
 
     sub = command("figures", _figures, "Draw a run's figures; several runs: their curves side by side.")
-    sub.add_argument("folders", nargs="+", metavar="RUN", help="run folders")
+    sub.add_argument(
+        "folders", nargs="+", metavar="RUN", help="run folders, or the name of a recipe, with --weights FILE"
+    )
     sub.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures)")
+    _weights_option(sub)
     return parser
+
+
+def _weights_option(sub):
+    sub.add_argument(
+        "--weights",
+        default="last",
+        metavar="WHICH",
+        help="a run's last or best; for a recipe a weights file, an author's .npz or a shipped set (default: last)",
+    )
 
 
 def _data_options(sub):
@@ -156,7 +174,7 @@ def _train(options):
 def _evaluate(options):
     from tf_capsules import training
 
-    runs = [training.load_run(folder, options.weights, **_settings(options)) for folder in options.folders]
+    runs = [_load(folder, options.weights, **_settings(options)) for folder in options.folders]
     run, metric = runs[0], runs[0].recipe.metric
     kinds = [(one.trained_on.image_shape, one.recipe.preprocess, one.trained_on.class_names) for one in runs]
     if any(kind != kinds[0] for kind in kinds):
@@ -165,9 +183,11 @@ def _evaluate(options):
     row |= {"train_examples": run.trained_on.train_size}
     if options.results:
         training.check_row(options.results, row)
+    started = time.perf_counter()
     measured = run.evaluate() if len(runs) == 1 else training.evaluate_ensemble(runs)
+    pace = 1000 * (time.perf_counter() - started) / run.data.test_size
     loss = f", loss {measured['loss']:.4f}" if "loss" in measured else f", ensemble of {len(runs)}"
-    print(f"{run.data.test_size:,} test images of {run.data.name}{loss}")
+    print(f"{run.data.test_size:,} test images of {run.data.name}{loss}, {pace:.1f} ms an image")
     if run.data.note:
         print(run.data.note)
     if options.results:
@@ -176,6 +196,19 @@ def _evaluate(options):
         row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": training.peak_memory_mb()}
         training.append_row(options.results, row)
     _report(metric, measured[metric])
+
+
+def _load(name, weights, **changes):
+    """The run in a folder; or, with weights that are not its own, a recipe as a run."""
+    from tf_capsules import recipes, training
+
+    if pathlib.Path(name).exists() or name not in recipes.names():
+        if weights not in ("last", "best"):
+            raise ValueError(f"--weights of a run folder is last or best. Received: {weights} for {name}")
+        return training.load_run(name, weights, **changes)
+    if weights in ("last", "best"):
+        raise ValueError(f"{name} is a recipe: say whose weights with --weights FILE, or name a run folder.")
+    return training.run_of_weights(name, weights, **changes)
 
 
 def _predict(options):
@@ -209,13 +242,12 @@ def _predict(options):
 
 
 def _export(options):
-    from tf_capsules import training
 
     # LiteRT convolves in float32 alone; the weights are float32 under every dtype policy.
     changes = {"dtype": "float32"} if options.format == "litert" else {}
-    run = training.load_run(options.folder, options.weights, **changes)
+    run = _load(options.folder, options.weights, **changes)
     name = "saved_model" if options.format == "saved_model" else "model.tflite"
-    target = pathlib.Path(options.target or pathlib.Path(options.folder) / name)
+    target = pathlib.Path(options.target or run.folder / name)
     _export_run(run, target, options.format, options.default)
 
 
@@ -236,7 +268,7 @@ def _figures(options):
         _save(figures.training_curves(histories), folder / "training_curves.png")
         _save(figures.loss_comparison(histories), folder / "loss_comparison.png")
         return
-    run = training.load_run(options.folders[0])
+    run = _load(options.folders[0], options.weights)
     _draw(run, pathlib.Path(options.output or run.folder / "figures"))
 
 

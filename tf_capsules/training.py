@@ -26,7 +26,7 @@ from tf_capsules import datasets, recipes
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import CapsuleClassifier, class_scores
+from tf_capsules.models import CapsuleClassifier, class_probabilities
 from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.version import __version__
 
@@ -165,10 +165,12 @@ class Data(DataSpec):
     """Training and test batches, from a data set or from arrays.
 
     `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
+    `test_split` is the whole test `Split` of a data set, None for arrays.
     """
 
     train: Callable
     test: Callable
+    test_split: object = None
 
 
 def load_data(recipe, settings, classes=None):
@@ -213,6 +215,7 @@ def load_data(recipe, settings, classes=None):
         _check_labels(
             split[1] if isinstance(split, tuple) else split.arrays["label"], len(names), f"{part} set of {name}"
         )
+    test_split = None if isinstance(test, tuple) else test
     train, train_size = _stream(train, steps, settings.train_limit)
     test, test_size = _stream(test, steps, settings.test_limit)
     return Data(
@@ -225,6 +228,7 @@ def load_data(recipe, settings, classes=None):
         note=note,
         train=train,
         test=test,
+        test_split=test_split,
     )
 
 
@@ -653,15 +657,40 @@ def load_run(folder, weights="last", **changes):
     return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)
 
 
+def run_of_weights(recipe, weights, folder=None, **changes):
+    """A recipe's network with weights from elsewhere, as a run without a history.
+
+    Args:
+        recipe: a `Recipe`, or the name of one.
+        weights: what the network's `weights` argument takes: a file, or the name of a shipped set.
+        folder: where its pictures and exports belong; None: runs/RECIPE.
+        changes: values of `Settings`.
+
+    Raises:
+        TrainingError: unusable data or weights.
+    """
+    settings = Settings(**changes)
+    recipe = _reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
+    settings.check(recipe)
+    recipe = _reported(settings.apply, recipe)
+    data = _reported(load_data, recipe, settings)
+    note = "; ".join(filter(None, [data.note, f"weights {pathlib.Path(weights).name}"]))
+    data = dataclasses.replace(data, note=note, train_size=0)
+    model = _reported(build_model, recipe.but(model_options=dict(weights=weights)), data, settings.dtype)
+    _reported(compile_model, model, recipe, dataclasses.replace(data, train_size=1), settings.jit)
+    folder = pathlib.Path(folder or pathlib.Path("runs") / recipe.name)
+    return Run(folder, recipe, settings, data, lambda: data, model, [], {})
+
+
 def evaluate_ensemble(runs):
-    """The metric of several runs together, their activations summed, on the first one's test split.
+    """The metric of several runs together, their class probabilities summed, on the first one's test split.
 
     Source: the released code of Sabour et al. 2017 (CIFAR-10: seven networks).
     """
     recipe, data = runs[0].recipe, runs[0].data
     metric = ExactMatch() if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
     for images, labels in data.test(batch_size=recipe.batch_size):
-        scores = sum(class_scores(run.model(images, training=False)) for run in runs)
+        scores = sum(class_probabilities(run.model, run.model(images, training=False)) for run in runs)
         metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
     return {recipe.metric: float(metric.result())}
 

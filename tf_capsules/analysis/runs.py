@@ -1,16 +1,22 @@
 """The figures that a recipe asks for, drawn from its run."""
 
-from tf_capsules.analysis import figures
+import functools
+
+from tf_capsules.analysis import figures, measures, viewpoints
 
 
 def draw(run):
-    """Yields (name, matplotlib figure) for each of the recipe's figures.
+    """Yields (name, matplotlib figure) for each of the recipe's figures; a run without a history has no curves.
 
     Args:
         run: a `tf_capsules.training.Run`.
+
+    Raises:
+        ValueError: the data lack what a figure shows, such as views of the same toy.
     """
     for name in run.recipe.figures:
-        yield name, DRAWERS[name](run)
+        if run.history or name != "training_curves":
+            yield name, DRAWERS[name](run)
 
 
 def _training_curves(run):
@@ -37,10 +43,42 @@ def _routing_changes(run):
     return figures.routing_changes(run.model, images)
 
 
+def _stereo_pairs(run):
+    return viewpoints.stereo_sheet(_split(run), run.data.class_names)
+
+
+def _poses(run, factor):
+    predict = functools.partial(measures.predict, run.model)
+    return viewpoints.measure_view_poses(predict, _split(run), factor, run.recipe.preprocess)
+
+
+def _split(run):
+    if run.data.test_split is None:
+        raise ValueError(f"Viewpoints are drawn of a data set that knows them. Received arrays: {run.data.name}")
+    return run.data.test_split
+
+
+def _poses_by_azimuth(run):
+    return viewpoints.pose_curves(_poses(run, "azimuth"))
+
+
+def _poses_by_elevation(run):
+    return viewpoints.pose_curves(_poses(run, "elevation"))
+
+
+def _pose_trajectories(run):
+    measured = [_poses(run, factor) for factor in ("elevation", "azimuth")]
+    return viewpoints.pose_trajectories(measured, run.data.class_names)
+
+
 DRAWERS = {
     "training_curves": _training_curves,
     "reconstructions": _reconstructions,
     "dimension_perturbation": _dimension_perturbation,
     "overlapping_reconstructions": _overlapping_reconstructions,
     "routing_changes": _routing_changes,
+    "stereo_pairs": _stereo_pairs,
+    "poses_by_azimuth": _poses_by_azimuth,
+    "poses_by_elevation": _poses_by_elevation,
+    "pose_trajectories": _pose_trajectories,
 }

@@ -11,6 +11,8 @@ from tf_capsules.recipes.heinsen2019_smallnorb import RECIPE as SMALLNORB
 
 RECIPE = SMALLNORB.but(
     dataset="rendered_toys",
+    # Of one lighting the test toys in all views, which the figures show.
+    dataset_options=dict(lightings=0, test_pairs=None),
     preprocess=(("pad_crop", 4, "edge"),),
     model_options=dict(filters=32, types=16, parts=32),
     epochs=10,

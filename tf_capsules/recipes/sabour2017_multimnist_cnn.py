@@ -3,8 +3,9 @@
 Paper: Sabour et al. 2017, table 1, first row
 Command: tf-capsules train sabour2017-multimnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
+Hours: 0.20 for 30,000 pairs on two CPU cores (mixed_bfloat16)
 Published: 8.1% test error (both digits must be right)
-Measured: not yet
+Measured: 43.0% test error after 30,000 pairs (results/multimnist.csv)
 """
 
 import keras

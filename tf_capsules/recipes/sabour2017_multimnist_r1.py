@@ -3,8 +3,9 @@
 Paper: Sabour et al. 2017, table 1
 Command: tf-capsules train sabour2017-multimnist-r1
 Device: one GPU, or two CPU cores for a few epochs
+Hours: 0.13 for 30,000 pairs on two CPU cores (mixed_bfloat16)
 Published: 7.5% test error (both digits must be right)
-Measured: not yet
+Measured: 39.9% test error after 30,000 pairs (results/multimnist.csv)
 """
 
 from tf_capsules.recipes.sabour2017_multimnist import RECIPE as MULTIMNIST
