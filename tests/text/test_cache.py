@@ -37,6 +37,27 @@ def test_the_same_as_computed_anew(toy, tmp_path, dtype, error):
     assert all(isinstance(shard, np.memmap) and shard.dtype == dtype for shard in cached._shards)
 
 
+def test_on_the_fly(toy):
+    live, whole = LiveStates(toy(), texts()), LiveStates(toy(), texts(), keep_padding=True)
+    for indices in ([4], [0, 5, 2], np.arange(23), [7, 7]):
+        ids = [texts()[index] for index in indices]
+        expected, mask = toy().hidden_states(ids)
+        for states, padding in ((live, 0), (whole, expected[mask == 0])):
+            x, real = states.batch(indices)
+            np.testing.assert_array_equal(real, mask)
+            np.testing.assert_array_equal(x[mask > 0], expected[mask > 0])
+            np.testing.assert_array_equal(x[mask == 0], np.broadcast_to(padding, x[mask == 0].shape))
+
+
+def test_texts_of_unlike_length_are_computed_apart(toy):
+    transformer, computed = toy(), []
+    encode = transformer.encode
+    transformer.encode = lambda ids: computed.append([len(row) for row in ids]) or encode(ids)
+    live = LiveStates(transformer, ["a", "a b c d e f g", "b", "a b c d e f g h", "c"])
+    live.batch([1, 0, 4, 3, 2])
+    assert computed == [[2, 2, 2], [8, 9]]
+
+
 def test_written_once_then_opened(toy, tmp_path):
     transformer, lines = toy(), []
     first = cache_states(transformer, texts(), tmp_path, report=lines.append)
@@ -151,7 +172,7 @@ class TestRefused:
         assert asked == [tmp_path]
 
     def test_too_much_for_float16(self, toy, tmp_path):
-        with pytest.raises(ValueError, match="reach 1e.05, too much for float16; take 'float32'"):
+        with pytest.raises(ValueError, match="reach 9.99e.04, too much for float16; take 'float32'"):
             cache_states(toy(scale=1e5), texts(), tmp_path, report=lambda line: None)
         cache_states(toy(scale=1e5), texts(), tmp_path, dtype="float32", report=lambda line: None)
 

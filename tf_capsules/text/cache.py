@@ -21,14 +21,14 @@ class CacheTooLarge(ValueError):
 
 
 class LiveStates:
-    """The hidden states of texts, computed whenever they are asked for.
-
-    It answers as `CachedStates` does, but for padding: the transformer's own states there, zeros from the cache. Masked
-    places do not matter to routing; only mixup, which mixes them into another sample's tokens, tells the difference.
+    """The hidden states of texts, computed whenever they are asked for; the same as from a cache, in float32.
 
     Args:
         transformer: a `tf_capsules.text.FrozenTransformer`.
         texts: a sequence of str.
+        keep_padding: padding has the transformer's own states, as in the code of Heinsen 2019, and not zeros. Masked
+            places do not matter to routing; only mixup, which mixes them into the tokens of another text, tells the
+            difference. It takes longer: else texts of like length are computed together.
 
     Attributes:
         layers, width: of the hidden states.
@@ -38,8 +38,8 @@ class LiveStates:
     >>> embeddings, mask = states.batch([0, 5, 2])
     """
 
-    def __init__(self, transformer, texts):
-        self._transformer, self._ids = transformer, transformer.tokenize(texts)
+    def __init__(self, transformer, texts, keep_padding=False):
+        self._transformer, self._ids, self._keep_padding = transformer, transformer.tokenize(texts), keep_padding
         self.layers, self.width = transformer.layers, transformer.width
         self.lengths = np.array([len(ids) for ids in self._ids], int)
 
@@ -55,7 +55,13 @@ class LiveStates:
         Returns:
             embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens).
         """
-        return self._transformer.encode([self._ids[index] for index in indices])
+        ids = [self._ids[index] for index in indices]
+        if self._keep_padding:
+            return self._transformer.encode(ids)
+        embeddings, mask = _blank(self, indices)
+        for members, states, real in _computed(self._transformer, ids, np.argsort([len(row) for row in ids])):
+            embeddings[members, : states.shape[1]] = states * real[..., None, None]
+        return embeddings, mask
 
 
 class CachedStates:
@@ -71,7 +77,7 @@ class CachedStates:
     Raises:
         FileNotFoundError: there is no finished cache.
 
-    >>> states = CachedStates("cache/1f0c5d7a9b3e")
+    >>> states = CachedStates("cache/f6989e66af2f67fbc8f2")
     >>> embeddings, mask = states.batch([0, 5, 2])
     """
 
@@ -90,9 +96,7 @@ class CachedStates:
 
     def batch(self, indices):
         """As `LiveStates.batch`."""
-        indices = np.asarray(indices, int)
-        mask = (np.arange(self.lengths[indices].max(initial=0)) < self.lengths[indices][:, None]).astype(np.float32)
-        embeddings = np.zeros((*mask.shape, self.layers, self.width), np.float32)
+        embeddings, mask = _blank(self, indices)
         for row, index in zip(embeddings, indices, strict=True):
             start, length = self._start[index], self.lengths[index]
             row[:length] = self._shards[self._shard[index]][start : start + length]
@@ -122,7 +126,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
         ValueError: no texts, an unknown dtype, or hidden states that float16 can't hold.
 
     >>> states = cache_states(transformer, reviews.train.texts, "cache")
-    159,274 texts, 1,904,208 tokens of 7 x 384 in float16: 10.24 GB in cache/1f0c5d7a9b3e
+    159,274 texts, 1,704,643 tokens of 7 x 384 in float16: 9.16 GB in cache/f6989e66af2f67fbc8f2
     """
     if dtype not in ("float16", "float32"):
         raise ValueError(f"dtype must be 'float16' or 'float32', not {dtype!r}")
@@ -165,11 +169,14 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     for number in wanted:
         members = order[shard[order] == number]
         states = np.empty((lengths[members].sum(), *shape), dtype)
-        for place, rows in _computed(transformer, ids, members):
+        place = 0
+        for _, embeddings, mask in _computed(transformer, ids, members):
+            rows = embeddings[mask > 0]
             with np.errstate(over="ignore"):
                 states[place : place + len(rows)] = rows
             if not np.isfinite(states[place : place + len(rows)]).all():
                 raise ValueError(f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}; take 'float32'")
+            place += len(rows)
         _write(path / _shard_name(number), lambda file, states=states: np.save(file, states))
         done += len(states)
         rate = done / (time.monotonic() - begin)
@@ -179,7 +186,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
 
 
 def _key(transformer, texts, dtype):
-    settings = _FORMAT, transformer.checkpoint.fingerprint, transformer.engine, transformer.max_length, dtype
+    checkpoint = transformer.checkpoint.fingerprint
+    settings = _FORMAT, _SHARD_BYTES, checkpoint, transformer.engine, transformer.max_length, dtype
     digest = hashlib.sha256(repr(settings).encode())
     for text in texts:
         data = text.encode("utf-8")
@@ -202,16 +210,24 @@ def _plan(lengths, token_bytes):
 
 
 def _computed(transformer, ids, members):
-    """Pairs (first row, hidden states of real tokens) for texts of growing length, in batches of little padding."""
-    place, begin = 0, 0
+    """(numbers of texts, embeddings, mask) of `members`, which are of growing length, in batches of little padding."""
+    begin = 0
     while begin < len(members):
         end = begin + 1
-        while end < len(members) and len(ids[members[end]]) * (end + 1 - begin) <= _BATCH_TOKENS:
+        while end < len(members):
+            shortest, longest = len(ids[members[begin]]), len(ids[members[end]])
+            if longest > 1.5 * shortest or longest * (end + 1 - begin) > _BATCH_TOKENS:
+                break
             end += 1
-        embeddings, mask = transformer.encode([ids[index] for index in members[begin:end]])
-        rows = embeddings[mask > 0]
-        yield place, rows
-        place, begin = place + len(rows), end
+        yield members[begin:end], *transformer.encode([ids[index] for index in members[begin:end]])
+        begin = end
+
+
+def _blank(states, indices):
+    """Embeddings of zeros and the mask of texts of these numbers."""
+    lengths = states.lengths[np.asarray(indices, int)]
+    mask = (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32)
+    return np.zeros((*mask.shape, states.layers, states.width), np.float32), mask
 
 
 def _check_room(about, path, limit_gb, missing):

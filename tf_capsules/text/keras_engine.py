@@ -2,6 +2,8 @@
 
 import functools
 
+import numpy as np
+
 from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiece
 from tf_capsules.text.transformer import FrozenTransformer
 
@@ -70,7 +72,8 @@ class Transformer(FrozenTransformer):
         return _strings_to_states(self._tokenizer, self._model, self._attends_to_padding)
 
     def _tokenize(self, texts):
-        return [row.numpy() for row in self.graph.tokenize(texts)]
+        rows = self.graph.tokenize(texts)
+        return np.split(rows.values.numpy(), rows.row_splits.numpy()[1:-1])
 
     def _spell(self, ids):
         return self._tokenizer.spell(ids)
