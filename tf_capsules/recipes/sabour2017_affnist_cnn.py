@@ -3,8 +3,9 @@
 Paper: Sabour et al. 2017, section 5.2
 Command: tf-capsules train sabour2017-affnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
+Hours: 0.15 for 20,000 images on two CPU cores (mixed_bfloat16)
 Published: 66% on affNIST at 99.22% on expanded MNIST
-Measured: not yet
+Measured: 77.9% on the affNIST stand-in at 96.5% on expanded MNIST, after 20,000 images (results/affnist.csv)
 """
 
 import keras

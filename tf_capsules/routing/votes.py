@@ -388,7 +388,9 @@ class SharedVotes(TransformedVotes):
         linear = ops.einsum("bgjre,gjde->bgdrj", weighted, self.kernel)
         quadratic = -0.5 * ops.einsum("bjre,gqje->bgqrj", precisions, self._kernel_products)
         coefficients = self._join(constant[:, :, None], linear, quadratic)
-        result = ops.einsum("bgfp,bgfj->bpgj", self._features, coefficients)
+        result = ops.einsum("bgfp,bgfj->bgpj", self._features, coefficients)
+        if self.groups > 1:
+            result = ops.transpose(result, (0, 2, 1, 3))
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def moments(self, couplings, *state, epsilon=0.0):
@@ -409,12 +411,17 @@ class SharedVotes(TransformedVotes):
 
     def _sums(self, couplings, *state):
         """Sums over children of shares times features, (batch, groups, features, parents)."""
-        couplings = self._by_group(couplings(self, *state) if callable(couplings) else couplings)
+        couplings = couplings(self, *state) if callable(couplings) else couplings
         if couplings.shape[-1] == 1:
-            weights = ops.transpose(couplings, (0, 2, 3, 1))
+            weights = ops.transpose(self._by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
             sums = ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
             return ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
-        return ops.einsum("bgfp,bpgj->bgfj", self._weighted_features, couplings)
+        shape = ops.shape(couplings)
+        if self.groups == 1:
+            couplings = ops.reshape(couplings, (shape[0], 1, *shape[1:]))
+        else:
+            couplings = ops.transpose(self._by_group(couplings), (0, 2, 1, 3))
+        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
 
     def _sums_by_chunks(self, couplings, *state):
         members = self.children // self.groups
