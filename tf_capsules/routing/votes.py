@@ -149,6 +149,9 @@ class Votes:
 class StoredVotes(Votes):
     """Answers from the tensor of votes.
 
+    It is kept with the entries of a pose first and the parents last: of the four axes the parents' is, in most layers,
+    the one to be worked on as vectors.
+
     Args:
         votes: (batch, children, parents, *pose).
         activations: how much each child counts in `moments`, (batch, children); None: 1.
@@ -158,61 +161,68 @@ class StoredVotes(Votes):
 
     origin = 0.0
 
-    def __init__(self, votes, activations=None, groups=1, origin=None):
+    def __init__(self, votes, activations=None, groups=1, origin=None, _pose_shape=None):
         votes = at_least_float32(votes)
-        self.pose_shape = tuple(votes.shape[3:])
-        self.batch, self.children, self.parents = ops.shape(votes)[:3]
+        if _pose_shape is None:
+            _pose_shape = tuple(votes.shape[3:])
+            shape = ops.shape(votes)
+            votes = ops.transpose(ops.reshape(votes, (*shape[:3], math.prod(_pose_shape))), (0, 3, 1, 2))
+        self.votes = votes  # (batch, entries of a pose, children, parents)
+        self.batch, self.entries, self.children, self.parents = ops.shape(votes)
+        self.pose_shape = _pose_shape
         self.groups = groups
         self.dtype = votes.dtype
-        self.votes = ops.reshape(votes, (self.batch, self.children, self.parents, math.prod(self.pose_shape)))
         if origin is not None:
             self.origin = origin
         self._take(activations)
 
-    def _flat(self, poses):
-        return ops.reshape(poses, (-1, self.parents, math.prod(self.pose_shape)))
+    def _entries_first(self, poses):
+        """(batch, parents, *pose) as (batch, entries, 1, parents)."""
+        poses = ops.reshape(poses, (-1, self.parents, self.entries))
+        return ops.transpose(poses, (0, 2, 1))[:, :, None]
 
     def _shaped(self, poses):
-        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
+        """(batch, entries, parents) as (batch, parents, *pose)."""
+        return ops.reshape(ops.transpose(poses, (0, 2, 1)), (-1, self.parents, *self.pose_shape))
 
     def store(self, centered=False):
         return self
 
     def tensor(self):
-        votes = ops.reshape(self.votes, (self.batch, self.children, self.parents, *self.pose_shape))
+        votes = ops.transpose(self.votes, (0, 2, 3, 1))
+        votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
         return votes if self.origin is StoredVotes.origin else votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
-        if weights.shape[-1] == 1:
-            sums = self._shaped(ops.sum(weights[..., None] * self.votes, axis=1))
-        else:
-            sums = self._shaped(ops.einsum("bij,bijk->bjk", weights, self.votes))
+        sums = self._shaped(ops.sum(weights[:, None] * self.votes, axis=2))
         if self.origin is StoredVotes.origin:
             return sums
         mass = ops.sum(weights, axis=1)
         return sums + self.origin * ops.reshape(mass, (*ops.shape(mass), *[1] * len(self.pose_shape)))
 
     def agreement(self, poses):
-        result = ops.einsum("bijk,bjk->bij", self.votes, self._flat(poses))
+        result = ops.sum(self.votes * self._entries_first(poses), axis=1)
         if self.origin is StoredVotes.origin:
             return result
-        return result + ops.sum(self._flat(self.origin * poses), axis=-1)[:, None]
+        return result + ops.sum(self._entries_first(self.origin * poses), axis=1)
 
     def log_density(self, means, precisions, constants):
-        squares = ops.square(self.votes - self._flat(means)[:, None])
-        return constants[:, None] - 0.5 * ops.einsum("bijk,bjk->bij", squares, self._flat(precisions))
+        squares = ops.square(self.votes - self._entries_first(means)) * self._entries_first(precisions)
+        return constants[:, None] - 0.5 * ops.sum(squares, axis=1)
 
     def moments(self, couplings, *state, epsilon=0.0):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
-        shares = ops.broadcast_to(shares, (self.batch, self.children, self.parents))
         masses = ops.sum(self._by_group(shares), axis=1)
-        divisor = ops.sum(masses, axis=1)[..., None] + epsilon
-        sums = ops.einsum("bij,bijk->bjk", shares, self.votes)
-        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
-        means = (sums - epsilon * self._flat(self.origin + ops.zeros_like(self._shaped(sums)))) / divisor
-        squares = ops.square(self.votes - means[:, None])
-        variances = ops.einsum("bij,bijk->bjk", shares, squares) / divisor
+        masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
+        divisor = ops.sum(masses, axis=1)[:, None] + epsilon
+        sums = ops.sum(shares[:, None] * self.votes, axis=2)
+        if self.origin is not StoredVotes.origin:
+            # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+            sums = sums - epsilon * self._entries_first(self.origin)[:, :, 0]
+        means = sums / divisor
+        squares = ops.square(self.votes - means[:, :, None])
+        variances = ops.sum(shares[:, None] * squares, axis=2) / divisor
         return masses, self._shaped(means), self._shaped(variances)
 
 
@@ -260,10 +270,13 @@ class TransformedVotes(Votes):
     def store(self, centered=False):
         poses = self._by_group(self.poses)
         poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
-        votes = ops.einsum("bpgrd,gjde->bpgjre", poses, self.kernel)
-        votes = votes if bias is None else votes + (bias[:, None] if centered else bias)
-        votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
-        return StoredVotes(votes, self.activations, self.groups, self._shaped(self._origin) if centered else None)
+        votes = ops.einsum("bpgrd,gjde->brepgj", poses, self.kernel)
+        if bias is not None:
+            bias = bias if centered else bias[None]
+            votes = votes + ops.transpose(bias, (0, 3, 4, 1, 2))[:, :, :, None]
+        votes = ops.reshape(votes, (self.batch, math.prod(self.pose_shape), self.children, self.parents))
+        origin = self._shaped(self._origin) if centered else None
+        return StoredVotes(votes, self.activations, self.groups, origin, self.pose_shape)
 
     @functools.cached_property
     def center(self):
