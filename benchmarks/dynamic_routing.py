@@ -3,7 +3,7 @@
     python benchmarks/dynamic_routing.py [--batch 64] [--steps 20] [--output results/dynamic_routing_cost.csv]
 
 Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in a process of its own, one after another,
-twice in alternation; the row has the median over both. Variants: routing without stored votes (the layer's own choice),
+three times in turn; the row has the median over the three. Variants: routing without stored votes (the layer's own choice),
 with stored votes (as it is usually written), and the mean over the votes in place of routing. The share of routing is
 (step - step with mean) / step. The last rows are the class capsule layer alone, forward and backward. Close other jobs
 first.
@@ -108,7 +108,7 @@ def main():
     from tf_capsules.training import append_row, environment
 
     runs = {variant: [] for variant in VARIANTS}
-    for _ in range(2):
+    for _ in range(3):
         for variant in VARIANTS:
             arguments = ["--one", variant, "--batch", str(options.batch), "--steps", str(options.steps)]
             done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=True)

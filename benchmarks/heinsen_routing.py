@@ -2,12 +2,14 @@
 
     python benchmarks/heinsen_routing.py [--steps 10] [--output results/heinsen_routing_cost.csv]
     python benchmarks/heinsen_routing.py --scaling [--output results/heinsen_routing_scaling.csv]
+    python benchmarks/heinsen_routing.py --draw results/heinsen_routing_scaling.csv
 
 The first command compares, at the shapes of the paper's networks and several batch sizes, the layer's own choice of
 votes, stored votes in TensorFlow (graph and XLA), and algorithm 1 as a textbook writes it in PyTorch (needs `torch` and
-`opt_einsum`); three iterations. The second routes 10,000 to 1,000,000 input capsules of 4x4 into 64, in chunks. Each
-row is a process of its own, one after another; seconds are the median step, memory the largest resident size above the
-idle process, libraries and data loaded. Close other jobs first.
+`opt_einsum`); three iterations. The second routes 10,000 to 1,000,000 input capsules of 4x4 into 64, in chunks; the
+third draws its rows as results/figures/heinsen_routing_scaling.png. Each row is a process of its own, one after
+another; seconds are the median step, memory the largest resident size above the idle process, libraries and data
+loaded. Close other jobs first.
 """
 
 import argparse
@@ -163,15 +165,54 @@ def scale(steps, output):
         print(f"{children:9,} children  {row['seconds']:8.4f} s  {one['memory']:6} MiB", flush=True)
 
 
+def draw(path):
+    """Seconds and memory over the number of children."""
+    import csv
+    import pathlib
+
+    from matplotlib.figure import Figure
+
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    children, seconds, memory = (
+        [float(row[name]) for row in rows] for name in ("children", "seconds", "peak_memory_mb")
+    )
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for axes, values, unit in ((left, seconds, "seconds, forward and backward"), (right, memory, "peak memory, MiB")):
+        axes.plot(children, values, "o-", color="#0b2a6f")
+        axes.set(
+            xscale="log",
+            yscale="log" if axes is left else "linear",
+            xlabel="input capsules of 4x4, routed into 64",
+            ylabel=unit,
+        )
+        axes.grid(alpha=0.3, which="both")
+        for x, y in zip(children, values, strict=True):
+            label = f"{y:.2f} s" if axes is left else f"{y:.0f}"
+            axes.annotate(label, (x, y), (-2, 7), textcoords="offset points", ha="right", fontsize=9)
+        axes.margins(0.15, 0.2)
+    right.set_ylim(0)
+    proportional = [seconds[-1] * count / children[-1] for count in children]
+    left.plot(children, proportional, "--", color="#d98200", label="in proportion to the largest")
+    left.legend(loc="lower right", frameon=False)
+    target = pathlib.Path(path).parent / "figures" / "heinsen_routing_scaling.png"
+    figure.savefig(target, dpi=110)
+    print(f"picture: {target}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--scaling", action="store_true", help="many children, in chunks")
     parser.add_argument("--output", help="a CSV file to which rows are added")
+    parser.add_argument("--draw", metavar="FILE.csv", help="draw the rows of --scaling")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(*options.one)))
+    elif options.draw:
+        draw(options.draw)
     elif options.scaling:
         scale(options.steps, options.output or "results/heinsen_routing_scaling.csv")
     else:

@@ -88,6 +88,7 @@ def _parser():
         metavar="RUN",
         help="run folders, of several the probabilities are summed; or the name of a recipe, with --weights FILE",
     )
+    sub.add_argument("--batch-size", type=int, help="images at a time (default: the recipe's)")
     _weights_option(sub)
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
@@ -257,8 +258,7 @@ def _figures(options):
 
     if len(options.folders) > 1:
         folder = pathlib.Path(options.output or "figures")
-        short = [pathlib.Path(path).name for path in options.folders]
-        names = short if len(set(short)) == len(short) else options.folders
+        names = _short_names(options.folders)
         histories = {
             name: training.RunFolder(path).history() for name, path in zip(names, options.folders, strict=True)
         }
@@ -270,6 +270,16 @@ def _figures(options):
         return
     run = _load(options.folders[0], options.weights)
     _draw(run, pathlib.Path(options.output or run.folder / "figures"))
+
+
+def _short_names(paths):
+    """The ends of paths, with as many folders before them as it takes to tell them apart."""
+    parts = [pathlib.Path(path).resolve().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"A run is named twice: {', '.join(map(str, paths))}")
 
 
 def _draw(run, folder):

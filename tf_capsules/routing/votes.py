@@ -438,10 +438,9 @@ class SharedVotes(TransformedVotes):
 
     def _sums_by_chunks(self, couplings, *state):
         members = self.children // self.groups
-        size = -(-self.chunk // self.groups)
-        if isinstance(members, int):
-            size = max(1, min(size, members))
-        count = -(-members // size)
+        count = -(-members // -(-self.chunk // self.groups))
+        count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+        size = -(-members // count)  # chunks of one size, so that little has to be filled up
         missing = (count * size - members) * self.groups
         given = () if callable(couplings) else (couplings,)
 
