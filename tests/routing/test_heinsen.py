@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of
+from backend import BACKEND, array, float64, gradients_of
 from keras import ops
 from oracle import ATOL, HEINSEN, heinsen_case
 
 from tf_capsules.routing import SharedVotes, StoredVotes, heinsen_routing, mask_scores
 from tf_capsules.routing.votes import TransformedVotes
 
+slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 PRECISION = {"float32": ATOL, "float64": 1e-6}
 
 
@@ -168,6 +169,7 @@ def largest_difference(actual, expected):
     return max(np.abs(a - e).max() / max(np.abs(e).max(), 1e-3) for a, e in zip(actual, expected, strict=True))
 
 
+@slow_on_jax
 @pytest.mark.parametrize("offset", [0, 100], ids=["about zero", "far from zero"])
 @pytest.mark.parametrize("form, children", [("shared", 8), ("shared", 40), ("shared", 300), ("chunks", 40)])
 def test_votes_that_are_never_made_route_as_stored_ones(form, children, offset):
@@ -211,6 +213,7 @@ def test_a_density_may_be_a_function():
             np.testing.assert_allclose(array(a), array(b), atol=1e-9)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "form, jit", [("stored", False), ("stored", True), ("shared", False), ("shared", True), ("chunks", False)]
 )
