@@ -4,9 +4,9 @@
 
 Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in a process of its own, one after another,
 three times in turn; the row has the median of the three. Variants: routing without stored votes (the layer's own
-choice), with stored votes (as it is usually written), and the mean over the votes in place of routing. The share of routing is
-(step - step with mean) / step. The last rows are the class capsule layer alone, forward and backward. Close other jobs
-first.
+choice), with stored votes (as it is usually written), and the mean over the votes in place of routing. The share of
+routing is (step - step with mean) / step. The last rows are the class capsule layer alone, forward and backward. Close
+other jobs first.
 """
 
 import argparse
