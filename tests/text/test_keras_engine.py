@@ -112,6 +112,10 @@ def test_the_policy_of_the_moment_does_not_matter(bert, load):
 
 
 class TestRefusals:
+    @pytest.fixture(autouse=True)
+    def needs_safetensors(self):
+        pytest.importorskip("safetensors")
+
     @pytest.fixture
     def changed(self, request, tmp_path):
         """changed(kind, key=value, ...): the checkpoint with another configuration."""
