@@ -86,7 +86,55 @@ class Draw:
         return np.float32(self._random.uniform(low, high))
 
 
-class ArrayBatches(keras.utils.PyDataset):
+class ShuffledBatches(keras.utils.PyDataset):
+    """What makes batches of examples: their order, the short or filled last batch, weights and mixup.
+
+    A subclass defines `_inputs(positions, epoch)`, the float32 inputs (an array or a dict of them) of the examples at
+    those positions. For the arguments see `Split.batches`; `labels` are whole numbers (N,).
+    """
+
+    def __init__(self, labels, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup):
+        super().__init__()
+        check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        check_mixup(mixup, training, labels)
+        self._labels, self._batch_size, self._size = labels, batch_size, min(len(labels), limit or len(labels))
+        self._training, self._seed, self._pad, self._mixup = training, seed, pad, mixup
+        self._epochs, self._initial_epoch = epochs, initial_epoch
+        self.steps = -(-self._size // batch_size)
+
+    def __len__(self):
+        return self.steps * (self._epochs - self._initial_epoch)
+
+    def __getitem__(self, item):
+        if not 0 <= item < len(self):
+            raise IndexError(f"batch {item} of {len(self)}")
+        epoch, step = self._initial_epoch + item // self.steps, item % self.steps
+        positions = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
+        real = positions < self._size
+        positions = positions % self._size if self._pad else positions[real]
+        if self._training:
+            positions = np.random.default_rng((self._seed, epoch)).permutation(self._size)[positions]
+        x, y = self._inputs(positions, epoch), self._labels[positions].astype(np.int32)
+        if self._mixup:
+            # Order and examples draw from keys of two and three numbers, so four are none of theirs.
+            x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
+        if not self._pad:
+            return x, y
+        return x, y, (real / real.mean() if self._training else real).astype(np.float32)
+
+    def _mixed(self, random, x, y, real):
+        alpha, classes = self._mixup
+        share = random.beta(alpha, alpha, self._batch_size).astype(np.float32)[: len(y)]
+        partner = np.concatenate([random.permutation(real), np.arange(real, len(y))])
+
+        def mix(values):  # so that what is equal in both stays exactly that
+            return values + share.reshape(-1, *[1] * (values.ndim - 1)) * (values[partner] - values)
+
+        label = mix(np.eye(classes, dtype=np.float32)[y])
+        return keras.tree.map_structure(mix, x), {"label": label, "unmixed": y}
+
+
+class ArrayBatches(ShuffledBatches):
     """The batches (x, y) or (x, y, weights) of `Split.batches`, from NumPy arrays.
 
     Order and augmentation are a pure function of (seed, epoch, index), though not the same one as in `Split.batches`.
@@ -119,54 +167,20 @@ class ArrayBatches(keras.utils.PyDataset):
         pad=False,
         mixup=None,
     ):
-        super().__init__()
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
-        check_stream(batch_size, limit, seed, epochs, initial_epoch)
-        check_mixup(mixup, training, y)
+        super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
         self._preprocess = augment.check(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
-        self._x, self._y, self._batch_size, self._size = x, y, batch_size, min(len(x), limit or len(x))
-        self._training, self._seed, self._pad, self._mixup = training, seed, pad, mixup
-        self._epochs, self._initial_epoch = epochs, initial_epoch
-        self.steps = -(-self._size // batch_size)
+        self._x = x
 
-    def __len__(self):
-        return self.steps * (self._epochs - self._initial_epoch)
-
-    def __getitem__(self, item):
-        if not 0 <= item < len(self):
-            raise IndexError(f"batch {item} of {len(self)}")
-        epoch, step = self._initial_epoch + item // self.steps, item % self.steps
-        positions = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
-        real = positions < self._size
-        positions = positions % self._size if self._pad else positions[real]
-        if self._training:
-            positions = np.random.default_rng((self._seed, epoch)).permutation(self._size)[positions]
+    def _inputs(self, positions, epoch):
         x = self._x[positions]
         x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
         if self._preprocess:
             draws = [Draw(self._seed, epoch, i) if self._training else None for i in positions]
             x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])
-        y = self._y[positions].astype(np.int32)
-        if self._mixup:
-            # Examples draw from keys of three numbers, so four are none of theirs.
-            x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
-        if not self._pad:
-            return x, y
-        return x, y, (real / real.mean() if self._training else real).astype(np.float32)
-
-    def _mixed(self, random, x, y, real):
-        alpha, classes = self._mixup
-        share = random.beta(alpha, alpha, self._batch_size).astype(np.float32)[: len(x)]
-        partner = np.concatenate([random.permutation(real), np.arange(real, len(x))])
-        one_hot = np.eye(classes, dtype=np.float32)[y]
-
-        def mix(values):
-            r = share.reshape(-1, *[1] * (values.ndim - 1))
-            return (1 - r) * values + r * values[partner]
-
-        return mix(x), {"label": mix(one_hot), "unmixed": y}
+        return x
 
 
 def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):

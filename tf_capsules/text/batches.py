@@ -1,12 +1,11 @@
 """Batches of hidden states and labels for `fit`, from a cache or on the fly."""
 
-import keras
 import numpy as np
 
-from tf_capsules.datasets.arrays import check_mixup, check_stream
+from tf_capsules.datasets.arrays import ShuffledBatches
 
 
-class StateBatches(keras.utils.PyDataset):
+class StateBatches(ShuffledBatches):
     """Batches (x, y) or (x, y, weights): x is {"embeddings": (batch, tokens, layers, width), "mask": (batch, tokens)}.
 
     Both are float32 and padded to the longest text of the batch. y is int32 (batch,), with mixup the dict of `label`
@@ -53,58 +52,21 @@ class StateBatches(keras.utils.PyDataset):
         mixup=None,
         multiple=1,
     ):
-        super().__init__()
         labels = np.asarray(labels)
         if labels.shape != (len(states),) or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
             raise ValueError(f"need {len(states)} whole numbers as labels, not {labels.shape} {labels.dtype}")
-        check_stream(batch_size, limit, seed, epochs, initial_epoch)
-        check_mixup(mixup, training, labels)
+        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
         if multiple < 1:
             raise ValueError(f"multiple must be 1 or more, not {multiple!r}")
-        self._states, self._labels = states, labels.astype(np.int32)
-        self._batch_size, self._size = batch_size, min(len(labels), limit or len(labels))
-        self._training, self._seed, self._pad, self._mixup = training, seed, pad, mixup
-        self._epochs, self._initial_epoch, self._multiple = epochs, initial_epoch, multiple
-        self.steps = -(-self._size // batch_size)
+        self._states, self._multiple = states, multiple
 
-    def __len__(self):
-        return self.steps * (self._epochs - self._initial_epoch)
-
-    def __getitem__(self, item):
-        if not 0 <= item < len(self):
-            raise IndexError(f"batch {item} of {len(self)}")
-        epoch, step = self._initial_epoch + item // self.steps, item % self.steps
-        positions = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
-        real = positions < self._size
-        positions = positions % self._size if self._pad else positions[real]
-        if self._training:
-            positions = np.random.default_rng((self._seed, epoch)).permutation(self._size)[positions]
-        x, y = self._states_at(positions), self._labels[positions]
-        if self._mixup:
-            # A key of two numbers, that of the order, is the same as one with zeros behind them.
-            x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
-        if not self._pad:
-            return x, y
-        return x, y, (real / real.mean() if self._training else real).astype(np.float32)
-
-    def _states_at(self, positions):
+    def _inputs(self, positions, epoch):
         embeddings, mask = self._states.batch(positions)
         if fill := -mask.shape[1] % self._multiple:
             embeddings, mask = (
                 np.pad(part, ((0, 0), (0, fill), *[(0, 0)] * (part.ndim - 2))) for part in (embeddings, mask)
             )
         return {"embeddings": embeddings, "mask": mask}
-
-    def _mixed(self, random, x, y, real):
-        alpha, classes = self._mixup
-        share = random.beta(alpha, alpha, self._batch_size).astype(np.float32)[: len(y)]
-        partner = np.concatenate([random.permutation(real), np.arange(real, len(y))])
-
-        def mix(values):  # so that what is equal in both stays exactly that
-            return values + share.reshape(-1, *[1] * (values.ndim - 1)) * (values[partner] - values)
-
-        label = mix(np.eye(classes, dtype=np.float32)[y])
-        return {name: mix(values) for name, values in x.items()}, {"label": label, "unmixed": y}
 
     def dataset(self):
         """The same batches as a `tf.data.Dataset`, read ahead while the model computes."""
