@@ -120,7 +120,7 @@ class Votes:
         """
         return self._centered.moments(couplings, *state, epsilon=epsilon)
 
-    @property
+    @functools.cached_property
     def origin(self):
         """What means are relative to, (batch or 1, parents, *pose)."""
         return self._centered.origin
@@ -159,8 +159,6 @@ class StoredVotes(Votes):
         origin: what `votes` are relative to, (batch, parents, *pose); None: zero.
     """
 
-    origin = 0.0
-
     def __init__(self, votes, activations=None, groups=1, origin=None, _pose_shape=None):
         votes = at_least_float32(votes)
         if _pose_shape is None:
@@ -172,8 +170,7 @@ class StoredVotes(Votes):
         self.pose_shape = _pose_shape
         self.groups = groups
         self.dtype = votes.dtype
-        if origin is not None:
-            self.origin = origin
+        self.origin = ops.zeros((1, self.parents, *_pose_shape), self.dtype) if origin is None else origin
         self._take(activations)
 
     def _entries_first(self, poses):
@@ -191,19 +188,15 @@ class StoredVotes(Votes):
     def tensor(self):
         votes = ops.transpose(self.votes, (0, 2, 3, 1))
         votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
-        return votes if self.origin is StoredVotes.origin else votes + self.origin[:, None]
+        return votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
         sums = self._shaped(ops.sum(weights[:, None] * self.votes, axis=2))
-        if self.origin is StoredVotes.origin:
-            return sums
         mass = ops.sum(weights, axis=1)
         return sums + self.origin * ops.reshape(mass, (*ops.shape(mass), *[1] * len(self.pose_shape)))
 
     def agreement(self, poses):
         result = ops.sum(self.votes * self._entries_first(poses), axis=1)
-        if self.origin is StoredVotes.origin:
-            return result
         return result + ops.sum(self._entries_first(self.origin * poses), axis=1)
 
     def log_density(self, means, precisions, constants):
@@ -217,10 +210,8 @@ class StoredVotes(Votes):
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         divisor = ops.sum(masses, axis=1)[:, None] + epsilon
         sums = ops.sum(shares[:, None] * self.votes, axis=2)
-        if self.origin is not StoredVotes.origin:
-            # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
-            sums = sums - epsilon * self._entries_first(self.origin)[:, :, 0]
-        means = sums / divisor
+        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+        means = (sums - epsilon * self._entries_first(self.origin)[:, :, 0]) / divisor
         squares = ops.square(self.votes - means[:, :, None])
         variances = ops.sum(shares[:, None] * squares, axis=2) / divisor
         return masses, self._shaped(means), self._shaped(variances)
@@ -293,7 +284,7 @@ class TransformedVotes(Votes):
 
     @functools.cached_property
     def _origin(self):
-        return ops.mean(self._central_votes, axis=1)
+        return ops.sum(self._central_votes, axis=1) / self.groups  # on JAX `ops.mean` turns float64 into float32
 
     @functools.cached_property
     def _central_offsets(self):

@@ -148,7 +148,7 @@ class FrozenTransformer(abc.ABC):
         >>> module.serve = tf.function(serve, input_signature=[tf.TensorSpec([None], tf.string)])
         >>> tf.saved_model.save(module, "served")
         """
-        raise NotImplementedError(
+        raise RuntimeError(
             f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"
         )
 
