@@ -1,6 +1,7 @@
 """The papers' figures, and the measurements behind them. matplotlib is imported when a figure is made."""
 
 from tf_capsules.analysis import figures, measures
+from tf_capsules.analysis.attribution import class_shares, sentence_attribution
 from tf_capsules.analysis.measures import (
     measure_equivariance,
     measure_routing_changes,
@@ -9,10 +10,12 @@ from tf_capsules.analysis.measures import (
 )
 
 __all__ = [
+    "class_shares",
     "figures",
     "measure_equivariance",
     "measure_routing_changes",
     "measures",
     "perturb_dimensions",
     "reconstruct_parts",
+    "sentence_attribution",
 ]

@@ -1,0 +1,221 @@
+import re
+
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array, compiled
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from tf_capsules.analysis.attribution import class_shares, sentence_attribution
+from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
+from tf_capsules.models.sabour2017 import CapsNet
+
+NAMES = ["bad", "fair", "good", "great"]
+
+
+def random_betas(model):
+    """With betas of zero, as at first, no score differs from another."""
+    random = np.random.default_rng(1)
+    for weight in model.weights:
+        if "beta" in weight.name:
+            weight.assign(random.normal(scale=0.1, size=weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def text_model():
+    keras.utils.set_random_seed(0)
+    return random_betas(TextCapsNet(layers=3, width=8, classes=4, dim=6, parts=9))
+
+
+@pytest.fixture(scope="module")
+def text():
+    mask = np.array([[1, 1, 1, 0.3, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]], "float32")
+    embeddings = np.random.default_rng(2).normal(size=(2, 7, 3, 8)).astype("float32")
+    return {"embeddings": embeddings, "mask": mask}
+
+
+def quick(function):
+    """The function; compiled on JAX, whose eager mode compiles each operation by itself."""
+    return compiled(function) if BACKEND == "jax" else function
+
+
+def by_hand(activations, first, second):
+    """The shares, summed one by one in float64; each array is (batch, children[, parents])."""
+    shares = np.zeros((*first.shape[:2], second.shape[2]))
+    for b, i, j in np.ndindex(first.shape):
+        shares[b, i] += np.float64(activations[b, i]) * first[b, i, j] * second[b, j]
+    return shares
+
+
+def couplings(model, poses, scores):
+    parts, classes = (model.encoder.get_layer(name) for name in ("parts", "classes"))
+
+    def both(inputs):
+        poses, scores, _, first = parts(*inputs, return_couplings=True)
+        return first, classes(poses, scores, return_couplings=True)[-1]
+
+    return map(array, quick(both)((poses, scores)))
+
+
+def test_shares_of_a_text(text_model, text):
+    shares = array(quick(lambda inputs: class_shares(text_model, inputs))(text))
+    assert shares.shape == (2, 7, 3, 4) and shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(-1), np.repeat(text["mask"][..., None], 3, axis=-1), atol=1e-6)
+    assert not shares[0, 4:].any()
+    poses, scores = text_model.encoder.get_layer("capsules")(text["embeddings"], mask=text["mask"])
+    # The layers run fastest.
+    want = by_hand(np.repeat(text["mask"], 3, axis=1), *couplings(text_model, poses, scores)).reshape(2, 7, 3, 4)
+    np.testing.assert_allclose(shares, want, atol=1e-6)
+    assert shares[1].std((0, 1)).min() > 1e-3
+
+
+def test_shares_of_an_image():
+    keras.utils.set_random_seed(0)
+    model = random_betas(ImageCapsNet((45, 37, 2), classes=5, filters=6, types=4, parts=9, pose=(3, 2)))
+    images = np.random.default_rng(0).random((6, 45, 37, 2), dtype="float32")
+    shares = array(quick(lambda inputs: class_shares(model, inputs))(images))
+    assert shares.shape == (6, 3, 2, 4, 5)
+    layers = [model.encoder.get_layer(name).output for name in ("poses", "scores")]
+    poses, scores = quick(keras.Model(model.encoder.input, layers))(images)
+    activations = 1 / (1 + np.exp(-array(scores)))
+    np.testing.assert_allclose(shares.sum(-1), activations, atol=1e-6)
+    want = by_hand(activations.reshape(6, 24), *couplings(model, poses, scores))
+    np.testing.assert_allclose(shares, want.reshape(shares.shape), atol=1e-6)
+    assert activations.std() > 1e-3 and shares.std((1, 2, 3)).min() > 1e-3
+
+
+def test_outputs_come_with_the_shares(text_model, text):
+    outputs, shares = quick(lambda inputs: class_shares(text_model, inputs, return_outputs=True))(text)
+    expected_shares = quick(lambda inputs: class_shares(text_model, inputs))(text)
+    np.testing.assert_allclose(array(shares), array(expected_shares), atol=1e-6)
+    expected = quick(text_model)(text)
+    assert set(outputs) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(array(outputs[name]), array(value), atol=1e-6)
+
+
+@pytest.mark.parametrize("batch, tokens", [(0, 7), (2, 0), (1, 1)])
+def test_few_texts_and_tokens(text_model, text, batch, tokens):
+    part = {name: value[:batch, :tokens] for name, value in text.items()}
+    shares = quick(lambda inputs: class_shares(text_model, inputs))(part)
+    assert shares.shape == (batch, tokens, 3, 4)
+    np.testing.assert_allclose(array(shares).sum(-1), 1, atol=1e-6)
+
+
+def test_compiled(text_model, text):
+    shares = compiled(lambda inputs: class_shares(text_model, inputs))(text)
+    np.testing.assert_allclose(array(shares), array(class_shares(text_model, text)), atol=1e-6)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="a graph of TensorFlow's")
+def test_one_graph_for_any_number_of_tokens(text_model, text):
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec((None, None, 3, 8)), tf.TensorSpec((None, None))]
+    graph = tf.function(lambda *x: class_shares(text_model, dict(zip(("embeddings", "mask"), x))), specs)  # noqa: B905
+    for tokens in (7, 2, 0):
+        part = {name: value[:, :tokens] for name, value in text.items()}
+        np.testing.assert_allclose(graph(*part.values()), class_shares(text_model, part), atol=1e-6)
+
+
+def test_other_networks_are_refused():
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    images = np.zeros((1, 8, 7, 1), "float32")
+    with pytest.raises(ValueError, match='"parts" and "classes".*CapsNet.*primary'):
+        class_shares(CapsNet((8, 7, 1), classes=5, dim=9, **sizes, name="CapsNet"), images)
+    plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
+    with pytest.raises(ValueError, match="encoder layers none"):
+        class_shares(plain, images)
+
+
+def shares_of(tokens, layers, classes, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.full(classes, 0.4), (tokens, layers))
+
+
+def drawn(figure):
+    assert isinstance(figure, Figure)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return canvas.get_renderer()
+
+
+def pictures(figure):
+    return [np.asarray(axes.get_images()[0].get_array()) for axes in figure.axes[:2]]
+
+
+def test_a_sentence_is_drawn_by_class_and_by_layer():
+    shares = shares_of(5, 3, 4)
+    figure = sentence_attribution(["[CLS]", "a", "fine", "##st", "[SEP]"], shares, NAMES, [0.1, 0.2, 0.65, 0.05])
+    drawn(figure)
+    by_class, by_layer = pictures(figure)
+    np.testing.assert_allclose(by_class, shares.mean(1).T)
+    np.testing.assert_allclose(by_layer, shares[..., 2].T)
+    top, bottom, bar = figure.axes
+    assert figure.get_suptitle() == "good, with probability 65.0%"
+    assert [label.get_text() for label in top.get_xticklabels()] == ["[CLS]", "a", "fine", "##st", "[SEP]"]
+    assert [label.get_text() for label in top.get_yticklabels()] == NAMES
+    assert [label.get_fontweight() for label in top.get_yticklabels()] == ["normal", "normal", "bold", "normal"]
+    assert bottom.get_ylim() == (-0.5, 2.5)  # the lowest layer at the bottom
+    assert bar.get_ylabel() == "share that goes to a class"
+
+
+def test_colours_are_white_at_an_even_share():
+    shares = shares_of(5, 3, 4)
+    figure = sentence_attribution(list("abcde"), shares, NAMES, [0.7, 0.1, 0.1, 0.1])
+    for axes in figure.axes[:2]:
+        image = axes.get_images()[0]
+        norm = image.norm
+        assert norm(0.25) == 0.5 and norm.vmin == 0 and norm.vmax == shares.max()
+        assert min(image.cmap(norm(0.25))[:3]) > 0.95
+    label = figure.axes[0].get_xticklabels()[3]
+    assert label.get_bbox_patch().get_facecolor() == pytest.approx(image.cmap(norm(shares[3, :, 0].mean())))
+
+
+def test_even_shares_are_all_white():
+    figure = sentence_attribution(list("abc"), np.full((3, 2, 4), 0.25) + 1e-6, NAMES, [0.4, 0.2, 0.2, 0.2])
+    image = figure.axes[1].get_images()[0]
+    assert np.asarray(image.cmap(image.norm(image.get_array())))[..., :3].min() > 0.95
+
+
+@pytest.mark.parametrize("tokens", [1, 12, 60])
+def test_tokens_do_not_cover_each_other(tokens):
+    words = [("wonderful", "a", "movie")[number % 3] for number in range(tokens)]
+    figure = sentence_attribution(words, shares_of(tokens, 13, 4), NAMES, [0.1, 0.2, 0.65, 0.05])
+    renderer = drawn(figure)
+    top = figure.axes[0]
+    boxes = [label.get_window_extent(renderer) for label in top.get_xticklabels()]
+    assert len(boxes) == tokens
+    assert all(left.x1 < right.x0 for left, right in zip(boxes[:-1], boxes[1:], strict=True))
+    assert all(box.y0 >= top.bbox.y1 and box.y1 < figure.bbox.y1 for box in boxes)
+    assert top.bbox.width > 0.5 * figure.bbox.width
+
+
+def test_any_token_and_name_is_shown_as_it_is():
+    tokens = ["$x_1$", " ", "\n", "a\x00b", " film", "donaudampfschifffahrtsgesellschaft"]
+    figure = sentence_attribution(tokens, shares_of(6, 2, 2), ["$neg$", "$pos$"], [0.4, 0.6])
+    drawn(figure)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels == ["$x_1$", "␣", "\ufffd", "a\ufffdb", "film", "donaudampfschifffah…"]
+    texts = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels(), figure._suptitle]
+    assert not any(text.get_parse_math() for text in texts)
+
+
+def test_of_many_classes_the_most_probable_are_shown():
+    probabilities = np.arange(40) / 780
+    shares = shares_of(3, 2, 40)
+    figure = sentence_attribution(list("abc"), shares, [f"class {k}" for k in range(40)], probabilities)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == [f"class {k}" for k in range(28, 40)]
+    np.testing.assert_allclose(pictures(figure)[0], shares.mean(1).T[28:])
+
+
+@pytest.mark.parametrize(
+    "tokens, shape, names, classes",
+    [(4, (5, 3, 4), 4, 4), (5, (1, 5, 3, 4), 4, 4), (5, (5, 3, 4), 3, 4), (5, (5, 3, 4), 4, 3), (0, (0, 3, 4), 4, 4)],
+)
+def test_arguments_that_do_not_fit_are_named(tokens, shape, names, classes):
+    message = f"{shape} and {(classes,)}, {tokens} tokens and {names} class names"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        sentence_attribution(["a"] * tokens, np.zeros(shape), NAMES[:names], np.zeros(classes))
