@@ -15,7 +15,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
     SequenceCapsules,
 )
-from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
+from tf_capsules.models.heinsen2019 import ImageCapsNet, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
 BATCH = 5
@@ -145,5 +145,11 @@ MODELS = {
         TextCapsNet,
         {"layers": 2, "width": 8, "dim": 6, "norm": "post", "density": "soft_k_means"},
         {**TEXT, "embeddings": (BATCH, 4, 2, 8)},
+    ),
+    "SelfAttentionCapsNet": Case(
+        SelfAttentionCapsNet,
+        {"layers": 3, "width": 7, "classes": 2, "dim": 8, "heads": 2, "blocks": 1, "pose": 6},
+        TEXT,
+        "float32",
     ),
 }

@@ -1,11 +1,12 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import BACKEND, array, gradients_of
 from keras import ops
 
+from tf_capsules.layers import HeinsenRouting
 from tf_capsules.losses import SoftmaxCrossentropy
-from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
+from tf_capsules.models.heinsen2019 import ImageCapsNet, SelfAttentionCapsNet, TextCapsNet
 
 
 @pytest.mark.parametrize(
@@ -98,3 +99,132 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     np.testing.assert_allclose(logs["accuracy"], np.mean(best == labels))
     model.fit(x, {"label": rows, "unmixed": labels}, epochs=60, verbose=0)
     assert model.evaluate(x, {"label": rows, "unmixed": labels}, verbose=0)[0] < 1.0
+
+
+def self_attention(**options):
+    """A small network whose betas are not zero, as they are at first, which would hide all else."""
+    small = dict(layers=3, width=7, classes=4, dim=12, heads=2, pose=5)
+    model = SelfAttentionCapsNet(**{**small, **options})
+    for weight in model.weights:
+        if "beta" in weight.name:
+            weight.assign(np.random.default_rng(1).normal(size=weight.shape))
+    return model
+
+
+def texts(batch=2, tokens=9):
+    embeddings = np.random.default_rng(2).normal(size=(batch, tokens, 3, 7)).astype("float32")
+    return {"embeddings": embeddings, "mask": np.ones((batch, tokens), "float32")}
+
+
+def answers(model, inputs):
+    """In numpy; compiled as a whole on JAX, whose eager mode compiles each operation by itself."""
+    return keras.tree.map_structure(array, (model.predict_on_batch if BACKEND == "jax" else model)(inputs))
+
+
+def primary_capsules(model, inputs):
+    poses, scores = answers(keras.Model(model.encoder.input, model.encoder.get_layer("capsules").output), inputs)
+    return poses[:, :, 0], scores
+
+
+@pytest.mark.parametrize("pose", [4, 16, 64, 256])
+def test_parameters_of_the_self_attention_network(pose):
+    projection = 384 * 64 + 64
+    block = 4 * 64 * 64 + 2 * 2 * 64 + (64 * 256 + 256) + (256 * 64 + 64)
+    capsules = 64 + 2 * 64 + (64 * pose + pose)
+    classes = 5 * (pose * pose + pose + 2)
+    model = SelfAttentionCapsNet(layers=7, width=384, pose=pose)
+    assert model.count_params() == projection + 2 * block + capsules + classes
+    assert model.encoder.output["poses"].shape == (None, 5, 1, pose)
+
+
+@pytest.mark.parametrize(
+    "pose, density",
+    [(4, "gaussian"), (4, "soft_k_means"), (16, "gaussian"), (64, "soft_k_means"), (256, "gaussian")],
+)
+def test_self_attention_network_has_finite_gradients_for_any_pose(pose, density):
+    model = self_attention(pose=pose, density=density, blocks=1)
+    inputs = texts()
+    inputs["mask"][1, 3:] = [0.25, 1, 1, 0.75, 0, 0]
+
+    def loss(*weights):
+        fixed = [array(x) for x in model.non_trainable_variables]
+        outputs, _ = model.stateless_call(weights, fixed, inputs)
+        return SoftmaxCrossentropy()(np.array([3, 1]), outputs["activations"])
+
+    value, gradients = gradients_of(loss)(*(array(x) for x in model.trainable_variables))
+    assert np.isfinite(value)
+    for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
+        assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0, weight.path
+
+
+def test_padding_does_not_change_the_self_attention_network_s_answer():
+    model, inputs = self_attention(), texts()
+    inputs["mask"][0, 8:] = inputs["mask"][1, 3:] = 0
+    whole = answers(model, inputs)
+    for row, length in ((0, 8), (1, 3)):
+        alone = {name: x[row : row + 1, :length] for name, x in inputs.items()}
+        for name, value in answers(model, alone).items():
+            np.testing.assert_allclose(value[0], whole[name][row], atol=2e-5)
+    hidden = answers(model, {**inputs, "mask": 0 * inputs["mask"]})["activations"]
+    assert np.isfinite(hidden).all() and (hidden == hidden[0]).all()
+
+
+def test_self_attention_network_reads_the_lowest_hidden_state_only():
+    model, inputs = self_attention(), texts()
+    before = answers(model, inputs)["activations"]
+    inputs["embeddings"][:, :, 1:] += 1
+    np.testing.assert_array_equal(answers(model, inputs)["activations"], before)
+    inputs["embeddings"][:, :, 0] += 1
+    assert np.abs(answers(model, inputs)["activations"] - before).max() > 1e-3
+
+
+def test_self_attention_looks_at_what_is_there_in_whole_or_in_part():
+    model, inputs = self_attention(), texts()
+    whole, _ = primary_capsules(model, inputs)
+    inputs["mask"][:, 4] = 0.2
+    part, scores = primary_capsules(model, inputs)
+    np.testing.assert_array_equal(part, whole)
+    np.testing.assert_allclose(scores[:, 4], np.log(0.2 / 0.8), rtol=1e-6)
+    assert np.isposinf(np.delete(scores, 4, axis=1)).all()
+    inputs["mask"][:, 4] = 0
+    without, scores = primary_capsules(model, inputs)
+    assert np.abs(without - whole).max() > 1e-3 and np.isneginf(scores[:, 4]).all()
+    inputs["embeddings"][:, 4] += 1
+    hidden, _ = primary_capsules(model, inputs)
+    np.testing.assert_allclose(np.delete(hidden, 4, axis=1), np.delete(without, 4, axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [dict(parts=10, density="soft_k_means"), dict(blocks=1, dropout=0.5)])
+def test_saved_self_attention_network_is_the_same(options, tmp_path):
+    model, inputs = self_attention(**options), texts()
+    inputs["mask"][1, 5:] = 0
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    before, after = answers(model, inputs), answers(loaded, inputs)
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, atol=1e-6)
+    names = [layer.name for layer in loaded.encoder.layers if isinstance(layer, HeinsenRouting)]
+    assert names == (["parts", "classes"] if "parts" in options else ["classes"])
+    trained = array(model(inputs, training=True)["activations"])
+    assert ("dropout" in options) == (np.abs(trained - before["activations"]).max() > 1e-3)
+
+
+def test_self_attention_network_learns_from_mixed_examples():
+    model, inputs = self_attention(blocks=1), texts(batch=6)
+    inputs["mask"][::2, 6:] = 0.3
+    rows = np.eye(4, dtype="float32")[[0, 1, 2, 0, 3, 1]]
+    model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy())
+    before = model.evaluate(inputs, rows, verbose=0)
+    model.fit(inputs, rows, epochs=40, verbose=0)
+    assert model.evaluate(inputs, rows, verbose=0) < min(0.3, before)
+
+
+def test_self_attention_network_says_what_does_not_fit():
+    with pytest.raises(ValueError, match="`dim` must be a multiple of `heads`, 5. Received: 12"):
+        self_attention(heads=5)
+    with pytest.raises(ValueError, match="`heads`.*Received: 0"):
+        self_attention(heads=0)
+    with pytest.raises(ValueError, match="`blocks`.*Received: 1.5"):
+        self_attention(blocks=1.5)
+    with pytest.raises(ValueError, match="`density`.*Received: 'laplace'"):
+        self_attention(density="laplace")

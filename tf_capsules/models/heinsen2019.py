@@ -3,6 +3,7 @@
 import keras
 
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
+from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
 
@@ -138,3 +139,119 @@ def TextCapsNet(
         name="encoder",
     )
     return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+
+
+def SelfAttentionCapsNet(
+    layers=37,
+    width=1280,
+    classes=5,
+    dim=64,
+    heads=4,
+    blocks=2,
+    parts=None,
+    pose=16,
+    iterations=3,
+    density="gaussian",
+    dropout=0.0,
+    weights=None,
+    name="self_attention_capsnet",
+):
+    """A small text network of its own: self-attention blocks over frozen word embeddings, a routing layer on top.
+
+    Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
+    normalization before each part and GELU. Of the transformer's hidden states only the lowest is read: the frozen
+    embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, one each, and are routed to the
+    classes directly: the simplest network with a routing layer on top, and one whose size hardly hangs on that of the
+    poses. The kernel has classes x pose x pose numbers; that of a second layer has parts x classes x pose x pose and
+    would soon be most of the network (21 million for 64 parts and poses of 256).
+
+    Args:
+        layers, width: of the hidden states, which may be any number; the inputs are those of `TextCapsNet`.
+        classes: number of classes.
+        dim: width of the blocks, a multiple of `heads`.
+        heads: attention heads of each block.
+        blocks: self-attention blocks.
+        parts: None, or the number of capsules of a further routing layer between tokens and classes, as in
+            `TextCapsNet`.
+        pose: columns of every pose, from the tokens to the classes; every pose has one row.
+        iterations, density: see `HeinsenRouting`.
+        dropout: rate, on the attention's weights and on the output of each part of a block.
+        weights: None; the path of a weights file; or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
+        "mask" (batch, tokens) in [0, 1]. Its activations are scores: logits of the class probabilities. A token with a
+        fraction for a mask, from mixed examples, is attended to like any other; in the routing its fraction counts.
+
+    Raises:
+        ValueError: arguments out of range, unknown weights.
+
+    Example:
+        >>> SelfAttentionCapsNet(layers=7, width=384, pose=4).count_params()
+        124658
+    """
+    heads, blocks = positive_int("heads", heads), positive_int("blocks", blocks)
+    if positive_int("dim", dim) % heads:
+        raise ValueError(f"`dim` must be a multiple of `heads`, {heads}. Received: {dim}")
+
+    def normalized(x, name):
+        return keras.layers.LayerNormalization(epsilon=1e-5, name=name)(x)
+
+    embeddings = keras.Input((None, layers, width), name="embeddings")
+    mask = keras.Input((None,), name="mask")
+    present = keras.ops.expand_dims(mask > 0, 1)  # the same keys for every query
+    x = keras.layers.Dense(dim, name="projection")(embeddings[:, :, 0])
+    for block in range(1, blocks + 1):
+        # Without biases: that of the keys is lost in the softmax, the others are the normalization's.
+        attend = keras.layers.MultiHeadAttention(
+            heads, dim // heads, dropout=dropout, use_bias=False, name=f"attention_{block}"
+        )
+        y = normalized(x, f"attention_norm_{block}")
+        y = attend(y, y, attention_mask=present)
+        x = x + keras.layers.Dropout(dropout, name=f"attention_dropout_{block}")(y)
+        y = normalized(x, f"feed_forward_norm_{block}")
+        y = keras.layers.Dense(4 * dim, activation="gelu", name=f"feed_forward_{block}")(y)
+        y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
+        x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
+    poses, scores = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
+    options = dict(iterations=iterations, density=density, dtype="float32")
+    if parts is not None:
+        poses, scores, _ = HeinsenRouting(parts, pose, sharing="all", name="parts", **options)(poses, scores)
+    sharing = "all" if parts is None else "none"
+    poses, scores, variances = HeinsenRouting(classes, pose, sharing=sharing, name="classes", **options)(poses, scores)
+    encoder = keras.Model(
+        {"embeddings": embeddings, "mask": mask},
+        {"activations": scores, "poses": poses, "variances": variances},
+        name="encoder",
+    )
+    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+
+
+def MeanPooling(layers=37, width=1280, classes=5, weights=None, name="mean_pooling"):
+    """The baseline without capsules: hidden states, averaged over the tokens, and one dense layer.
+
+    Args:
+        layers, width: of the hidden states.
+        classes: number of classes.
+        weights: None, or the path of a weights file.
+        name: of the model.
+
+    Returns:
+        A `keras.Model`, not compiled, called as `TextCapsNet`. It returns class probabilities (batch, classes).
+
+    Raises:
+        ValueError: unknown weights.
+
+    Example:
+        >>> MeanPooling(7, 384, 5).count_params()
+        13445
+    """
+    embeddings = keras.Input((None, layers, width), name="embeddings")
+    mask = keras.Input((None,), name="mask")
+    # A mask of Keras is either there or not; this one weighs.
+    total = keras.ops.einsum("bn,bnlm->blm", mask, embeddings)
+    mean = total / keras.ops.maximum(keras.ops.sum(mask, axis=1), 1e-6)[:, None, None]
+    mean = keras.layers.Flatten(name="mean")(mean)
+    outputs = keras.layers.Dense(classes, "softmax", dtype="float32", name="classes")(mean)
+    return load_weights(keras.Model({"embeddings": embeddings, "mask": mask}, outputs, name=name), weights)
