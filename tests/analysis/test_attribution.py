@@ -7,7 +7,9 @@ from backend import BACKEND, array, compiled
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tf_capsules.analysis.attribution import class_shares, sentence_attribution
+from tf_capsules.analysis.attribution import class_shares, routings, sentence_attribution
+from tf_capsules.layers import HeinsenRouting, SequenceCapsules
+from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
 
@@ -120,14 +122,34 @@ def test_one_graph_for_any_number_of_tokens(text_model, text):
         np.testing.assert_allclose(graph(*part.values()), class_shares(text_model, part), atol=1e-6)
 
 
+def test_of_one_routing_the_shares_are_its_couplings():
+    embeddings, mask = keras.Input((None, 2, 3)), keras.Input((None,))
+    poses, scores = SequenceCapsules(4, name="capsules")(embeddings, mask=mask)
+    routing = HeinsenRouting(5, 2, sharing="all", name="classes")
+    results = dict(zip(("poses", "activations", "variances"), routing(poses, scores), strict=True))
+    model = CapsuleClassifier(keras.Model([embeddings, mask], results), logits=True)
+    x = [np.random.default_rng(0).normal(size=(2, 6, 2, 3)).astype("float32"), np.full((2, 6), 0.5, "float32")]
+    shares = array(quick(lambda x: class_shares(model, x))(x))
+    assert [layer.name for layer in routings(model)] == ["classes"]
+
+    def coupled(x):
+        return routing(*model.encoder.get_layer("capsules")(x[0], mask=x[1]), return_couplings=True)[-1]
+
+    np.testing.assert_allclose(shares.reshape(2, 12, 5), 0.5 * array(quick(coupled)(x)), atol=1e-6)
+
+
 def test_other_networks_are_refused():
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
-    images = np.zeros((1, 8, 7, 1), "float32")
-    with pytest.raises(ValueError, match='"parts" and "classes".*CapsNet.*primary'):
-        class_shares(CapsNet((8, 7, 1), classes=5, dim=9, **sizes, name="CapsNet"), images)
-    plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
-    with pytest.raises(ValueError, match="encoder layers none"):
-        class_shares(plain, images)
+    plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)], name="plain")
+    dense = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, name="classes")])
+    for model in (
+        CapsNet((8, 7, 1), classes=5, dim=9, **sizes, name="plain"),
+        plain,
+        CapsuleClassifier(dense, name="plain"),
+    ):
+        assert routings(model) == ()
+        with pytest.raises(ValueError, match='HeinsenRouting layer "classes".*name=plain'):
+            class_shares(model, np.zeros((1, 8, 7, 1), "float32"))
 
 
 def shares_of(tokens, layers, classes, seed=0):

@@ -64,7 +64,7 @@ class TestGraph:
             states, mask = transformer.graph(tf.constant(texts, tf.string))
             assert states.shape[:2] == mask.shape and len(mask) == len(texts)
             counts.append(transformer.graph.encode.experimental_get_tracing_count())
-        assert counts == [1] * 4
+        assert len(set(counts)) == 1
 
     def test_served_without_this_package(self, transformer, tmp_path):
         module = with_head(transformer)

@@ -93,10 +93,11 @@ def test_merges_by_hand():
     vocabulary = alphabet | {"".join(pair): 256 + i for i, pair in enumerate(merges)} | {"<|endoftext|>": 999}
     tokenizer = BytePair(vocabulary, merges, 50)
     found = tokenizer(["abab ab", "abcbc", "ccccccc", "ccc", "", "bcab"]).to_list()
-    assert [tokenizer.spell(ids[:-1]) for ids in found] == [
+    assert [[tokenizer.spellings[number] for number in ids[:-1]] for ids in found] == [
         ["abab", " ab"], ["ab", "c", "bc"], ["cccc", "cc", "c"], ["cc", "c"], [], ["bc", "ab"],
     ]  # fmt: skip
     assert all(ids[-1] == 999 for ids in found)
+    assert (len(tokenizer.spellings), tokenizer.spellings[998:]) == (1000, ["", "<|endoftext|>"])
 
 
 def test_byte_pairs_without_merges_are_bytes():
@@ -115,12 +116,12 @@ def test_pieces_by_hand():
 def test_spelling():
     tokenizer, _ = byte_pair()
     text = "A naïve film , 中\n"
-    pieces = tokenizer.spell(tokenizer([text]).to_list()[0])
+    pieces = [tokenizer.spellings[number] for number in tokenizer([text]).to_list()[0]]
     assert pieces[-1] == "<|endoftext|>" and " film" in "".join(pieces)
     if "\ufffd" not in "".join(pieces):
         assert "".join(pieces[:-1]) == text
     tokenizer, _ = word_piece()
-    assert tokenizer.spell([2, 3, 0]) == ["[CLS]", "[SEP]", "[PAD]"]
+    assert tokenizer.spellings[:4] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
 @pytest.mark.parametrize("make, special", [(byte_pair, 1), (word_piece, 2)])

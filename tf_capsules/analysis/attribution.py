@@ -1,5 +1,7 @@
 """Which inputs speak for which class: the couplings of two routings, followed from the inputs to the classes."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -11,16 +13,29 @@ _MOST_CLASSES = 12  # in a picture
 _LONGEST_TOKEN = 20  # characters in a picture
 
 
+def routings(model):
+    """The Heinsen routings "parts", where there is one, and "classes" of a network's encoder; () if it has others.
+
+    >>> from tf_capsules.models.heinsen2019 import TextCapsNet
+    >>> [layer.name for layer in routings(TextCapsNet(7, 384, 5))]
+    ['parts', 'classes']
+    """
+    layers = {layer.name: layer for layer in getattr(getattr(model, "encoder", None), "layers", ())}
+    found = [layers[name] for name in ("parts", "classes") if name in layers]
+    return tuple(found) if "classes" in layers and all(isinstance(layer, HeinsenRouting) for layer in found) else ()
+
+
 def class_shares(model, inputs, return_outputs=False):
-    """The share of each input capsule that goes to each class through both routings.
+    """The share of each input capsule that goes to each class, through all routings.
 
     Source: Heinsen 2019, section 2: a routing hands on a share F_i R_ij of child i's data to parent j, and sum_j R_ij
     is 1. So child i gives class k the share F_i sum_j R1_ij R2_jk, which sums over the classes to the child's
-    activation F_i. That reads the couplings only, and is ours; what a class gains or pays for a share is in its betas.
+    activation F_i. That follows the couplings only, and is ours; what a class gains or pays for a share is in its
+    betas.
 
     Args:
-        model: one of the networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the layers
-            "parts" and "classes", both `HeinsenRouting`.
+        model: one of the capsule networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the
+            layers "parts" and "classes", or in "classes" alone, all `HeinsenRouting`.
         inputs: what the model is called with.
         return_outputs: also return the model's outputs, which come with the couplings at no further cost.
 
@@ -38,25 +53,26 @@ def class_shares(model, inputs, return_outputs=False):
         >>> class_shares(TextCapsNet(7, 384, 5), states).shape
         TensorShape([2, 11, 7, 5])
     """
-    encoder = getattr(model, "encoder", None)
-    layers = {layer.name: layer for layer in getattr(encoder, "layers", ())}
-    parts, classes = layers.get("parts"), layers.get("classes")
-    if not (isinstance(parts, HeinsenRouting) and isinstance(classes, HeinsenRouting)):
+    layers = routings(model)
+    if not layers:
         raise ValueError(
-            'Shares are those of a CapsuleClassifier whose encoder has the HeinsenRouting layers "parts" and '
-            f'"classes". Received: {model!r} with the encoder layers {", ".join(layers) or "none"}'
+            'Shares are those of a CapsuleClassifier whose encoder has a HeinsenRouting layer "classes", and before '
+            f'it at most "parts". Received: {model!r}'
         )
-    poses, scores = keras.Model(encoder.input, parts.input)(inputs, training=False)
-    part_poses, part_scores, _, first = parts(poses, scores, return_couplings=True)
-    class_poses, class_scores, variances, second = classes(part_poses, part_scores, return_couplings=True)
-    activations = ops.sigmoid(ops.cast(ops.reshape(scores, ops.shape(first)[:2]), first.dtype))
-    shares = activations[..., None] * ops.matmul(first, second)
-    shape = ops.shape(scores)
-    if isinstance(layers.get("capsules"), SequenceCapsules):
-        depth = layers["capsules"].depth.shape[0]
+    poses, first_scores = keras.Model(model.encoder.input, layers[0].input)(inputs, training=False)
+    scores, couplings = first_scores, []
+    for layer in layers:
+        poses, scores, variances, last = layer(poses, scores, return_couplings=True)
+        couplings.append(last)
+    activations = ops.sigmoid(ops.cast(ops.reshape(first_scores, ops.shape(couplings[0])[:2]), last.dtype))
+    shares = activations[..., None] * functools.reduce(ops.matmul, couplings)
+    shape = ops.shape(first_scores)
+    capsules = next((layer for layer in model.encoder.layers if isinstance(layer, SequenceCapsules)), None)
+    if capsules is not None:
+        depth = capsules.depth.shape[0]
         shape = (shape[0], shape[1] // depth, depth)
-    shares = ops.reshape(shares, (*shape, classes.capsules))
-    outputs = {"activations": class_scores, "poses": class_poses, "variances": variances}
+    shares = ops.reshape(shares, (*shape, ops.shape(shares)[-1]))
+    outputs = {"activations": scores, "poses": poses, "variances": variances}
     return (outputs, shares) if return_outputs else shares
 
 

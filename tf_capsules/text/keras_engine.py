@@ -76,7 +76,7 @@ class Transformer(FrozenTransformer):
         return np.split(rows.values.numpy(), rows.row_splits.numpy()[1:-1])
 
     def _spell(self, ids):
-        return self._tokenizer.spell(ids)
+        return [self._tokenizer.spellings[number] for number in ids]
 
     def _encode(self, ids, seen):
         return self.graph.encode(ids, seen).numpy()
@@ -110,6 +110,7 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
     import tensorflow as tf
 
     numbers = tf.TensorSpec((None, None), tf.int32)
+    rows = tf.RaggedTensorSpec((None, None), tf.int32)
 
     class StringsToStates(tf.Module):
         """See `FrozenTransformer.graph`."""
@@ -121,7 +122,10 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
 
         @tf.function(input_signature=[tf.TensorSpec((None,), tf.string)], autograph=False)
         def __call__(self, texts):
-            ids = self.tokenize(texts)
+            return self.states(self.tokenize(texts))
+
+        @tf.function(input_signature=[rows], autograph=False)
+        def states(self, ids):
             real = tf.sequence_mask(ids.row_lengths(), dtype=tf.int32)
             ids = ids.to_tensor(tokenizer.pad_id)
             return self.encode(ids, tf.ones_like(real) if attends_to_padding else real), tf.cast(real, tf.float32)
@@ -129,6 +133,10 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
         @tf.function(input_signature=[tf.TensorSpec((None,), tf.string)], autograph=False)
         def tokenize(self, texts):
             return tokenizer(texts)
+
+        @tf.function(input_signature=[rows], autograph=False)
+        def spell(self, ids):
+            return tf.gather(tokenizer.spellings, ids).to_tensor("")
 
         @tf.function(input_signature=[numbers, numbers], autograph=False)
         def encode(self, ids, seen):

@@ -37,6 +37,9 @@ class WordPiece:
         max_length: texts of more tokens, the special ones included, are cut at the end.
         lowercase, strip_accents, split_chinese: as in the tokenizer's configuration.
 
+    Attributes:
+        spellings: the tokens by their ids, a list of str, `##` before a piece that continues a word.
+
     >>> tokenizer = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", "##s"], max_length=9)
     >>> tokenizer(["Good films", ""])
     <tf.RaggedTensor [[2, 4, 5, 6, 3], [2, 3]]>
@@ -54,12 +57,12 @@ class WordPiece:
         import tensorflow as tf
         import tensorflow_text
 
-        self._vocabulary, self._max_length = list(vocabulary), max_length
+        self.spellings, self._max_length = list(vocabulary), max_length
         self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
-        self.pad_id, self._first, self._last = map(self._vocabulary.index, ("[PAD]", "[CLS]", "[SEP]"))
+        self.pad_id, self._first, self._last = map(self.spellings.index, ("[PAD]", "[CLS]", "[SEP]"))
         self.resources = []
         self._pieces = tensorflow_text.FastWordpieceTokenizer(
-            self._vocabulary,
+            self.spellings,
             max_bytes_per_word=4 * self.longest_word,
             token_out_type=tf.int32,
             no_pretokenization=True,
@@ -92,10 +95,6 @@ class WordPiece:
             texts = tf.strings.lower(replace(texts, "Σ", "σ"), encoding="utf-8")
         texts = replace(texts, _PUNCTUATION, _CUT + rb"\0" + _CUT)
         return _split(replace(texts, rf"[{_SPACE}]+", _CUT))
-
-    def spell(self, ids):
-        """The tokens of ids as a list of str, `##` before a piece that continues a word."""
-        return [self._vocabulary[number] for number in ids]
 
     @classmethod
     def from_folder(cls, folder, max_length):
@@ -141,6 +140,9 @@ class BytePair:
         merges: pairs of tokens, those to be merged first first.
         max_length: texts of more tokens, the end-of-text token included, are cut at the end.
 
+    Attributes:
+        spellings: the tokens by their ids, a list of str, as they stand in the text; parts of a character are U+FFFD.
+
     >>> alphabet = {character: byte for byte, character in enumerate(byte_characters())}
     >>> vocabulary = alphabet | {"ab": 256, "abab": 257, "<|endoftext|>": 258}
     >>> tokenizer = BytePair(vocabulary, [("a", "b"), ("ab", "ab")], max_length=9)
@@ -160,8 +162,12 @@ class BytePair:
         import tensorflow as tf
 
         self._max_length, self.pad_id = max_length, vocabulary[self.end]
-        self._spelling = {number: token for token, number in vocabulary.items()}
-        self._bytes = {character: byte for byte, character in enumerate(characters)}
+        byte = {character: number for number, character in enumerate(characters)}
+        self.spellings = [""] * (max(vocabulary.values()) + 1)
+        for token, number in vocabulary.items():
+            if byte.keys() >= set(token):
+                token = bytes(map(byte.get, token)).decode("utf-8", "replace")
+            self.spellings[number] = token
         self._longest = max(map(len, vocabulary))  # a character of the vocabulary is a byte
         self._byte_ids = np.array([vocabulary[character] for character in characters])
         self._base, self._no_merge = max(vocabulary.values()) + 1, len(merges)
@@ -225,15 +231,6 @@ class BytePair:
         start = tf.size(ids) > 1, ids, word
         _, ids, word = tf.while_loop(lambda more, *_: more, step, start, shape_invariants=shapes)
         return tf.RaggedTensor.from_value_rowids(ids, word, nrows=count, validate=False)
-
-    def spell(self, ids):
-        """The tokens of ids as a list of str, as they stand in the text; parts of a character are U+FFFD."""
-        return [self._spell(self._spelling[number]) for number in map(int, ids)]
-
-    def _spell(self, token):
-        if token == self.end:
-            return token
-        return bytes(map(self._bytes.__getitem__, token)).decode("utf-8", "replace")
 
     @classmethod
     def from_folder(cls, folder, max_length):

@@ -138,9 +138,11 @@ class FrozenTransformer(abc.ABC):
         """The way from strings to hidden states as a callable `tf.Module`, engine "keras-hub" only.
 
         `graph(strings)` takes a string tensor (batch,) and returns embeddings float32 (batch, tokens, layers, width)
-        and mask float32 (batch, tokens), equal to those of `hidden_states`. A `tf.Module` that holds it as an attribute
-        and calls it saves to a SavedModel from strings; a process that imports tensorflow and tensorflow_text serves
-        it.
+        and mask float32 (batch, tokens), equal to those of `hidden_states`. It is `graph.states(graph.tokenize(
+        strings))`, with token ids as a ragged tensor between, of which `graph.spell` makes the tokens, strings (batch,
+        tokens) with "" at padding. A `tf.Module` that holds it as an attribute and calls it saves to a SavedModel from
+        strings, as `tf_capsules.export.export_text_saved_model` does; a process that imports tensorflow and
+        tensorflow_text serves it.
 
         >>> module = tf.Module()
         >>> module.states, module.head = transformer.graph, head

@@ -1,0 +1,223 @@
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules.analysis.attribution import class_shares
+from tf_capsules.models import class_probabilities
+from tf_capsules.models.heinsen2019 import TextCapsNet
+
+tf = pytest.importorskip("tensorflow")
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("export runs on TensorFlow", allow_module_level=True)
+
+from tf_capsules import export  # noqa: E402
+
+NAMES = ["terrible", "bad", "fair", "good", "great"]
+TEXTS = [
+    *("So slow !", "", " \n", "Naïve 中文 😀 , \u202e and e\u0301", "It 's " * 400, "a\x00b\r\n c", "x" * 100_000),
+    *(b"\xff\xfebroken\xe2", b"caf\xe9 \xed\xa0\x80", "[SEP] <|endoftext|> [PAD]"),
+]
+
+
+def as_bytes(texts):
+    return [text.encode() if isinstance(text, str) else text for text in texts]
+
+
+def make_model(transformer, **options):
+    keras.utils.set_random_seed(0)
+    model = TextCapsNet(transformer.layers, transformer.width, len(NAMES), dim=6, parts=9, **options)
+    random = np.random.default_rng(1)
+    for weight in model.weights:
+        if "beta" in weight.name:  # with betas of zero, as at first, all probabilities are equal
+            weight.assign(random.normal(scale=0.1, size=weight.shape))
+    return model
+
+
+def eager(model, transformer, texts):
+    """What the signatures have to return."""
+    embeddings, mask = transformer.hidden_states(texts)
+    outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
+    probabilities = np.asarray(class_probabilities(model, model({"embeddings": embeddings, "mask": mask})))
+    tokens = [transformer.tokens(text) for text in texts]
+    return {
+        "probabilities": probabilities,
+        "poses": np.asarray(outputs["poses"]),
+        "class": probabilities.argmax(-1),
+        "label": np.array(NAMES)[probabilities.argmax(-1)],
+        "labels": np.array([NAMES] * len(texts)),
+        "mask": mask,
+        "shares": np.asarray(shares),
+        "tokens": np.array([row + [""] * (mask.shape[1] - len(row)) for row in tokens], object),
+    }
+
+
+def assert_answers(answers, want, attribution, atol=2e-5):
+    added = {"labels", "mask", "shares", "tokens"} if attribution else set()
+    assert set(answers) == {"probabilities", "poses", "class", "label"} | added
+    for name, value in answers.items():
+        value = np.asarray(value)
+        if name in ("label", "labels", "tokens"):
+            assert keras.tree.map_structure(bytes.decode, value.tolist()) == want[name].tolist()
+        elif name == "class":
+            assert value.dtype == np.int64
+            np.testing.assert_array_equal(value, want[name])
+        else:
+            assert value.dtype == np.float32
+            np.testing.assert_allclose(value, want[name], atol=atol)
+
+
+SERVE = """
+import json, sys
+import numpy as np
+import tensorflow as tf, tensorflow_text
+texts = [bytes.fromhex(text) for text in json.load(open("texts.json"))]
+loaded = tf.saved_model.load(sys.argv[1])
+answers = {}
+for name in ("serving_default", "serving_attribution"):
+    answer = loaded.signatures[name](texts=tf.constant(texts))
+    answers |= {f"{name}/{key}": value.numpy() for key, value in answer.items()}
+    none = loaded.signatures[name](texts=tf.constant([], tf.string))
+    answers |= {f"{name}/none/{key}": value.numpy() for key, value in none.items()}
+assert not {"keras_hub", "tf_capsules", "transformers", "torch"} & set(sys.modules)
+np.savez("answers.npz", **answers)
+"""
+
+
+def serve(folder, texts, place):
+    """{signature: answers to texts} and {signature: answers to no texts}, of a process without this package."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    (place / "texts.json").write_text(json.dumps([text.hex() for text in as_bytes(texts)]))
+    subprocess.run(
+        [sys.executable, "-c", SERVE, str(folder)],
+        check=True,
+        env=environment,
+        cwd=place,
+        capture_output=True,
+        timeout=240,
+    )
+    answers, none = {}, {}
+    with np.load(place / "answers.npz", allow_pickle=True) as archive:
+        for key in archive:
+            signature, *empty, name = key.split("/")
+            (none if empty else answers).setdefault(signature, {})[name] = archive[key]
+    return answers, none
+
+
+@pytest.fixture(scope="module", params=["gpt2", "bert"])
+def exported(request, load, tmp_path_factory):
+    """(model, transformer, folder)."""
+    transformer = load(request.getfixturevalue(request.param), "keras-hub")
+    model = make_model(transformer)
+    folder = tmp_path_factory.mktemp("export") / "deep" / "model"
+    return model, transformer, export.export_text_saved_model(model, transformer, folder, NAMES)
+
+
+def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(exported, tmp_path):
+    model, transformer, folder = exported
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    answers, none = serve(folder, TEXTS, tmp_path)
+    want = eager(model, transformer, TEXTS)
+    assert want["probabilities"].std(0).min() > 1e-3 and want["mask"].sum(1).max() == transformer.max_length
+    for signature, attribution in (("serving_default", False), ("serving_attribution", True)):
+        assert_answers(answers[signature], want, attribution)
+        shapes = {name: (0, *value.shape[1:]) for name, value in answers[signature].items()}
+        for name, value in none[signature].items():
+            assert value.shape[0] == 0 and value.ndim == len(shapes[name])
+        assert none[signature]["poses"].shape == shapes["poses"] == (0, 5, 1, 2)
+
+
+def test_real_weights(load, minilm, tmp_path):
+    transformer = load(minilm, "keras-hub")
+    model = make_model(transformer)
+    folder = export.export_text_saved_model(model, transformer, tmp_path / "model", NAMES)
+    texts = ["A gorgeous , witty , seductive movie .", "", "It's slow -- unflinchingly slow."]
+    answers, _ = serve(folder, texts, tmp_path)
+    want = eager(model, transformer, texts)
+    assert_answers(answers["serving_default"], want, attribution=False)
+    assert_answers(answers["serving_attribution"], want, attribution=True)
+    assert (folder / "saved_model.pb").stat().st_size < 8e6
+
+
+def test_weights_are_stored_once(exported):
+    model, transformer, folder = exported
+    stored = tf.train.list_variables(str(folder / "variables" / "variables"))
+    numbers = sum(
+        int(np.prod(shape)) for name, shape in stored if "OBJECT_GRAPH" not in name and "save_counter" not in name
+    )
+    frozen = sum(int(np.prod(weight.shape)) for weight in transformer.graph.variables)
+    assert numbers == frozen + model.count_params()
+
+
+def test_texts_one_by_one_and_the_loaded_object(exported):
+    model, transformer, folder = exported
+    loaded = tf.saved_model.load(str(folder))
+    want = eager(model, transformer, TEXTS)
+    for row, text in enumerate(as_bytes(TEXTS)):
+        for answers in (loaded.serve([text]), loaded.attribute([text])):
+            np.testing.assert_allclose(answers["probabilities"][0], want["probabilities"][row], atol=2e-5)
+        length = int(want["mask"][row].sum())
+        np.testing.assert_allclose(answers["shares"][0], want["shares"][row, :length], atol=2e-5)
+        assert [token.decode() for token in answers["tokens"].numpy()[0]] == want["tokens"][row, :length].tolist()
+
+
+def test_half_precision_and_a_network_without_capsules(load, bert, tmp_path):
+    transformer = load(bert, "keras-hub")
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    half = make_model(transformer)
+    keras.config.set_dtype_policy("float32")
+    loaded = tf.saved_model.load(str(export.export_text_saved_model(half, transformer, tmp_path / "half", NAMES)))
+    assert_answers(loaded.attribute(as_bytes(TEXTS)), eager(half, transformer, TEXTS), attribution=True, atol=0.02)
+
+    embeddings, mask = keras.Input((None, 3, 12), name="embeddings"), keras.Input((None,), name="mask")
+    mean = keras.layers.GlobalAveragePooling1D()(keras.layers.Reshape((-1, 36))(embeddings * mask[..., None, None]))
+    outputs = keras.layers.Dense(5, "softmax")(mean)
+    plain = keras.Model({"embeddings": embeddings, "mask": mask}, outputs)
+    loaded = tf.saved_model.load(str(export.export_text_saved_model(plain, transformer, tmp_path / "plain")))
+    assert set(loaded.signatures) == {"serving_default"} and not hasattr(loaded, "attribute")
+    answers = loaded.serve(as_bytes(TEXTS))
+    assert set(answers) == {"probabilities", "class"}
+    states = dict(zip(("embeddings", "mask"), transformer.hidden_states(TEXTS), strict=True))
+    np.testing.assert_allclose(answers["probabilities"], plain(states), atol=1e-5)
+    assert loaded.serve(tf.constant([], tf.string))["class"].shape == (0,)
+
+
+class TestRefusals:
+    def refused(self, tmp_path, error, message, *arguments, **options):
+        with pytest.raises(error, match=message):
+            export.export_text_saved_model(*arguments[:2], tmp_path / "model", **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_hidden_states_of_another_shape(self, load, bert, tmp_path):
+        transformer = load(bert, "keras-hub")
+        for layers, width in ((4, 12), (3, 13)):
+            message = f"takes hidden states of {layers} layers, width {width}; .* 3 layers, width 12"
+            self.refused(tmp_path, ValueError, message, TextCapsNet(layers, width, 5, parts=9), transformer)
+
+    def test_a_model_of_images_and_names_of_another_number(self, load, bert, tmp_path):
+        transformer = load(bert, "keras-hub")
+        images = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
+        self.refused(tmp_path, ValueError, 'dict of hidden states, "embeddings" and "mask".*Seq', images, transformer)
+        model = make_model(transformer)
+        self.refused(tmp_path, ValueError, "5 classes. Received 2", model, transformer, class_names=["bad", "good"])
+
+    def test_a_transformer_outside_the_graph(self, load, bert, tmp_path):
+        transformer = load(bert, "transformers")
+        self.refused(tmp_path, RuntimeError, "load it with engine='keras-hub'", make_model(transformer), transformer)
+
+    def test_a_folder_with_other_things(self, load, bert, tmp_path):
+        transformer = load(bert, "keras-hub")
+        (tmp_path / "notes.txt").write_text("mine")
+        with pytest.raises(ValueError, match="holds something else"):
+            export.export_text_saved_model(make_model(transformer), transformer, tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+    def test_another_backend(self, load, bert, tmp_path, monkeypatch):
+        transformer = load(bert, "keras-hub")
+        model = make_model(transformer)
+        monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+        self.refused(tmp_path, RuntimeError, "'jax'.*KERAS_BACKEND=tensorflow", model, transformer)
