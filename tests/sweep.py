@@ -15,7 +15,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
     SequenceCapsules,
 )
-from tf_capsules.models.heinsen2019 import ImageCapsNet, SelfAttentionCapsNet, TextCapsNet
+from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
 BATCH = 5
@@ -152,4 +152,5 @@ MODELS = {
         TEXT,
         "float32",
     ),
+    "MeanPooling": Case(MeanPooling, {"layers": 3, "width": 7, "classes": 4}, TEXT, "float32"),
 }

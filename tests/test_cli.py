@@ -59,7 +59,7 @@ def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, c
     of = ["sabour2017-digits", "--weights", "sabour2017-digits"]
     assert cli.main(["evaluate", *of, "--results", "results.csv"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("360 test images of digits, loss 0.0") and said[0].endswith(" ms an image")
+    assert said[0].startswith("360 test images of digits, loss 0.0") and said[0].endswith(" ms each")
     assert said[1] == "weights sabour2017-digits" and float(said[-1].split()[-1].rstrip("%")) > 99
     header, row = (line.split(",") for line in (tmp_path / "results.csv").read_text().splitlines())
     row = dict(zip(header, row, strict=True))
@@ -171,7 +171,7 @@ def test_runs_of_one_ensemble_take_the_same_images(trained, tmp_path, capsys):
     assert config.count('"9"') == 1
     (other / "config.json").write_text(config.replace('"9"', '"nine"'))
     assert cli.main(["evaluate", str(folder), str(other)]) == 2
-    assert "need the same images, preprocessing and classes. Received: [" in capsys.readouterr().err
+    assert "need the same inputs, preprocessing and classes. Received: [" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["recipes", "datasets", "weights"])

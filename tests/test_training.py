@@ -10,8 +10,9 @@ import time
 import keras
 import numpy as np
 import pytest
+from toys import ToyTransformer, write_checkpoint, write_trees
 
-from tf_capsules import datasets, recipes, training
+from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
@@ -111,7 +112,7 @@ def test_a_folder_of_images_is_resized(tmp_path):
             settings = Settings(image_size=side, **source)
             settings.check(TINY)
             data = training.load_data(settings.apply(TINY), settings)
-            assert data.raw_shape == (side or 32, side or 32, 3) and data.class_names == ("cat", "dog")
+            assert data.spec.raw_shape == (side or 32, side or 32, 3) and data.spec.class_names == ("cat", "dog")
 
 
 def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch):
@@ -130,7 +131,7 @@ def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch
     with pytest.raises(TrainingError, match="mine.npz: there is no such file or folder"):
         loaded.evaluate()
     elsewhere = training.load_run(run.folder, dataset="digits", test_limit=30)
-    assert elsewhere.data.name == "digits" and 0 <= elsewhere.evaluate()["accuracy"] <= 1
+    assert elsewhere.data.spec.name == "digits" and 0 <= elsewhere.evaluate()["accuracy"] <= 1
 
 
 def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, monkeypatch):
@@ -251,7 +252,9 @@ def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
 
     def load_data(*arguments):
         data = load(*arguments)
-        return dataclasses.replace(data, **{name: recorded(name, getattr(data, name)) for name in ("train", "test")})
+        return dataclasses.replace(
+            data, **{name: recorded(name, getattr(data, name)) for name in ("train", "validation")}
+        )
 
     monkeypatch.setattr(training, "load_data", load_data)
     recipe, settings = (
@@ -259,7 +262,7 @@ def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
         Settings(train_limit=50, test_limit=20),
     )
     mixed = training.train(recipe, tmp_path / "run", dataclasses.replace(settings, mixup=0.4), verbose=0)
-    assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["test"]
+    assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["validation"]
     assert mixed.result["note"] == "mixup 0.4"
     # Both accuracies are of class numbers, for which Keras has a metric of its own.
     images, labels = mixed.examples(20)
@@ -434,7 +437,7 @@ options = dict(train_limit=131, test_limit=31)
 mirrored = training.Settings(strategy="mirrored", devices=2, **options)
 two = training.train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
 one = training.train(recipe, sys.argv[1] + "/one", training.Settings(**options), verbose=0)
-first = training.build_model(recipe, one.data)
+first = training.build_model(recipe, one.data.spec)
 for a, b in zip(one.model.get_weights(), two.model.get_weights(), strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)
 moved = max(np.abs(a - b).max() for a, b in zip(one.model.get_weights(), first.get_weights()))
@@ -471,3 +474,48 @@ def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(t
     assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
     training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
     assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2
+
+
+def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
+    toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
+    monkeypatch.setattr(text, "load", lambda name: toy)
+    tiny = dict(dim=6, parts=5, pose=3)
+    recipe = recipes.get("heinsen2019-sst2").but(model_options=tiny, epochs=2, batch_size=4, figures=())
+    settings = Settings(data_dir=str(write_trees(tmp_path / "trees")), cache=str(tmp_path / "cache"))
+    whole = training.train(recipe, tmp_path / "whole", settings, verbose=0)
+    assert [row["epoch"] for row in whole.history] == [1, 2]
+    assert {"val_loss_std", "val_accuracy_std"} <= set(whole.history[0])
+    # The test split is measured once; what the history has is the development split.
+    assert whole.result["value"] == pytest.approx(whole.evaluate()["accuracy"], abs=1e-6)
+    assert whole.result["test_examples"] == 7 and whole.result["best_value"] == ""
+    texts, labels = whole.examples(3, raw=True)
+    assert texts[0] == "bad0" and labels.tolist() == [0, 1, 0]
+    assert whole.examples(3)[0]["embeddings"].shape[0] == 3
+
+    class Killed(Exception):
+        pass
+
+    def kill(self, epoch, logs=None):
+        if epoch == 1:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(training.Recorder, "on_epoch_begin", kill, raising=False)
+        patch.setattr(training.Recorder, "started", 0.0, raising=False)
+        training.train(recipe, tmp_path / "cut", settings, verbose=0)
+    cut = training.train(recipe, tmp_path / "cut", settings, resume=True, verbose=0)
+    for a, b in zip(whole.model.get_weights(), cut.model.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    loaded = training.load_run(whole.folder)
+    assert loaded.trained_on.inputs == "3 hidden states of 4"
+    assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
+
+
+def test_the_history_tells_how_far_batches_differ(tmp_path, monkeypatch):
+    run = training.train(TINY.but(epochs=1, batch_size=10), tmp_path / "run", SHORT, verbose=0)
+    accuracies = []
+    for images, labels in run.data.test(batch_size=10):
+        lengths = keras.ops.convert_to_numpy(run.model(images)["activations"])
+        accuracies.append((lengths.argmax(-1) == np.asarray(labels)).mean())
+    assert run.history[0]["val_accuracy_std"] == pytest.approx(np.std(accuracies), abs=1e-5) and np.std(accuracies) > 0

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -15,7 +16,12 @@ from tf_capsules.version import __version__
 _SERVE = """
 import json, sys
 import numpy as np, tensorflow as tf
-answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"](tf.constant(np.load(sys.argv[2])))
+inputs = dict(np.load(sys.argv[2]))
+if "texts" in inputs:
+    import tensorflow_text
+    inputs["texts"] = np.char.encode(inputs["texts"], "utf-8")
+served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answer = served(**{name: tf.constant(value) for name, value in inputs.items()})
 print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() if key in ("class", "probabilities")}))
 """
 
@@ -60,17 +66,21 @@ def _parser():
         "--resume", action="store_true", help="go on with the run in the folder; a new run where it has none"
     )
     for name, type_, text in (
-        ("epochs", int, "passes over the training images"),
-        ("batch-size", int, "images a step, over all devices"),
+        ("epochs", int, "passes over the training examples"),
+        ("batch-size", int, "examples a step, over all devices"),
         ("learning-rate", float, "at the start, or at the top of a warm-up"),
         ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
         ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
-        ("mixup", float, "mix pairs of training images in shares from Beta(MIXUP, MIXUP)"),
+        ("mixup", float, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)"),
         ("seed", int, "of weights, order and augmentation (default: 0)"),
-        ("train-limit", int, "use the first so many training images"),
+        ("train-limit", int, "use the first so many training examples"),
     ):
         sub.add_argument(f"--{name}", type=type_, help=text)
     _data_options(sub)
+    sub.add_argument(
+        "--transformer",
+        help="for texts: another frozen transformer, a folder, installed package or name on the hub",
+    )
     sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
     sub.add_argument("--jit", help="compile the step with XLA: auto, on or off (default: auto)")
     sub.add_argument("--strategy", help="none or mirrored (default: none)")
@@ -88,20 +98,30 @@ def _parser():
         metavar="RUN",
         help="run folders, of several the probabilities are summed; or the name of a recipe, with --weights FILE",
     )
-    sub.add_argument("--batch-size", type=int, help="images at a time (default: the recipe's)")
+    sub.add_argument("--batch-size", type=int, help="examples at a time (default: the recipe's)")
     _weights_option(sub)
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
 
-    sub = command("predict", _predict, "Classify image files.")
+    sub = command("predict", _predict, "Classify image files, or texts with a picture of what each token was used for.")
     sub.add_argument("model", metavar="MODEL", help="run folder, or folder of an exported SavedModel")
-    sub.add_argument("images", nargs="+", metavar="IMAGE", help="PNG, JPEG, BMP or GIF files")
+    sub.add_argument("inputs", nargs="+", metavar="INPUT", help="PNG, JPEG, BMP or GIF files; or texts, each in quotes")
+    sub.add_argument(
+        "--output", "-o", default="predictions", help="folder for pictures of texts (default: predictions)"
+    )
 
     sub = command("export", _export, "Export a run for serving without this package.")
     sub.add_argument("folder", metavar="RUN", help="run folder, or the name of a recipe, with --weights FILE")
     sub.add_argument("target", nargs="?", metavar="TARGET", help="folder or file (default: inside the run folder)")
-    sub.add_argument("--format", choices=("saved_model", "litert"), default="saved_model")
-    sub.add_argument("--default", choices=("float32", "uint8"), default="float32", help="what serving_default takes")
+    sub.add_argument(
+        "--format",
+        choices=("saved_model", "litert", "embeddings"),
+        default="saved_model",
+        help="embeddings: for texts, a SavedModel from the transformer's hidden states on (default: saved_model)",
+    )
+    sub.add_argument(
+        "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
+    )
     _weights_option(sub)
 
     sub = command("figures", _figures, "Draw a run's figures; several runs: their curves side by side.")
@@ -124,11 +144,24 @@ def _weights_option(sub):
 
 def _data_options(sub):
     sub.add_argument("--dataset", help="another data set (tf-capsules list datasets)")
-    sub.add_argument("--data", metavar="PATH", help="a .npz of x_train, y_train, x_test, y_test, or a folder of images")
+    sub.add_argument(
+        "--data",
+        metavar="PATH",
+        help="a .npz of x_train, y_train, x_test, y_test, or a folder of images",
+    )
     sub.add_argument("--image-size", type=int, help="side to which a folder's images are resized (default: 32)")
-    sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets")
+    sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets, or a folder of original files")
     sub.add_argument("--download", action="store_true", default=None, help="fetch an absent data set")
-    sub.add_argument("--test-limit", type=int, help="use the first so many test images")
+    sub.add_argument("--test-limit", type=int, help="use the first so many test examples")
+    sub.add_argument(
+        "--cache", metavar="DIR", help="for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)"
+    )
+    sub.add_argument(
+        "--cache-limit",
+        type=float,
+        metavar="GB",
+        help="most room for hidden states of a set of texts (default: 20)",
+    )
 
 
 def _settings(options):
@@ -177,20 +210,21 @@ def _evaluate(options):
 
     runs = [_load(folder, options.weights, **_settings(options)) for folder in options.folders]
     run, metric = runs[0], runs[0].recipe.metric
-    kinds = [(one.trained_on.image_shape, one.recipe.preprocess, one.trained_on.class_names) for one in runs]
+    kinds = [(one.trained_on.inputs, one.recipe.preprocess, one.trained_on.class_names) for one in runs]
     if any(kind != kinds[0] for kind in kinds):
-        raise ValueError(f"Runs of one ensemble need the same images, preprocessing and classes. Received: {kinds}")
-    row = training.describe_result(run.recipe, run.settings, run.data, run.model, run.history)
+        raise ValueError(f"Runs of one ensemble need the same inputs, preprocessing and classes. Received: {kinds}")
+    row = training.describe_result(run.recipe, run.settings, run.data.spec, run.model, run.history)
     row |= {"train_examples": run.trained_on.train_size}
     if options.results:
         training.check_row(options.results, row)
     started = time.perf_counter()
     measured = run.evaluate() if len(runs) == 1 else training.evaluate_ensemble(runs)
-    pace = 1000 * (time.perf_counter() - started) / run.data.test_size
+    pace = 1000 * (time.perf_counter() - started) / run.data.spec.test_size
     loss = f", loss {measured['loss']:.4f}" if "loss" in measured else f", ensemble of {len(runs)}"
-    print(f"{run.data.test_size:,} test images of {run.data.name}{loss}, {pace:.1f} ms an image")
-    if run.data.note:
-        print(run.data.note)
+    kind = "image" if run.data.transformer is None else "text"
+    print(f"{run.data.spec.test_size:,} test {kind}s of {run.data.spec.name}{loss}, {pace:.1f} ms each")
+    if run.data.spec.note:
+        print(run.data.spec.note)
     if options.results:
         loss = round(measured["loss"], 6) if "loss" in measured else ""
         row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": loss}
@@ -213,8 +247,6 @@ def _load(name, weights, **changes):
 
 
 def _predict(options):
-    import numpy as np
-
     folder = pathlib.Path(options.model)
     if not (folder / "saved_model.pb").exists():
         folder = folder / "saved_model"
@@ -223,32 +255,65 @@ def _predict(options):
             f"{options.model} is neither an exported SavedModel nor a run that holds one; "
             "`tf-capsules export RUN` makes it."
         )
-    missing = [path for path in options.images if not pathlib.Path(path).is_file()]
-    if missing:
-        raise FileNotFoundError(f"There is no file {missing[0]}.")
     import tensorflow as tf
 
-    model = tf.saved_model.load(str(folder))
-    if "serving_bytes" not in model.signatures:
+    if importlib.util.find_spec("tensorflow_text"):
+        import tensorflow_text  # noqa: F401 (its operations are in the graphs of models of texts)
+    signatures = tf.saved_model.load(str(folder)).signatures
+    takes = set(signatures["serving_default"].structured_input_signature[1])
+    if "embeddings" in takes:
+        raise ValueError(f"{folder} takes a transformer's hidden states: texts can't be given to it.")
+    if "texts" in takes:
+        _predict_texts(signatures, options.inputs, pathlib.Path(options.output))
+    elif "serving_bytes" in signatures:
+        _predict_images(signatures["serving_bytes"], options.inputs)
+    else:
         raise ValueError(f"{folder} takes images of neither 1 nor 3 channels: image files can't be given to it.")
-    served = model.signatures["serving_bytes"]
-    for path in options.images:
+
+
+def _predict_images(served, paths):
+    import tensorflow as tf
+
+    missing = [path for path in paths if not pathlib.Path(path).is_file()]
+    if missing:
+        raise FileNotFoundError(f"There is no file {missing[0]}.")
+    for path in paths:
         try:
             answer = served(tf.constant([pathlib.Path(path).read_bytes()]))
         except tf.errors.InvalidArgumentError as error:
             raise ValueError(f"{path} can't be read as an image: {error.message}") from error
-        answer = {key: value.numpy()[0] for key, value in answer.items()}
-        label = answer["label"].decode() if "label" in answer else str(answer["class"])
-        print(f"{path}: {label}, probability {float(np.max(answer['probabilities'])):.3f}")
+        _print_prediction(path, answer)
+
+
+def _predict_texts(signatures, texts, folder):
+    import tensorflow as tf
+
+    from tf_capsules.analysis.attribution import sentence_attribution
+
+    for number, text in enumerate(texts, start=1):
+        served = signatures.get("serving_attribution", signatures["serving_default"])
+        answer = served(texts=tf.constant([text.encode("utf-8", "replace")]))
+        _print_prediction(text, answer)
+        if "shares" in answer:
+            one = {key: value.numpy()[0] for key, value in answer.items()}
+            tokens = [token.decode() for token in one["tokens"]]
+            names = [name.decode() for name in one["labels"]] if "labels" in one else range(len(one["probabilities"]))
+            figure = sentence_attribution(tokens, one["shares"], [str(name) for name in names], one["probabilities"])
+            _save(figure, folder / f"attribution_{number}.png")
+
+
+def _print_prediction(name, answer):
+    answer = {key: value.numpy()[0] for key, value in answer.items()}
+    label = answer["label"].decode() if "label" in answer else str(answer["class"])
+    print(f"{name}: {label}, probability {float(answer['probabilities'].max()):.3f}")
 
 
 def _export(options):
-
     # LiteRT convolves in float32 alone; the weights are float32 under every dtype policy.
     changes = {"dtype": "float32"} if options.format == "litert" else {}
     run = _load(options.folder, options.weights, **changes)
-    name = "saved_model" if options.format == "saved_model" else "model.tflite"
-    target = pathlib.Path(options.target or run.folder / name)
+    name = {"saved_model": "saved_model", "litert": "model.tflite", "embeddings": "saved_model_embeddings"}
+    target = pathlib.Path(options.target or run.folder / name[options.format])
     _export_run(run, target, options.format, options.default)
 
 
@@ -296,34 +361,52 @@ def _save(figure, path):
 
 
 def _export_run(run, target, format="saved_model", default="float32"):
-    from tf_capsules import export
+    from tf_capsules import export, text
 
-    steps, data = run.recipe.preprocess, run.trained_on
-    if format == "litert":
-        export.export_litert(run.model, target, steps, data.raw_shape)
+    steps, spec = run.recipe.preprocess, run.trained_on
+    of_texts = run.recipe.transformer is not None
+    if format == ("litert" if of_texts else "embeddings") or (of_texts and default != "float32"):
+        wrong = f"--default {default}" if format == "saved_model" else f"--format {format}"
+        raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
+    if of_texts:
+        transformer = text.load(spec.transformer) if format == "saved_model" else None
+        if transformer is not None and transformer.engine != "keras-hub":
+            print(f"{transformer!r} can't be part of a SavedModel, which therefore begins with its hidden states")
+            transformer = None
+        if transformer is None:
+            export.export_embeddings_saved_model(run.model, target, spec.class_names)
+        else:
+            export.export_text_saved_model(run.model, transformer, target, spec.class_names)
+    elif format == "litert":
+        export.export_litert(run.model, target, steps, spec.raw_shape)
     else:
-        export.export_saved_model(run.model, target, steps, data.class_names, default, data.raw_shape)
+        export.export_saved_model(run.model, target, steps, spec.class_names, default, spec.raw_shape)
     print(f"exported: {target}")
     return target
 
 
 def _serve_one(run, target):
-    """One test image through the exported model, in a process that has TensorFlow and not this package."""
-    images, labels = run.examples(1, raw=True)
-    with tempfile.TemporaryDirectory() as folder:
-        import numpy as np
+    """One test example through the exported model, in a process that has TensorFlow and not this package."""
+    import numpy as np
 
-        image = pathlib.Path(folder) / "image.npy"
-        np.save(image, images)
-        command = [sys.executable, "-c", _SERVE, str(target), str(image)]
+    examples, labels = run.examples(1, raw=True)
+    inputs = {"images": examples}
+    if run.recipe.transformer is not None:
+        strings = run.data.transformer.engine == "keras-hub"
+        inputs = {"texts": np.array(examples, str)} if strings else run.examples(1)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "inputs.npz"
+        np.savez(file, **inputs)
+        command = [sys.executable, "-c", _SERVE, str(target), str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"The exported model could not be served: {(done.stderr.strip() or 'no message')[-500:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     label = labels["part_labels"][0].tolist() if isinstance(labels, dict) else int(labels[0])
     probability = max(answer["probabilities"][0])
+    kind = "image" if run.recipe.transformer is None else "text"
     print(
-        f"served by TensorFlow alone: test image 0 (label {label}) is class {answer['class'][0]}, "
+        f"served by TensorFlow alone: test {kind} 0 (label {label}) is class {answer['class'][0]}, "
         f"probability {probability:.3f}"
     )
 

@@ -22,245 +22,21 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from tf_capsules import datasets, recipes
-from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+from tf_capsules import recipes
+from tf_capsules.data import DataSpec, load_data
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
 from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
+from tf_capsules.settings import Settings, TrainingError
 from tf_capsules.version import __version__
 
-_OVERRIDES = ("epochs", "batch_size", "learning_rate", "decay_steps", "warmup", "mixup", "dataset")
 
-
-class TrainingError(Exception):
-    """Training can't start or go on; the message says why and what to do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What a user may set for a run. None leaves the recipe's own value.
-
-    Attributes:
-        epochs, batch_size, learning_rate: as in `Recipe`.
-        decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
-        seed: of weights, data order and augmentation.
-        dataset: name of another data set.
-        data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
-        image_size: side in pixels to which a folder's images are resized; None for 32.
-        data_dir: where tensorflow-datasets keeps its sets.
-        download: fetch an absent data set.
-        train_limit, test_limit: use the first so many examples.
-        dtype: Keras dtype policy.
-        jit: "auto", "on" or "off": compile the whole step with XLA.
-        strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
-        devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all
-            GPUs, or one CPU device.
-        deterministic: bitwise repeatable, slower.
-    """
-
-    epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    decay_steps: int | None = None
-    warmup: float | None = None
-    mixup: float | None = None
-    seed: int = 0
-    dataset: str | None = None
-    data: str | None = None
-    image_size: int | None = None
-    data_dir: str | None = None
-    download: bool = False
-    train_limit: int | None = None
-    test_limit: int | None = None
-    dtype: str = "float32"
-    jit: str = "auto"
-    strategy: str = "none"
-    devices: int | None = None
-    deterministic: bool = False
-
-    def check(self, recipe):
-        """Raises a TrainingError, before any data is loaded, for what can't work."""
-        for name in ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
-        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
-            raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
-        if self.warmup is not None and not 0 < self.warmup < 1:
-            raise TrainingError(f"--warmup must be between 0 and 1. Received: {self.warmup}")
-        if self.mixup is not None and not 0 < self.mixup < math.inf:
-            raise TrainingError(f"--mixup must be above 0. Received: {self.mixup}")
-        if self.decay_steps is not None and (self.warmup or recipe.warmup) is not None:
-            source = f"the warm-up of {recipe.name}" if self.warmup is None else f"--warmup {self.warmup}"
-            raise TrainingError(f"--decay-steps {self.decay_steps} and {source} exclude each other.")
-        if not 0 <= self.seed < 2**31:
-            raise TrainingError(f"--seed must be from 0 to {2**31 - 1}. Received: {self.seed}")
-        for name, choices in (
-            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
-            ("jit", ("auto", "on", "off")),
-            ("strategy", ("none", "mirrored")),
-        ):
-            if getattr(self, name) not in choices:
-                raise TrainingError(f"--{name} must be {' or '.join(choices)}. Received: {getattr(self, name)}")
-        if self.dataset is not None and self.dataset not in datasets.names():
-            raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
-        if self.data is not None and self.dataset is not None:
-            raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
-        source = self.data or self.dataset or recipe.dataset
-        of_folder = source == "folder" if self.data is None else not pathlib.Path(self.data).is_file()
-        if self.image_size is not None and not of_folder:
-            raise TrainingError(f"--image-size {self.image_size} is for a folder of images. Received: {source}")
-        if self.devices is not None and self.strategy == "none":
-            raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
-        if self.strategy == "mirrored":
-            if keras.backend.backend() != "tensorflow":
-                raise TrainingError(
-                    f"--strategy mirrored needs the TensorFlow backend. Received: {keras.backend.backend()}"
-                )
-            if self.jit == "on":
-                raise TrainingError("--jit on does not work under --strategy mirrored.")
-            batch_size = self.batch_size or recipe.batch_size
-            if self.devices and batch_size % self.devices:
-                raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
-
-    def apply(self, recipe):
-        """The recipe with these settings."""
-        values = {name: getattr(self, name) for name in _OVERRIDES}
-        values = {name: value for name, value in values.items() if value is not None}
-        if values.get("dataset") not in (None, recipe.dataset):
-            recipe = dataclasses.replace(recipe, dataset_options={})
-        if self.warmup is not None:
-            values["decay_steps"] = None
-        return dataclasses.replace(recipe, **values)
-
-
-@dataclasses.dataclass(frozen=True)
-class DataSpec:
-    """What a model has to know of its data: all of it fits into `config.json`.
-
-    `raw_shape` is that of the images before the recipe's preprocessing, `image_shape` what the model sees.
-    """
-
-    name: str
-    raw_shape: tuple
-    image_shape: tuple
-    class_names: tuple
-    train_size: int
-    test_size: int
-    note: str
-
-    def spec(self):
-        """The values as plain JSON ones."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(DataSpec)}
-        return json.loads(json.dumps(values))
-
-    @classmethod
-    def from_spec(cls, values):
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
-
-
-@dataclasses.dataclass(frozen=True)
-class Data(DataSpec):
-    """Training and test batches, from a data set or from arrays.
-
-    `train(**options)` and `test(**options)` take the options of `Split.batches` and return what `fit` takes.
-    `test_split` is the whole test `Split` of a data set, None for arrays.
-    """
-
-    train: Callable
-    test: Callable
-    test_split: object = None
-
-
-def load_data(recipe, settings, classes=None):
-    """The data of a recipe with its settings.
-
-    Args:
-        recipe: a `Recipe`, the settings applied.
-        settings: `Settings`.
-        classes: how many classes an .npz file is for, which does not tell; None for its highest label + 1.
-
-    Returns:
-        A `Data`.
-
-    Raises:
-        ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
-    """
-    steps = augment.check(recipe.preprocess)
-    path = None if settings.data is None else pathlib.Path(settings.data)
-    if path is not None and not path.exists():
-        raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
-    if path is not None and path.is_file():
-        arrays = load_npz(path)
-        train, test = ((arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test"))
-        classes = classes or int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
-        names, raw, name, note = map(str, range(classes)), train[0].shape[1:], path.name, ""
-        multi_label = False
-    else:
-        source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
-        if path is not None:
-            source, data_dir, options = "folder", path, {}
-        if settings.image_size is not None:
-            options = {**options, "image_size": settings.image_size}
-        dataset = datasets.load(source, data_dir, settings.download, **options)
-        train, test = dataset.train, dataset.test
-        names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
-        multi_label = dataset.multi_label
-    if multi_label != (recipe.metric == "exact_match"):
-        kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
-        raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
-    names = tuple(names)
-    for part, split in (("training", train), ("test", test)):
-        _check_labels(
-            split[1] if isinstance(split, tuple) else split.arrays["label"], len(names), f"{part} set of {name}"
-        )
-    test_split = None if isinstance(test, tuple) else test
-    train, train_size = _stream(train, steps, settings.train_limit)
-    test, test_size = _stream(test, steps, settings.test_limit)
-    return Data(
-        name=name,
-        raw_shape=tuple(raw),
-        image_shape=tuple(augment.output_shape(steps, raw)),
-        class_names=names,
-        train_size=train_size,
-        test_size=test_size,
-        note=note,
-        train=train,
-        test=test,
-        test_split=test_split,
-    )
-
-
-def _check_labels(labels, classes, where):
-    labels = np.asarray(labels)
-    if labels.dtype.kind not in "iuf":
-        raise ValueError(f"The labels in the {where} are {labels.dtype}, not whole numbers.")
-    wrong = labels[~((labels >= 0) & (labels < classes) & (labels % 1 == 0))]
-    if wrong.size:
-        raise ValueError(f"The {where} has the label {wrong[0]}; of {classes} classes they are 0 to {classes - 1}.")
-
-
-def _stream(split, steps, limit):
-    """A function of the options of `Split.batches`, and the number of examples, of a split or a pair of arrays."""
-    if not isinstance(split, tuple) and importlib.util.find_spec("tensorflow") is None:
-        if split.example is not None:
-            raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
-        split = split.arrays["image"], split.arrays["label"]
-    make, size = (
-        (functools.partial(ArrayBatches, *split), len(split[0]))
-        if isinstance(split, tuple)
-        else (split.batches, split.size)
-    )
-    return functools.partial(make, preprocess=steps, limit=limit), min(size, limit or size)
-
-
-def build_model(recipe, data, dtype="float32"):
-    """The recipe's network for the image shape and classes of a `DataSpec`, in a dtype policy, not compiled."""
+def build_model(recipe, spec, dtype="float32"):
+    """The recipe's network for the inputs and classes of a `DataSpec`, in a dtype policy, not compiled."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
-        return recipe.model(image_shape=data.image_shape, classes=len(data.class_names), **recipe.model_options)
+        return recipe.model(**spec.model_arguments, **recipe.model_options)
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -273,7 +49,7 @@ def for_model(model, batches):
     return batches.map(lambda images, targets, *weights: (images, targets["label"], *weights))
 
 
-def compile_model(model, recipe, data, jit="auto"):
+def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
 
     Raises:
@@ -284,7 +60,7 @@ def compile_model(model, recipe, data, jit="auto"):
         raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
     rate, options = recipe.learning_rate, {}
     if recipe.warmup is not None:
-        steps = recipe.epochs * -(-data.train_size // recipe.batch_size)
+        steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
         rate = WarmupCosine(rate, steps, recipe.warmup)
         options = {"beta_1": MomentumCycle(steps, recipe.warmup)} if recipe.momentum_cycle else {}
     elif recipe.decay_steps is not None:
@@ -389,12 +165,16 @@ def csv_text(rows):
 
 class Recorder(keras.callbacks.Callback):
     """After each epoch writes the history, the best and the last weights, in this order; stops at a loss that is not
-    finite."""
+    finite.
+
+    To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
+    column for the metric (Heinsen 2019, figure 8).
+    """
 
     def __init__(self, folder, monitor, history, initial_epoch):
         super().__init__()
         self.folder, self.monitor, self.rows = folder, f"val_{monitor}", history[:initial_epoch]
-        self.step = 0
+        self.step, self.batches = 0, []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.started = time.perf_counter()
@@ -409,9 +189,21 @@ class Recorder(keras.callbacks.Callback):
                 "--learning-rate, a larger --batch-size, or --dtype float32; --resume goes on from the checkpoint."
             )
 
+    def on_test_begin(self, logs=None):
+        self.batches = []
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.batches.append({name: float(value) for name, value in logs.items()})
+
+    def _deviation(self, name):
+        """The standard deviation over batches of what Keras logs as the mean over all batches so far."""
+        sums = np.arange(1, len(self.batches) + 1) * [batch[name] for batch in self.batches]
+        return float(np.diff(sums, prepend=0.0).std())
+
     def on_epoch_end(self, epoch, logs=None):
         row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
+        row |= {f"val_{name}_std": self._deviation(name) for name in ("loss", self.monitor.removeprefix("val_"))}
         self.rows.append(row)
         self.folder.write_history(self.rows)
         if row[self.monitor] == max(r[self.monitor] for r in self.rows):
@@ -442,14 +234,12 @@ class Run:
         """The `Data`, loaded when they are first asked for.
 
         Raises:
-            TrainingError: they are absent, or of other images or classes than the model.
+            TrainingError: they are absent, or of other inputs or classes than the model.
         """
         data = _reported(self.load)
-        wanted, given = (
-            f"images {one.image_shape} of {len(one.class_names)} classes" for one in (self.trained_on, data)
-        )
+        wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in (self.trained_on, data.spec))
         if given != wanted:
-            raise TrainingError(f"{data.name} has {given}; {self.folder} was trained on {wanted}.")
+            raise TrainingError(f"{data.spec.name} has {given}; {self.folder} was trained on {wanted}.")
         return data
 
     def evaluate(self):
@@ -458,14 +248,16 @@ class Run:
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
     def examples(self, count, raw=False):
-        """The first `count` test examples as NumPy arrays: images, and labels or a dict of several targets.
+        """The first `count` test examples as NumPy arrays: inputs, and labels or a dict of several targets.
 
-        With `raw` the images are as they are before the recipe's preprocessing, as a server gets them.
+        With `raw` the inputs are as a server gets them: images before the recipe's preprocessing, or texts.
         """
+        if raw and self.data.transformer is not None:
+            texts, labels = self.data.test_split
+            return texts[:count], labels[:count]
         options = {"preprocess": ()} if raw else {}
-        images, labels = next(iter(self.data.test(batch_size=count, limit=count, **options)))
-        to_numpy = keras.ops.convert_to_numpy
-        return to_numpy(images), keras.tree.map_structure(to_numpy, labels)
+        examples = next(iter(self.data.test(batch_size=count, limit=count, **options)))
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, examples)
 
 
 def train(recipe, output, settings=None, resume=False, verbose="auto", results=None):
@@ -491,8 +283,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
     recipe = _reported(settings.apply, recipe)
-    if settings.data is not None:
-        settings = dataclasses.replace(settings, data=str(pathlib.Path(settings.data).resolve()))
+    settings = settings.with_absolute_paths()
     folder = RunFolder(output)
     config, initial_epoch = _check_folder(folder, recipe, settings, resume)
     if resume and not initial_epoch and verbose:
@@ -507,55 +298,51 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
 
         tf.config.experimental.enable_op_determinism()
     data = _reported(load_data, recipe, settings)
-    if initial_epoch and config.get("data", data.spec()) != data.spec():
-        changed = [
-            f"{key} {config['data'][key]}, now {now}" for key, now in data.spec().items() if config["data"][key] != now
-        ]
+    spec, described = data.spec, data.spec.to_json()
+    if initial_epoch and config.get("data", described) != described:
+        before = config["data"]
+        changed = [f"{key} {before.get(key)}, now {now}" for key, now in described.items() if before.get(key) != now]
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
-    config["data"] = data.spec()
+    config["data"] = described
     with strategy.scope() if strategy else contextlib.nullcontext():
-        model = _reported(build_model, recipe, data, settings.dtype)
-        _reported(compile_model, model, recipe, data, settings.jit)
+        model = _reported(build_model, recipe, spec, settings.dtype)
+        _reported(compile_model, model, recipe, spec, settings.jit)
         if initial_epoch:
             model.load_weights(folder.weights())
     if results is not None:
-        check_row(results, describe_result(recipe, settings, data, model, []))
+        check_row(results, describe_result(recipe, settings, spec, model, []))
+    steps = -(-spec.train_size // recipe.batch_size)
+    # The batches of evaluation are made anew for each one and are the same each time.
+    options = dict(batch_size=recipe.batch_size, pad=strategy is not None)
+    history = folder.history()
+    if initial_epoch < recipe.epochs:
+        mixup = {} if recipe.mixup is None else {"mixup": (recipe.mixup, len(spec.class_names))}
+        epochs = dict(epochs=recipe.epochs, initial_epoch=initial_epoch)
+        training = for_model(model, data.train(training=True, seed=settings.seed, **epochs, **mixup, **options))
+        validation = for_model(model, data.validation(**options))
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write("config.json", json.dumps(config, indent=1) + "\n")
-    history = folder.history()
     if initial_epoch < recipe.epochs:
-        pad = strategy is not None
-        steps = -(-data.train_size // recipe.batch_size)
-        test_steps = -(-data.test_size // recipe.batch_size)
         recorder = Recorder(folder, recipe.metric, history, initial_epoch)
-        # The test batches are made anew for each evaluation and are the same each time.
-        training = data.train(
-            batch_size=recipe.batch_size,
-            training=True,
-            seed=settings.seed,
-            epochs=recipe.epochs,
-            initial_epoch=initial_epoch,
-            pad=pad,
-            **({} if recipe.mixup is None else {"mixup": (recipe.mixup, len(data.class_names))}),
-        )
         model.fit(
-            for_model(model, training),
+            training,
             steps_per_epoch=steps,
-            epochs=recipe.epochs,
-            initial_epoch=initial_epoch,
-            validation_data=for_model(model, data.test(batch_size=recipe.batch_size, pad=pad)),
-            validation_steps=test_steps,
+            **epochs,
+            validation_data=validation,
             shuffle=False,
             callbacks=[recorder, *_tensorboard(folder)],
             verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
         )
         history = recorder.rows
-    result = describe_result(recipe, settings, data, model, history)
+    measured = None
+    if data.validation is not data.test:
+        measured = model.evaluate(for_model(model, data.test(**options)), verbose=0, return_dict=True)
+    result = describe_result(recipe, settings, spec, model, history, measured)
     folder.write("result.json", json.dumps(result, indent=1) + "\n")
     if results is not None:
         append_row(results, result)
-    return Run(folder.path, recipe, settings, data, lambda: data, model, history, result)
+    return Run(folder.path, recipe, settings, spec, lambda: data, model, history, result)
 
 
 def _reported(function, *args):
@@ -640,7 +427,7 @@ def load_run(folder, weights="last", **changes):
         raise TrainingError(
             f"{folder.path}/config.json does not say what the data look like: it is of an older version."
         )
-    trained_on, kept = DataSpec.from_spec(config["data"]), dict(config["settings"])
+    trained_on, kept = DataSpec.from_json(config["data"]), dict(config["settings"])
     if {"dataset", "data"} & set(changes):
         kept |= {"dataset": None, "data": None, "image_size": None}
     settings = Settings(**{**kept, "strategy": "none", "devices": None, **changes})
@@ -674,12 +461,13 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     settings.check(recipe)
     recipe = _reported(settings.apply, recipe)
     data = _reported(load_data, recipe, settings)
-    note = "; ".join(filter(None, [data.note, f"weights {pathlib.Path(weights).name}"]))
-    data = dataclasses.replace(data, note=note, train_size=0)
-    model = _reported(build_model, recipe.but(model_options=dict(weights=weights)), data, settings.dtype)
-    _reported(compile_model, model, recipe, dataclasses.replace(data, train_size=1), settings.jit)
+    note = "; ".join(filter(None, [data.spec.note, f"weights {pathlib.Path(weights).name}"]))
+    spec = dataclasses.replace(data.spec, note=note, train_size=0)
+    data = dataclasses.replace(data, spec=spec)
+    model = _reported(build_model, recipe.but(model_options=dict(weights=weights)), spec, settings.dtype)
+    _reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
     folder = pathlib.Path(folder or pathlib.Path("runs") / recipe.name)
-    return Run(folder, recipe, settings, data, lambda: data, model, [], {})
+    return Run(folder, recipe, settings, spec, lambda: data, model, [], {})
 
 
 def evaluate_ensemble(runs):
@@ -695,17 +483,25 @@ def evaluate_ensemble(runs):
     return {recipe.metric: float(metric.result())}
 
 
-def describe_result(recipe, settings, data, model, history):
-    """One row of results: what was measured, on what, with what. Without a history the measured values are ""."""
+def describe_result(recipe, settings, spec, model, history, measured=None):
+    """One row of results: what was measured, on what, with what.
+
+    Args:
+        recipe, settings, spec, model, history: of the run, `spec` being its `DataSpec`.
+        measured: loss and metric on the test split; None where the validation figures of the history are just that,
+            which without a history are "".
+    """
     metric = recipe.metric
     asked = [f"{name} {getattr(settings, name)}" for name in ("warmup", "mixup") if getattr(settings, name) is not None]
     values = [row[f"val_{metric}"] for row in history]
+    last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
+    last, best = (last, max(values, default="")) if measured is None else (measured, "")
     return {
         "recipe": recipe.name,
-        "dataset": data.name,
-        "note": "; ".join(filter(None, [data.note, *asked])),
-        "train_examples": data.train_size,
-        "test_examples": data.test_size,
+        "dataset": spec.name,
+        "note": "; ".join(filter(None, [spec.note, *asked])),
+        "train_examples": spec.train_size,
+        "test_examples": spec.test_size,
         "epochs": len(history),
         "batch_size": recipe.batch_size,
         "learning_rate": recipe.learning_rate,
@@ -715,9 +511,9 @@ def describe_result(recipe, settings, data, model, history):
         "strategy": settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}",
         "parameters": model.count_params(),
         "metric": metric,
-        "value": round(values[-1], 6) if values else "",
-        "best_value": round(max(values), 6) if values else "",
-        "test_loss": round(history[-1]["val_loss"], 6) if values else "",
+        "value": round(last[metric], 6) if last else "",
+        "best_value": round(best, 6) if best != "" else "",
+        "test_loss": round(last["loss"], 6) if last else "",
         "seconds": round(sum(row["seconds"] for row in history), 1),
         "peak_memory_mb": peak_memory_mb(),
         **environment(),

@@ -58,9 +58,9 @@ def picture(axes):
 def test_training_curves_show_loss_and_metric_in_training_and_test(saved):
     figure = saved(figures.training_curves(rows(0.8, 0.4, accuracy="exact_match")))
     loss, metric = figure.axes
-    assert lines(loss) == {"training": [[1, 0.8], [2, 0.4]], "test": [[1, 0.4], [2, 0.2]]}
+    assert lines(loss) == {"training": [[1, 0.8], [2, 0.4]], "validation": [[1, 0.4], [2, 0.2]]}
     np.testing.assert_allclose(lines(metric)["training"], [[1, 20], [2, 60]])
-    np.testing.assert_allclose(lines(metric)["test"], [[1, 80], [2, 90]])
+    np.testing.assert_allclose(lines(metric)["validation"], [[1, 80], [2, 90]])
     assert metric.get_ylabel() == "exact match (%)" and loss.get_ylabel() == "loss"
 
 
@@ -68,10 +68,19 @@ def test_training_curves_of_several_runs_and_gaps(saved):
     gap = rows(0.8, 0.4, 0.2)
     gap[1]["val_loss"], gap[1]["val_accuracy"] = "", None
     figure = saved(figures.training_curves({"three": gap, "one": rows(0.8)}))
-    assert set(lines(figure.axes[0])) == {"three, training", "three, test", "one, training", "one, test"}
-    assert lines(figure.axes[0])["three, test"] == [[1, 0.4], [3, 0.1]]
+    assert set(lines(figure.axes[0])) == {"three, training", "three, validation", "one, training", "one, validation"}
+    assert lines(figure.axes[0])["three, validation"] == [[1, 0.4], [3, 0.1]]
     colors = {line.get_label(): line.get_color() for line in figure.axes[0].get_lines()}
-    assert colors["three, training"] == colors["three, test"] != colors["one, test"]
+    assert colors["three, training"] == colors["three, validation"] != colors["one, validation"]
+
+
+def test_training_curves_have_a_band_of_one_deviation_over_batches(saved):
+    spread = [row | {"val_loss_std": 0.1, "val_accuracy_std": 0.3} for row in rows(0.8, 0.4)]
+    loss, metric = saved(figures.training_curves(spread)).axes
+    corners = [axes.collections[0].get_paths()[0].get_extents() for axes in (loss, metric)]
+    np.testing.assert_allclose([corners[0].y0, corners[0].y1], [0.1, 0.5])
+    np.testing.assert_allclose([corners[1].y0, corners[1].y1], [50, 100])  # no share is above 1
+    assert not saved(figures.training_curves({"a": spread, "b": spread})).axes[0].collections
 
 
 def test_training_curves_without_a_metric_have_one_panel(saved):

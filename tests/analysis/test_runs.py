@@ -29,7 +29,7 @@ def test_each_figure_that_the_recipe_names_is_drawn(toys):
 
 
 def test_arrays_know_no_viewpoints(toys):
-    data = dataclasses.replace(toys.data, test_split=None, name="my.npz")
+    data = dataclasses.replace(toys.data, test_split=None, spec=dataclasses.replace(toys.data.spec, name="my.npz"))
     run = dataclasses.replace(toys, load=lambda: data)
     with pytest.raises(ValueError, match="Received arrays: my.npz"):
         dict(runs.draw(run))

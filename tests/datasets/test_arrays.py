@@ -168,7 +168,7 @@ def test_load_npz(tmp_path):
         ({"x_train": np.zeros((11, 5, 6, 2), "int64")}, "x_train is int64"),
         ({"x_train": np.full((11, 5, 6, 2), 1.5)}, "floats from 1.5 to 1.5"),
         ({"x_train": np.full((11, 5, 6, 2), np.nan)}, "floats from nan"),
-        ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 images"),
+        ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 examples"),
         ({"y_train": np.full(11, -1)}, "from -1"),
         ({"y_train": np.zeros(11)}, "y_train is float64"),
         ({"y_test": np.full(4, 7)}, "label 7"),

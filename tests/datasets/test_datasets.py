@@ -16,7 +16,8 @@ def test_the_table_names_what_there_is():
         module, function = datasets._SETS[name][:2]
         loader = getattr(importlib.import_module(f"tf_capsules.datasets.{module}"), function)
         assert {"data_dir", "download"} <= set(inspect.signature(loader).parameters)
-        assert description and (name == "folder") == (shape is None) == (classes is None)
+        assert description and (classes is None) == (name == "folder")
+        assert (shape is None) == (name == "folder" or datasets.of_texts(name))
 
 
 def test_unknown_names_and_options():

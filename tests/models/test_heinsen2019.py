@@ -6,7 +6,7 @@ from keras import ops
 
 from tf_capsules.layers import HeinsenRouting
 from tf_capsules.losses import SoftmaxCrossentropy
-from tf_capsules.models.heinsen2019 import ImageCapsNet, SelfAttentionCapsNet, TextCapsNet
+from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 
 
 @pytest.mark.parametrize(
@@ -228,3 +228,14 @@ def test_self_attention_network_says_what_does_not_fit():
         self_attention(blocks=1.5)
     with pytest.raises(ValueError, match="`density`.*Received: 'laplace'"):
         self_attention(density="laplace")
+
+
+def test_mean_pooling_weighs_tokens_by_the_mask():
+    model, random = MeanPooling(layers=3, width=4, classes=5), np.random.default_rng(0)
+    embeddings = random.normal(size=(3, 6, 3, 4)).astype("float32")
+    mask = np.array([[1, 1, 1, 1, 1, 1], [1, 0.5, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]], "float32")
+    kernel, bias = (array(weight) for weight in model.get_layer("classes").weights)
+    means = [embeddings[0].mean(0), (embeddings[1, 0] + 0.5 * embeddings[1, 1]) / 1.5, np.zeros((3, 4))]
+    scores = np.stack(means).reshape(3, 12) @ kernel + bias
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(array(model({"embeddings": embeddings, "mask": mask})), expected, rtol=1e-4)

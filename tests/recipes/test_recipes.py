@@ -26,8 +26,18 @@ PARAMETERS = {
     "sabour2017-smallnorb": 6_661_120,
     "sabour2017-svhn": 1_004_896,
     "heinsen2019-smallnorb": 272_592,
+    "heinsen2019-sst5": 142_912,
+    "heinsen2019-sst2": 141_376,
 }
-OWN = {"sabour2017-affnist-cnn": (20e6, 40e6), "heinsen2019-toys": (4e4, 9e4)}
+OWN = {
+    "sabour2017-affnist-cnn": (20e6, 40e6),
+    "heinsen2019-toys": (4e4, 9e4),
+    "heinsen2019-sst5-minilm": (3e4, 5e4),
+    "heinsen2019-sst2-minilm": (3e4, 5e4),
+    "heinsen2019-sst5-minilm-mean": (13e3, 14e3),
+    "heinsen2019-sst2-minilm-mean": (5e3, 6e3),
+}
+STATES = {"gpt2-large": (37, 1280), "sentence-transformers/all-MiniLM-L6-v2": (7, 384)}
 SETS = {name: (shape, classes) for name, _, shape, classes in datasets.describe()}
 
 
@@ -35,8 +45,12 @@ SETS = {name: (shape, classes) for name, _, shape, classes in datasets.describe(
 def test_a_recipe_builds_the_paper_s_network_from_names_that_exist(name):
     recipe = recipes.get(name)
     shape, classes = SETS[recipe.dataset]
-    shape = augment.output_shape(augment.check(recipe.preprocess), shape)
-    model = recipe.model(image_shape=shape, classes=classes, **recipe.model_options)
+    if recipe.transformer is None:
+        inputs = {"image_shape": augment.output_shape(augment.check(recipe.preprocess), shape)}
+    else:
+        inputs = dict(zip(("layers", "width"), STATES[recipe.transformer], strict=True))
+        assert datasets.of_texts(recipe.dataset) and not recipe.preprocess
+    model = recipe.model(**inputs, classes=classes, **recipe.model_options)
     if name in PARAMETERS:
         assert model.count_params() == PARAMETERS[name]
     else:  # the paper gives no network

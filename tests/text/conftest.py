@@ -2,12 +2,10 @@ import functools
 import importlib.util
 import json
 
-import numpy as np
 import pytest
+from toys import ToyTransformer, write_checkpoint
 
 from tf_capsules import text
-from tf_capsules.text.checkpoint import Checkpoint
-from tf_capsules.text.transformer import FrozenTransformer
 
 SENTENCES = (
     "A gorgeous , witty , seductive movie .",
@@ -16,35 +14,6 @@ SENTENCES = (
     "Naïve café scenes at 8\u00a01/2 o'clock",
     "In 2002 nobody would have believed it",
 )
-
-
-class ToyTransformer(FrozenTransformer):
-    """Words are tokens, and an end; states are sines of token, place, layer and column. Counts what it encodes."""
-
-    engine = "toy"
-
-    def __init__(self, folder, layers=3, width=4, max_length=9, scale=1.0):
-        super().__init__(Checkpoint(folder), layers, width, max_length, 0, attends_to_padding=False)
-        self.scale, self.encoded = scale, 0
-
-    def _tokenize(self, texts):
-        return [[1 + sum(map(ord, word)) for word in text.split(" ")][: self.max_length - 1] + [1] for text in texts]
-
-    def _spell(self, ids):
-        return [str(number) for number in ids]
-
-    def _encode(self, ids, seen):
-        self.encoded += len(ids)
-        place = np.arange(ids.shape[1])[:, None, None]
-        column = np.arange(self.layers * self.width).reshape(self.layers, self.width)
-        return (self.scale * np.sin(ids[..., None, None] + 3 * place + 5 * column)).astype(np.float32)
-
-
-def write_checkpoint(folder, content=b"{}"):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text('{"model_type": "toy"}')
-    (folder / "model.safetensors").write_bytes(len(content).to_bytes(8, "little") + content)
-    return folder
 
 
 @pytest.fixture

@@ -24,11 +24,13 @@ ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
 
 
 def training_curves(history):
-    """Loss and accuracy by epoch, in training and on the test set.
+    """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
+
+    Source: Heinsen 2019, figure 8.
 
     Args:
-        history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", and a metric with its "val_" twin; or
-            several runs as a dict from name to rows.
+        history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", and a metric with its "val_" twin;
+            for the bands "val_loss_std" and so on; or several runs as a dict from name to rows, drawn without bands.
 
     Returns:
         A figure with one panel for the loss and one for the metric, if there is any.
@@ -46,7 +48,7 @@ def training_curves(history):
     for axes, quantity in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         shares = quantity != "loss"
         for number, (name, rows) in enumerate(runs.items()):
-            for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "test")):
+            for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "validation")):
                 epochs, values = _column(rows, key)
                 if len(values):
                     _line(
@@ -57,10 +59,19 @@ def training_curves(history):
                         ", ".join(filter(None, (name, part))),
                         style,
                     )
+            epochs, spread = _column(rows, f"val_{quantity}_std")
+            if len(spread) and len(runs) == 1:
+                centre = _column(rows, f"val_{quantity}")[1]
+                low, high = (centre - spread, centre + spread) if not shares else (
+                    np.clip(centre + sign * spread, 0, 1) * 100 for sign in (-1, 1)
+                )  # fmt: skip
+                axes.fill_between(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
         title = quantity.replace("_", " ")
         _label(axes, "epoch", f"{title} (%)" if shares else title)
         axes.legend(frameon=False)
-    return _caption(figure, "Dashed: training, the mean over each epoch. Solid: test, after each epoch.")
+    text = "Dashed: training, the mean over each epoch. Solid: validation, after each epoch"
+    banded = len(runs) == 1 and all("val_loss_std" in row for row in next(iter(runs.values())))
+    return _caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
 
 def loss_comparison(histories):

@@ -2,7 +2,11 @@
 
 import functools
 
+import keras
+
 from tf_capsules.analysis import figures, measures, viewpoints
+from tf_capsules.analysis.attribution import class_shares, sentence_attribution
+from tf_capsules.models import class_probabilities
 
 
 def draw(run):
@@ -44,7 +48,7 @@ def _routing_changes(run):
 
 
 def _stereo_pairs(run):
-    return viewpoints.stereo_sheet(_split(run), run.data.class_names)
+    return viewpoints.stereo_sheet(_split(run), run.data.spec.class_names)
 
 
 def _poses(run, factor):
@@ -54,7 +58,7 @@ def _poses(run, factor):
 
 def _split(run):
     if run.data.test_split is None:
-        raise ValueError(f"Viewpoints are drawn of a data set that knows them. Received arrays: {run.data.name}")
+        raise ValueError(f"Viewpoints are drawn of a data set that knows them. Received arrays: {run.data.spec.name}")
     return run.data.test_split
 
 
@@ -68,7 +72,16 @@ def _poses_by_elevation(run):
 
 def _pose_trajectories(run):
     measured = [_poses(run, factor) for factor in ("elevation", "azimuth")]
-    return viewpoints.pose_trajectories(measured, run.data.class_names)
+    return viewpoints.pose_trajectories(measured, run.data.spec.class_names)
+
+
+def _sentence_attribution(run):
+    texts, _ = run.examples(1, raw=True)
+    inputs, _ = run.examples(1)
+    outputs, shares = class_shares(run.model, inputs, return_outputs=True)
+    shares, scores = (keras.ops.convert_to_numpy(x[0]) for x in (shares, class_probabilities(run.model, outputs)))
+    tokens = run.data.transformer.tokens(texts[0])
+    return sentence_attribution(tokens, shares[: len(tokens)], run.data.spec.class_names, scores)
 
 
 DRAWERS = {
@@ -81,4 +94,5 @@ DRAWERS = {
     "poses_by_azimuth": _poses_by_azimuth,
     "poses_by_elevation": _poses_by_elevation,
     "pose_trajectories": _pose_trajectories,
+    "sentence_attribution": _sentence_attribution,
 }

@@ -8,6 +8,10 @@
 import importlib
 import inspect
 
+from tf_capsules.datasets.sst import TextDataset, TextSplit
+
+__all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
+
 # name: (module, function, description, image shape, classes); None where it depends on the user's files
 _SETS = {
     "digits": ("standard", "digits", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
@@ -41,6 +45,8 @@ _SETS = {
         (40, 40, 1),
         10,
     ),
+    "sst_fine": ("sst", "sst_fine", "sentences of film reviews, 5 sentiments (159,274 phrases + 2,210)", None, 5),
+    "sst_binary": ("sst", "sst_binary", "sentences of film reviews, 2 sentiments (77,616 phrases + 1,821)", None, 2),
     "folder": ("folder", "folder", "your own images, one folder a class", None, None),
 }
 
@@ -54,8 +60,14 @@ def names():
     return tuple(_SETS)
 
 
+def of_texts(name):
+    """Whether the examples of that data set are texts, not images."""
+    return name in _SETS and _SETS[name][0] == "sst"
+
+
 def describe():
-    """Rows (name, description, image shape, classes) of all data sets; shape and classes are None for `folder`."""
+    """Rows (name, description, image shape, classes) of all data sets; where there are none, for texts and for a user's
+    own images, shape or classes are None."""
     return tuple((name, *row[2:]) for name, row in _SETS.items())
 
 
@@ -65,13 +77,13 @@ def load(name, data_dir=None, download=False, **options):
     Args:
         name: one of `names()`.
         data_dir: the folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
-            ~/tensorflow_datasets), of the original files of affNIST or smallNORB, or of the user's own images; not
-            used by `digits`.
+            ~/tensorflow_datasets), of the original files of affNIST, smallNORB or the Sentiment Treebank, or of the
+            user's own images; not used by `digits`.
         download: fetch and prepare the set where it is absent, if tensorflow-datasets can.
         options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
 
     Returns:
-        A `tf_capsules.datasets.pipeline.Dataset`.
+        A `tf_capsules.datasets.pipeline.Dataset`, for texts a `TextDataset`.
 
     Raises:
         ValueError: an unknown name or option, or a bad value.

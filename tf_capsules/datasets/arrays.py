@@ -13,19 +13,20 @@ from tf_capsules.datasets import augment
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def load_npz(path):
+def load_npz(path, texts=False):
     """Reads a user's own data set from a NumPy archive and checks it.
 
     Args:
         path: a .npz file with x_train, y_train, x_test, y_test; images (N, H, W) or (N, H, W, C), uint8 or floats in
-            [0, 1]; labels (N,) or (N, 1), whole numbers from 0.
+            [0, 1], or texts (N,), strings; labels (N,) or (N, 1), whole numbers from 0.
+        texts: whether texts are wanted, not images.
 
     Returns:
-        A dict of the four arrays: images (N, H, W, C) uint8 or float32, labels (N,) int32.
+        A dict of the four arrays: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file, an image array or a label array is not as above; the message says what was found.
+        ValueError: the file, its images, texts or labels are not as above; the message says what was found.
 
     >>> data = load_npz("digits.npz")
     >>> batches = ArrayBatches(data["x_train"], data["y_train"], 32, training=True)
@@ -42,7 +43,9 @@ def load_npz(path):
                 raise ValueError(f"it has {sorted(archive)}, but no {', '.join(missing)}")
             data = {key: archive[key] for key in _KEYS}
         for part in ("train", "test"):
-            data[f"x_{part}"], data[f"y_{part}"] = _checked(data[f"x_{part}"], data[f"y_{part}"], part)
+            x, y = data[f"x_{part}"], data[f"y_{part}"]
+            data[f"x_{part}"] = _checked_texts(x, part) if texts else _checked_images(x, part)
+            data[f"y_{part}"] = _checked_labels(y, len(x), part)
         if data["x_train"].shape[1:] != data["x_test"].shape[1:]:
             shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
             raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
@@ -53,7 +56,7 @@ def load_npz(path):
     return data
 
 
-def _checked(x, y, part):
+def _checked_images(x, part):
     if x.ndim == 3:
         x = x[..., None]
     if x.ndim != 4 or 0 in x.shape:
@@ -64,13 +67,23 @@ def _checked(x, y, part):
             raise ValueError(f"x_{part} has floats from {x.min()} to {x.max()}, not in [0, 1]; store 0 .. 255 as uint8")
     elif x.dtype != np.uint8:
         raise ValueError(f"x_{part} is {x.dtype}, not uint8 or float")
-    if y.shape not in {(len(x),), (len(x), 1)}:
-        raise ValueError(f"y_{part} has shape {y.shape} for {len(x)} images")
+    return x
+
+
+def _checked_texts(x, part):
+    if x.ndim != 1 or not len(x) or x.dtype.kind != "U":
+        raise ValueError(f"x_{part} is {x.dtype} of shape {x.shape}, not strings (N,)")
+    return x
+
+
+def _checked_labels(y, count, part):
+    if y.shape not in {(count,), (count, 1)}:
+        raise ValueError(f"y_{part} has shape {y.shape} for {count} examples")
     if not np.issubdtype(y.dtype, np.integer):
         raise ValueError(f"y_{part} is {y.dtype}, not whole numbers from 0")
     if y.min() < 0:
         raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
-    return x, y.reshape(-1).astype(np.int32)
+    return y.reshape(-1).astype(np.int32)
 
 
 class Draw:

@@ -76,6 +76,16 @@ def sst(data_dir=None, download=False, labels="fine", phrases=True):
     return TextDataset(f"sst_{labels}", *splits, _CLASSES[labels])
 
 
+def sst_fine(data_dir=None, download=False, phrases=True):
+    """See `sst`: five classes."""
+    return sst(data_dir, download, "fine", phrases)
+
+
+def sst_binary(data_dir=None, download=False, phrases=True):
+    """See `sst`: two classes."""
+    return sst(data_dir, download, "binary", phrases)
+
+
 def examples(path, labels="fine", phrases=False):
     """The texts and labels of one file of trees: of the whole sentences, or of all distinct phrases.
 

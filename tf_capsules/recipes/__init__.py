@@ -24,15 +24,18 @@ class Recipe:
     Raises a ValueError where two of the values exclude each other.
 
     Attributes:
-        model: function of image_shape, classes and `model_options` that returns a Keras model.
-        model_options: its arguments beside image shape and classes, which the data set gives.
+        model: function of what the data set gives, image_shape and classes or for texts layers, width and classes, and
+            of `model_options`, that returns a Keras model.
+        model_options: its arguments beside those that the data set gives.
         dataset: name of a data set (`tf_capsules.datasets.names()`).
         dataset_options: arguments of its loader.
+        transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states the model gets;
+            None for images.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
         loss: function without arguments that returns a Keras loss on the activations.
         metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
         epochs: passes over the training split.
-        batch_size: images a step, over all devices.
+        batch_size: examples a step, over all devices.
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
         learning_rate: at the start, or with `warmup` at its highest.
         decay_steps: steps after which the rate has fallen to 0.96 of itself; None for a constant rate.
@@ -50,6 +53,7 @@ class Recipe:
     dataset: str
     model_options: dict = dataclasses.field(default_factory=dict)
     dataset_options: dict = dataclasses.field(default_factory=dict)
+    transformer: str | None = None
     preprocess: tuple = ()
     loss: Callable = MarginLoss
     metric: str = "accuracy"

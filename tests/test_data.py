@@ -1,0 +1,117 @@
+import keras
+import numpy as np
+import pytest
+from toys import ToyTransformer, write_checkpoint, write_trees
+
+from tf_capsules import recipes, text
+from tf_capsules.data import DataSpec, load_data
+from tf_capsules.settings import Settings, TrainingError
+
+SST2 = recipes.get("heinsen2019-sst2")
+DIGITS = recipes.get("sabour2017-digits")
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    """A folder of trees; whatever transformer is asked for, it is a toy of 3 layers and width 4."""
+    toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
+    monkeypatch.setattr(text, "load", lambda name: toy)
+    return str(write_trees(tmp_path / "trees"))
+
+
+def load(recipe, **settings):
+    settings = Settings(**settings)
+    settings.check(recipe)
+    return load_data(settings.apply(recipe), settings)
+
+
+def arrays(batch):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, batch)
+
+
+def test_texts_come_as_hidden_states(trees, tmp_path, capsys):
+    data = load(SST2, data_dir=trees, cache=str(tmp_path / "cache"))
+    spec = data.spec
+    assert (spec.name, spec.class_names, spec.note) == (
+        "sst_binary",
+        ("negative", "positive"),
+        "hidden states of gpt2-large",
+    )
+    assert spec.model_arguments == {"layers": 3, "width": 4, "classes": 2} and spec.inputs == "3 hidden states of 4"
+    assert (spec.train_size, spec.test_size) == (18, 7)
+    assert data.validation is not data.test and not (tmp_path / "cache").exists()  # made when they are asked for
+    mixed = arrays(next(iter(data.train(batch_size=6, training=True, seed=1, epochs=2, mixup=(0.2, 2)))))
+    assert mixed[0]["embeddings"].shape[2:] == (3, 4) and mixed[1]["label"].shape == (6, 2)
+    validation, test = (list(map(arrays, stream(batch_size=4))) for stream in (data.validation, data.test))
+    assert [len(y) for _, y in validation] == [4, 1] and [len(y) for _, y in test] == [4, 3]
+    texts, labels = data.test_split
+    np.testing.assert_array_equal(np.concatenate([y for _, y in test]), labels)
+    expected, mask = data.transformer.hidden_states(texts[:4])
+    x = test[0][0]
+    tokens = mask.shape[1]
+    np.testing.assert_array_equal(x["mask"][:, :tokens], mask)
+    np.testing.assert_allclose(x["embeddings"][:, :tokens], expected * mask[..., None, None], atol=1e-3)
+    assert "18 texts" in capsys.readouterr().out
+
+
+def test_hidden_states_are_kept_only_where_they_fit(trees, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path / "home")
+    for settings in (dict(cache="none"), dict(cache_limit=1e-9)):
+        data = load(SST2, data_dir=trees, **settings)
+        (x, y), *_ = data.train(batch_size=18, training=True)
+        assert len(y) == 18 and not (tmp_path / "home").exists()
+    assert "computed whenever they are needed" in capsys.readouterr().out
+    load(SST2, data_dir=trees).test(batch_size=2)
+    assert (tmp_path / "home" / ".cache" / "tf_capsules").is_dir()
+    with pytest.raises(text.CacheTooLarge):
+        load(SST2, data_dir=trees, cache=str(tmp_path / "mine"), cache_limit=1e-9).train(batch_size=2)
+
+
+def test_limits_take_the_first_texts(trees, tmp_path):
+    data = load(SST2, data_dir=trees, cache="none", train_limit=4, test_limit=3)
+    assert (data.spec.train_size, data.spec.test_size) == (4, 3)
+    assert sum(len(y) for _, y in data.train(batch_size=3)) == 4
+    assert sum(len(y) for _, y in data.validation(batch_size=3)) == 3
+
+
+def test_one_s_own_texts_come_from_arrays(trees, tmp_path):
+    path = tmp_path / "mine.npz"
+    words = np.array(["so good", "bad", "dull film", "fine"])
+    np.savez(path, x_train=words, y_train=[2, 0, 0, 1], x_test=words[:3], y_test=[2, 0, 0])
+    data = load(SST2, data=str(path), cache="none")
+    assert data.spec.class_names == ("0", "1", "2") and data.spec.train_size == 4 and data.validation is data.test
+    assert list(data.test_split.texts) == list(words[:3])
+    np.savez(path, x_train=words, y_train=[2, 0, 0, 1], x_test=np.zeros((2, 3)), y_test=[2, 0])
+    with pytest.raises(ValueError, match=r"x_test is float64 of shape \(2, 3\), not strings"):
+        load(SST2, data=str(path))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (
+            DIGITS,
+            dict(transformer="gpt2"),
+            "--transformer gpt2 is for recipes on texts; sabour2017-digits is",
+        ),
+        (DIGITS, dict(cache="none"), "--cache none is for recipes on texts"),
+        (DIGITS, dict(dataset="sst_fine"), "sabour2017-digits is on images, --dataset sst_fine has texts"),
+        (SST2, dict(dataset="digits"), "heinsen2019-sst2 is on texts, --dataset digits has images"),
+        (SST2, dict(cache_limit=0), "--cache-limit must be above 0. Received: 0"),
+        (SST2, dict(image_size=9), "--image-size 9 is for a folder of images. Received: sst_binary"),
+    ],
+)
+def test_settings_that_do_not_go_with_texts_or_images(recipe, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        Settings(**settings).check(recipe)
+
+
+def test_steps_for_images_are_refused_on_texts(trees):
+    with pytest.raises(ValueError, match="preprocess is for images; heinsen2019-sst2 is on texts"):
+        load(SST2.but(preprocess=(("shift", 1),)), data_dir=trees)
+
+
+def test_a_spec_survives_json(trees):
+    for recipe, settings in ((DIGITS, {}), (SST2, dict(data_dir=trees, cache="none"))):
+        spec = load(recipe, **settings).spec
+        assert DataSpec.from_json(spec.to_json()) == spec

@@ -1,0 +1,68 @@
+"""The command line on texts, with a small random BERT."""
+
+import pytest
+from toys import write_trees
+
+from tf_capsules import cli
+
+
+@pytest.fixture(scope="module")
+def run(bert, tmp_path_factory):
+    """The folder of a short run, and what training printed."""
+    import contextlib
+    import io
+
+    folder = tmp_path_factory.mktemp("runs")
+    command = [
+        "train",
+        "heinsen2019-sst2",
+        "--transformer",
+        str(bert),
+        "--data-dir",
+        str(write_trees(folder / "trees")),
+    ]
+    command += ["--cache", str(folder / "cache"), "--epochs", "1", "--output", str(folder / "run")]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert cli.main(command) == 0
+    return folder / "run", said.getvalue()
+
+
+def test_training_ends_with_pictures_a_served_text_and_the_accuracy(run):
+    folder, said = run
+    for name in ("training_curves", "sentence_attribution"):
+        assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "served by TensorFlow alone: test text 0 (label 0) is class " in said
+    assert said.splitlines()[-1].startswith("test accuracy ")
+
+
+def test_a_sentence_gets_a_label_and_a_picture_of_its_tokens(run, tmp_path, capsys):
+    folder, _ = run
+    command = ["predict", str(folder), "A gorgeous movie .", "", "--output", str(tmp_path / "seen")]
+    assert cli.main(command) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("A gorgeous movie .: ") and said[0].split(": ")[1].split(",")[0] in (
+        "negative",
+        "positive",
+    )
+    pictures = [tmp_path / "seen" / f"attribution_{number}.png" for number in (1, 2)]
+    assert said[1::2] == [f"picture: {path}" for path in pictures] and all(path.stat().st_size for path in pictures)
+
+
+def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, capsys):
+    folder, said = run
+    assert cli.main(["evaluate", str(folder)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == said.splitlines()[-1] and any(line.startswith("7 test texts of sst_binary") for line in told)
+    assert cli.main(["export", str(folder), str(tmp_path / "head"), "--format", "embeddings"]) == 0
+    size = sum(file.stat().st_size for file in (tmp_path / "head").rglob("*"))
+    assert size < 3e6 and cli.main(["predict", str(tmp_path / "head"), "A film"]) == 2
+    assert "takes a transformer's hidden states" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--format", "litert"], ["--default", "uint8"]])
+def test_what_is_for_images_is_refused_on_texts(run, tmp_path, options, capsys):
+    folder, _ = run
+    assert cli.main(["export", str(folder), str(tmp_path / "there"), *options]) == 2
+    assert f"{' '.join(options)} is for images. Received: heinsen2019-sst2" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()

@@ -1,0 +1,233 @@
+"""What a recipe trains on: batches for `fit`, and what a model has to know of them."""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import pathlib
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from tf_capsules import datasets, text
+from tf_capsules.datasets import augment
+from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSpec:
+    """What a model has to know of its data: all of it fits into `config.json`."""
+
+    name: str
+    class_names: tuple
+    train_size: int
+    test_size: int
+    note: str
+
+    def to_json(self):
+        """The values as plain JSON ones."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @staticmethod
+    def from_json(values):
+        kind = TextSpec if "transformer" in values else ImageSpec
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSpec(DataSpec):
+    """Images: `raw_shape` before the recipe's preprocessing, `image_shape` as the model sees them."""
+
+    raw_shape: tuple
+    image_shape: tuple
+
+    @property
+    def model_arguments(self):
+        return {"image_shape": self.image_shape, "classes": len(self.class_names)}
+
+    @property
+    def inputs(self):
+        return f"images {self.image_shape}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSpec(DataSpec):
+    """Texts, which the model sees as all hidden states of a frozen transformer."""
+
+    transformer: str
+    layers: int
+    width: int
+
+    @property
+    def model_arguments(self):
+        return {"layers": self.layers, "width": self.width, "classes": len(self.class_names)}
+
+    @property
+    def inputs(self):
+        return f"{self.layers} hidden states of {self.width}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Training, validation and test batches.
+
+    Attributes:
+        spec: a `DataSpec`.
+        train, validation, test: functions of the options of `Split.batches` that return what `fit` takes. Where a data
+            set has no validation split of its own it is the test split, the same function.
+        test_split: the whole test split of a data set, with its raw images or texts; None for arrays of images.
+        transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
+    """
+
+    spec: DataSpec
+    train: Callable
+    validation: Callable
+    test: Callable
+    test_split: object = None
+    transformer: object = None
+
+
+def load_data(recipe, settings, classes=None):
+    """The data of a recipe with its settings.
+
+    Args:
+        recipe: a `Recipe`, the settings applied.
+        settings: `Settings`.
+        classes: how many classes an .npz file is for, which does not tell; None for its highest label + 1.
+
+    Returns:
+        A `Data`.
+
+    Raises:
+        ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
+    """
+    path = None if settings.data is None else pathlib.Path(settings.data)
+    if path is not None and not path.exists():
+        raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
+    return (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, classes)
+
+
+def _load_images(recipe, settings, path, classes):
+    steps = augment.check(recipe.preprocess)
+    if path is not None and path.is_file():
+        (train, test), names = _arrays(path, classes)
+        raw, name, note, multi_label = train[0].shape[1:], path.name, "", False
+    else:
+        source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
+        if path is not None:
+            source, data_dir, options = "folder", path, {}
+        if settings.image_size is not None:
+            options = {**options, "image_size": settings.image_size}
+        dataset = datasets.load(source, data_dir, settings.download, **options)
+        train, test = dataset.train, dataset.test
+        names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
+        multi_label = dataset.multi_label
+    if multi_label != (recipe.metric == "exact_match"):
+        kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
+        raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
+    names = tuple(names)
+    for part, split in (("training", train), ("test", test)):
+        _check_labels(
+            split[1] if isinstance(split, tuple) else split.arrays["label"], len(names), f"{part} set of {name}"
+        )
+    test_split = None if isinstance(test, tuple) else test
+    train, train_size = _image_batches(train, steps, settings.train_limit)
+    test, test_size = _image_batches(test, steps, settings.test_limit)
+    shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
+    return Data(ImageSpec(name, names, train_size, test_size, note, *shapes), train, test, test, test_split)
+
+
+def _load_texts(recipe, settings, path, classes):
+    if recipe.preprocess:
+        raise ValueError(f"preprocess is for images; {recipe.name} is on texts. Received: {recipe.preprocess}")
+    if path is not None:
+        (train, test), names = _arrays(path, classes, texts=True)
+        train, test = (datasets.TextSplit(*split) for split in (train, test))
+        name, validation = path.name, test
+    else:
+        dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
+        train, validation, test = dataset.train, dataset.dev, dataset.test
+        name, names = dataset.name, dataset.class_names
+    for part, split in (("training", train), ("test", test)):
+        _check_labels(split.labels, len(names), f"{part} set of {name}")
+    transformer = text.load(recipe.transformer)
+    whole_test = test
+    train, validation, test = (
+        datasets.TextSplit(split.texts[:limit], split.labels[:limit])
+        for split, limit in (
+            (train, settings.train_limit), (validation, settings.test_limit), (test, settings.test_limit)
+        )
+    )  # fmt: skip
+    spec = TextSpec(
+        name,
+        tuple(names),
+        len(train.texts),
+        len(test.texts),
+        f"hidden states of {pathlib.Path(recipe.transformer).name}",
+        recipe.transformer,
+        transformer.layers,
+        transformer.width,
+    )
+    test_batches = _text_batches(transformer, test, settings)
+    return Data(
+        spec,
+        _text_batches(transformer, train, settings),
+        test_batches if validation is test or path is not None else _text_batches(transformer, validation, settings),
+        test_batches,
+        whole_test,
+        transformer,
+    )
+
+
+def _arrays(path, classes, texts=False):
+    """Training and test pairs of an .npz file, and the names of its classes, their numbers."""
+    arrays = load_npz(path, texts)
+    classes = classes or int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
+    return [(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")], tuple(map(str, range(classes)))
+
+
+def _check_labels(labels, classes, where):
+    labels = np.asarray(labels)
+    if labels.dtype.kind not in "iuf":
+        raise ValueError(f"The labels in the {where} are {labels.dtype}, not whole numbers.")
+    wrong = labels[~((labels >= 0) & (labels < classes) & (labels % 1 == 0))]
+    if wrong.size:
+        raise ValueError(f"The {where} has the label {wrong[0]}; of {classes} classes they are 0 to {classes - 1}.")
+
+
+def _image_batches(split, steps, limit):
+    """A function of the options of `Split.batches`, and the number of examples, of a split or a pair of arrays."""
+    if not isinstance(split, tuple) and importlib.util.find_spec("tensorflow") is None:
+        if split.example is not None:
+            raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
+        split = split.arrays["image"], split.arrays["label"]
+    make, size = (
+        (functools.partial(ArrayBatches, *split), len(split[0]))
+        if isinstance(split, tuple)
+        else (split.batches, split.size)
+    )
+    return functools.partial(make, preprocess=steps, limit=limit), min(size, limit or size)
+
+
+def _text_batches(transformer, split, settings):
+    """A function of the options of `Split.batches`; hidden states are made or looked up when it is first called."""
+
+    @functools.cache
+    def states():
+        if settings.cache != "none":
+            folder = settings.cache or pathlib.Path.home() / ".cache" / "tf_capsules"
+            try:
+                return text.cache_states(transformer, split.texts, folder, limit_gb=settings.cache_limit)
+            except text.CacheTooLarge as error:
+                if settings.cache is not None:
+                    raise
+                print(f"{error}: they are computed whenever they are needed", flush=True)
+        return text.LiveStates(transformer, split.texts)
+
+    def batches(batch_size, **options):
+        if keras.backend.backend() == "tensorflow":
+            return text.StateBatches(states(), split.labels, batch_size, **options).dataset()
+        return text.StateBatches(states(), split.labels, batch_size, multiple=8, **options)
+
+    return batches

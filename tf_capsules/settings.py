@@ -1,0 +1,150 @@
+"""What a user may set for a run, checked before anything is loaded."""
+
+import dataclasses
+import math
+import pathlib
+
+import keras
+
+from tf_capsules import datasets
+
+_OVERRIDES = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "decay_steps",
+    "warmup",
+    "mixup",
+    "dataset",
+    "transformer",
+)
+
+
+class TrainingError(Exception):
+    """Training can't start or go on; the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a user may set for a run. None leaves the recipe's own value.
+
+    Attributes:
+        epochs, batch_size, learning_rate: as in `Recipe`.
+        decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
+        seed: of weights, data order and augmentation.
+        dataset: name of another data set.
+        data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
+        transformer: for recipes on texts, another frozen transformer (`tf_capsules.text.load`).
+        cache: the folder in which its hidden states are kept; "none": they are computed whenever they are needed; None:
+            they are kept in ~/.cache/tf_capsules where they fit into `cache_limit`.
+        cache_limit: the most gigabytes (10^9 bytes) of hidden states to keep for one set of texts.
+        image_size: side in pixels to which a folder's images are resized; None for 32.
+        data_dir: where tensorflow-datasets keeps its sets.
+        download: fetch an absent data set.
+        train_limit, test_limit: use the first so many examples.
+        dtype: Keras dtype policy.
+        jit: "auto", "on" or "off": compile the whole step with XLA.
+        strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
+        devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all
+            GPUs, or one CPU device.
+        deterministic: bitwise repeatable, slower.
+    """
+
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    decay_steps: int | None = None
+    warmup: float | None = None
+    mixup: float | None = None
+    seed: int = 0
+    dataset: str | None = None
+    data: str | None = None
+    transformer: str | None = None
+    cache: str | None = None
+    cache_limit: float = 20.0
+    image_size: int | None = None
+    data_dir: str | None = None
+    download: bool = False
+    train_limit: int | None = None
+    test_limit: int | None = None
+    dtype: str = "float32"
+    jit: str = "auto"
+    strategy: str = "none"
+    devices: int | None = None
+    deterministic: bool = False
+
+    def check(self, recipe):
+        """Raises a TrainingError, before any data is loaded, for what can't work."""
+        for name in ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
+        if self.warmup is not None and not 0 < self.warmup < 1:
+            raise TrainingError(f"--warmup must be between 0 and 1. Received: {self.warmup}")
+        if self.mixup is not None and not 0 < self.mixup < math.inf:
+            raise TrainingError(f"--mixup must be above 0. Received: {self.mixup}")
+        if not 0 < self.cache_limit < math.inf:
+            raise TrainingError(f"--cache-limit must be above 0. Received: {self.cache_limit}")
+        if recipe.transformer is None:
+            for name in ("transformer", "cache"):
+                if getattr(self, name) is not None:
+                    raise TrainingError(
+                        f"--{name} {getattr(self, name)} is for recipes on texts; {recipe.name} is on images."
+                    )
+        if self.decay_steps is not None and (self.warmup or recipe.warmup) is not None:
+            source = f"the warm-up of {recipe.name}" if self.warmup is None else f"--warmup {self.warmup}"
+            raise TrainingError(f"--decay-steps {self.decay_steps} and {source} exclude each other.")
+        if not 0 <= self.seed < 2**31:
+            raise TrainingError(f"--seed must be from 0 to {2**31 - 1}. Received: {self.seed}")
+        for name, choices in (
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
+            ("jit", ("auto", "on", "off")),
+            ("strategy", ("none", "mirrored")),
+        ):
+            if getattr(self, name) not in choices:
+                raise TrainingError(f"--{name} must be {' or '.join(choices)}. Received: {getattr(self, name)}")
+        if self.dataset is not None and self.dataset not in datasets.names():
+            raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
+        if self.data is not None and self.dataset is not None:
+            raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
+        if self.dataset is not None and datasets.of_texts(self.dataset) != (recipe.transformer is not None):
+            kinds = ("texts", "images") if recipe.transformer is not None else ("images", "texts")
+            raise TrainingError(f"The recipe {recipe.name} is on {kinds[0]}, --dataset {self.dataset} has {kinds[1]}.")
+        source = self.data or self.dataset or recipe.dataset
+        of_folder = source == "folder" if self.data is None else not pathlib.Path(self.data).is_file()
+        if self.image_size is not None and not of_folder:
+            raise TrainingError(f"--image-size {self.image_size} is for a folder of images. Received: {source}")
+        if self.devices is not None and self.strategy == "none":
+            raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
+        if self.strategy == "mirrored":
+            if keras.backend.backend() != "tensorflow":
+                raise TrainingError(
+                    f"--strategy mirrored needs the TensorFlow backend. Received: {keras.backend.backend()}"
+                )
+            if self.jit == "on":
+                raise TrainingError("--jit on does not work under --strategy mirrored.")
+            batch_size = self.batch_size or recipe.batch_size
+            if self.devices and batch_size % self.devices:
+                raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
+
+    def apply(self, recipe):
+        """The recipe with these settings."""
+        values = {name: getattr(self, name) for name in _OVERRIDES}
+        values = {name: value for name, value in values.items() if value is not None}
+        if values.get("dataset") not in (None, recipe.dataset):
+            recipe = dataclasses.replace(recipe, dataset_options={})
+        if self.warmup is not None:
+            values["decay_steps"] = None
+        return dataclasses.replace(recipe, **values)
+
+    def with_absolute_paths(self):
+        """The same settings, its paths independent of the current folder."""
+        paths = {name: getattr(self, name) for name in ("data", "transformer", "cache")}
+        paths = {name: path for name, path in paths.items() if path is not None}
+        if not pathlib.Path(paths.get("transformer", "")).is_dir():
+            paths.pop("transformer", None)  # a name
+        if self.cache == "none":
+            del paths["cache"]
+        return dataclasses.replace(self, **{name: str(pathlib.Path(path).resolve()) for name, path in paths.items()})
