@@ -6,7 +6,7 @@
 
 **Pose size.** The first command trains a `SelfAttentionCapsNet` (two blocks of width 64, one routing layer) for poses
 of 4, 16, 64 and 256 numbers, with Gaussian density and with soft k-means, on the whole sentences of the Stanford
-Sentiment Treebank, five classes, with the paper's batch size, mixup, optimizer and schedule. Of the frozen transformer
+Sentiment Treebank, five classes, as the paper trains, but for twice its peak learning rate. Of the frozen transformer
 the network reads the lowest hidden state only, which is computed once before anything is measured. Accuracies are those
 after the last epoch; nothing is selected. Seconds a step are the median, reading the batch included; memory is the
 largest resident size in training above the idle process, libraries and data loaded.
