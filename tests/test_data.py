@@ -67,11 +67,19 @@ def test_hidden_states_are_kept_only_where_they_fit(trees, tmp_path, capsys, mon
         load(SST2, data_dir=trees, cache=str(tmp_path / "mine"), cache_limit=1e-9).train(batch_size=2)
 
 
-def test_limits_take_the_first_texts(trees, tmp_path):
+def test_limits_take_the_same_texts_of_the_whole_file_each_time(trees, tmp_path):
     data = load(SST2, data_dir=trees, cache="none", train_limit=4, test_limit=3)
     assert (data.spec.train_size, data.spec.test_size) == (4, 3)
     assert sum(len(y) for _, y in data.train(batch_size=3)) == 4
-    assert sum(len(y) for _, y in data.validation(batch_size=3)) == 3
+    assert sum(len(y) for _, y in data.validation(batch_size=3)) == 3 == len(data.test_split.texts)
+    (tmp_path / "sorted").mkdir()
+    path = tmp_path / "sorted" / "mine.npz"
+    labels = np.arange(40) // 10
+    np.savez(path, x_train=labels.astype(str), y_train=labels, x_test=labels.astype(str), y_test=labels)
+    chosen = [load(SST2, data=str(path), cache="none", train_limit=12).train(batch_size=12) for _ in range(2)]
+    first, again = ([y for _, y in map(arrays, batches)][0] for batches in chosen)
+    np.testing.assert_array_equal(first, again)
+    assert set(first) == {0, 1, 2, 3} and list(first) == sorted(first)
 
 
 def test_one_s_own_texts_come_from_arrays(trees, tmp_path):

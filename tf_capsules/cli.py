@@ -73,7 +73,7 @@ def _parser():
         ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
         ("mixup", float, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)"),
         ("seed", int, "of weights, order and augmentation (default: 0)"),
-        ("train-limit", int, "use the first so many training examples"),
+        ("train-limit", int, "use so many training examples only"),
     ):
         sub.add_argument(f"--{name}", type=type_, help=text)
     _data_options(sub)
@@ -152,7 +152,7 @@ def _data_options(sub):
     sub.add_argument("--image-size", type=int, help="side to which a folder's images are resized (default: 32)")
     sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets, or a folder of original files")
     sub.add_argument("--download", action="store_true", default=None, help="fetch an absent data set")
-    sub.add_argument("--test-limit", type=int, help="use the first so many test examples")
+    sub.add_argument("--test-limit", type=int, help="use so many test examples only")
     sub.add_argument(
         "--cache", metavar="DIR", help="for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)"
     )

@@ -76,7 +76,7 @@ class Data:
         spec: a `DataSpec`.
         train, validation, test: functions of the options of `Split.batches` that return what `fit` takes. Where a data
             set has no validation split of its own it is the test split, the same function.
-        test_split: the whole test split of a data set, with its raw images or texts; None for arrays of images.
+        test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
     """
 
@@ -152,9 +152,8 @@ def _load_texts(recipe, settings, path, classes):
     for part, split in (("training", train), ("test", test)):
         _check_labels(split.labels, len(names), f"{part} set of {name}")
     transformer = text.load(recipe.transformer)
-    whole_test = test
     train, validation, test = (
-        datasets.TextSplit(split.texts[:limit], split.labels[:limit])
+        _sample(split, limit)
         for split, limit in (
             (train, settings.train_limit), (validation, settings.test_limit), (test, settings.test_limit)
         )
@@ -175,9 +174,17 @@ def _load_texts(recipe, settings, path, classes):
         _text_batches(transformer, train, settings),
         test_batches if validation is test or path is not None else _text_batches(transformer, validation, settings),
         test_batches,
-        whole_test,
+        test,
         transformer,
     )
+
+
+def _sample(split, limit):
+    """So many texts of a split, always the same: files of texts may be in an order of labels or authors."""
+    if limit is None or limit >= len(split.texts):
+        return split
+    chosen = np.sort(np.random.default_rng(0).permutation(len(split.texts))[:limit])
+    return datasets.TextSplit(split.texts[chosen], split.labels[chosen])
 
 
 def _arrays(path, classes, texts=False):

@@ -41,7 +41,7 @@ class Settings:
         image_size: side in pixels to which a folder's images are resized; None for 32.
         data_dir: where tensorflow-datasets keeps its sets.
         download: fetch an absent data set.
-        train_limit, test_limit: use the first so many examples.
+        train_limit, test_limit: use the first so many images, or so many texts, always the same ones, drawn at random.
         dtype: Keras dtype policy.
         jit: "auto", "on" or "off": compile the whole step with XLA.
         strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
