@@ -12,7 +12,7 @@ from tf_capsules.models import class_probabilities, weights
 from tf_capsules.models.heinsen2019 import TextCapsNet
 
 MODELS = pathlib.Path(__file__).parents[1] / "saved_models"
-SENTIMENTS = {"sst5": ("heinsen2019-sst5-minilm", 5)}
+SENTIMENTS = {"sst5": ("heinsen2019-sst5-minilm", 5), "sst2": ("heinsen2019-sst2-minilm", 2)}
 
 
 @functools.cache  # a loaded object has to live for as long as its functions are called
@@ -28,7 +28,7 @@ def served(name):
 
 
 def test_every_shipped_set_has_a_card():
-    assert weights.names() == ["heinsen2019-sst5-minilm", "sabour2017-digits"]
+    assert weights.names() == ["heinsen2019-sst2-minilm", "heinsen2019-sst5-minilm", "sabour2017-digits"]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
 

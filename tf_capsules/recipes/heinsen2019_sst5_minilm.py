@@ -2,9 +2,9 @@
 
 Paper: Heinsen 2019, section 4.2 and table 2, with another transformer
 Command: tf-capsules train heinsen2019-sst5-minilm
-Device: two CPU cores; hidden states of 9.2 GB are kept
+Device: two CPU cores; half an hour; hidden states of 9.2 GB are kept
 Published: 58.5% test accuracy with GPT-2 large
-Measured: not yet
+Measured: 48.73%, one run, seed 0 (results/sst.csv)
 """
 
 from tf_capsules.recipes.heinsen2019_sst5 import RECIPE as SST5

@@ -4,7 +4,7 @@ Paper: none; the control that routing has to beat on the same phrases
 Command: tf-capsules train heinsen2019-sst5-minilm-mean
 Device: two CPU cores
 Published: -
-Measured: not yet
+Measured: 45.84%, one run, seed 0 (results/sst.csv)
 """
 
 import keras
