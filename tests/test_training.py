@@ -443,6 +443,7 @@ for a, b in zip(one.model.get_weights(), two.model.get_weights(), strict=True):
 moved = max(np.abs(a - b).max() for a, b in zip(one.model.get_weights(), first.get_weights()))
 assert moved > 1e-3, moved
 assert one.result["value"] == two.result["value"], (one.result, two.result)
+assert abs(one.result["test_loss"] / two.result["test_loss"] - 1) < 1e-4, (one.result, two.result)
 """
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(

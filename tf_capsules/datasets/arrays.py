@@ -133,7 +133,8 @@ class ShuffledBatches(keras.utils.PyDataset):
             x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
         if not self._pad:
             return x, y
-        return x, y, (real / real.mean() if self._training else real).astype(np.float32)
+        share = real.mean() if self._training else self._size / (self.steps * self._batch_size)
+        return x, y, (real / share).astype(np.float32)
 
     def _mixed(self, random, x, y, real):
         alpha, classes = self._mixup

@@ -127,8 +127,9 @@ class Split:
             epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
             limit: use the first `limit` examples only.
             pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
-                (batch,): 0 for the fill; in evaluation 1 for the rest, in training batch_size / (size of the rest),
-                so that a mean over the batch is the mean over the rest.
+                (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
+                the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so
+                that the mean over the epoch is that over its examples.
             mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in
                 Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
                 Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
@@ -174,7 +175,7 @@ class Split:
                 return x, y
             real = tf.cast(tf.minimum(size - start, batch_size), tf.float32)
             weights = tf.cast(positions < size, tf.float32)
-            return x, y, weights * (batch_size / real) if training else weights
+            return x, y, weights * (batch_size / real if training else steps * batch_size / size)
 
         stream = tf.data.Dataset.range(steps * (epochs - initial_epoch))
         return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
