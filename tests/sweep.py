@@ -136,7 +136,7 @@ MODELS = {
     "PoolingCNN": Case(
         PoolingCNN, {"image_shape": (4, 5, 1), "classes": 6, "dropout": 0.5}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
-    # One iteration: with more, untrained couplings amplify the rounding of half-precision convolutions.
+    # One iteration, here and for attention: with more, untrained couplings amplify the rounding of half precision.
     "ImageCapsNet": heinsen_network(
         ImageCapsNet,
         {"image_shape": (29, 31, 1), "filters": 5, "types": 9, "pose": (2, 3), "iterations": 1},
@@ -150,7 +150,7 @@ MODELS = {
     ),
     "SelfAttentionCapsNet": Case(
         SelfAttentionCapsNet,
-        {"layers": 3, "width": 7, "classes": 2, "dim": 8, "heads": 2, "blocks": 1, "pose": 6},
+        {"layers": 3, "width": 7, "classes": 2, "dim": 8, "heads": 2, "blocks": 1, "pose": 6, "iterations": 1},
         TEXT,
         "float32",
         attention=True,
