@@ -42,6 +42,12 @@ def require(*packages):
 
 
 @pytest.fixture(scope="session")
+def pytorch():
+    """What the engine of Hugging Face's own code needs."""
+    require("transformers", "torch")
+
+
+@pytest.fixture(scope="session")
 def gpt2(tmp_path_factory):
     """A folder with a small random GPT-2 in Hugging Face's form."""
     require("tensorflow", "tensorflow_text", "keras_hub", "transformers")

@@ -205,6 +205,7 @@ class TestRefusals:
         model = make_model(transformer)
         self.refused(tmp_path, ValueError, "5 classes. Received 2", model, transformer, class_names=["bad", "good"])
 
+    @pytest.mark.usefixtures("pytorch")
     def test_a_transformer_outside_the_graph(self, load, bert, tmp_path):
         transformer = load(bert, "transformers")
         self.refused(tmp_path, RuntimeError, "load it with engine='keras-hub'", make_model(transformer), transformer)

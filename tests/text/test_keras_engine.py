@@ -146,6 +146,7 @@ class TestRefusals:
             text.load(folder, "keras-hub")
 
     @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh"])
+    @pytest.mark.usefixtures("pytorch")
     def test_the_tanh_form_is_computed_where_it_is_asked_for(self, changed, load, activation):
         exact = load(changed("bert").parent / "bert", "keras-hub")
         folder = shutil.copytree(exact.checkpoint.folder, exact.checkpoint.folder.parent / "tanh")
@@ -156,6 +157,7 @@ class TestRefusals:
         np.testing.assert_allclose(states[mask > 0], expected[mask > 0], atol=2e-5)
         assert np.abs(states - exact.hidden_states(TEXTS)[0])[mask > 0].max() > 1e-4
 
+    @pytest.mark.usefixtures("pytorch")
     def test_without_a_pooler(self, changed):
         from safetensors.numpy import load_file, save_file
 
@@ -187,6 +189,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="normalizer is"):
             text.load(path.parent, "keras-hub")
 
+    @pytest.mark.usefixtures("pytorch")
     def test_the_tokenizer_may_limit_the_length(self, changed):
         folder = changed("bert")
         (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 9}')

@@ -24,6 +24,7 @@ def assert_equal(one, two, texts):
 
 
 @pytest.mark.parametrize("kind, layers, max_length", [("gpt2", 4, 24), ("bert", 3, 21)])
+@pytest.mark.usefixtures("pytorch")
 def test_engines_agree(request, load, sentences, kind, layers, max_length):
     folder = request.getfixturevalue(kind)
     one, two = (load(folder, engine) for engine in ("keras-hub", "transformers"))
@@ -55,6 +56,8 @@ def test_engines_agree_on_real_weights(load, minilm, sentences):
 class TestOfAnEngine:
     @pytest.fixture(params=["gpt2", "bert"])
     def transformer(self, request, load, engine):
+        if engine == "transformers":
+            request.getfixturevalue("pytorch")
         return load(request.getfixturevalue(request.param), engine)
 
     def test_special_tokens(self, transformer):
@@ -127,6 +130,7 @@ class TestLoading:
         with pytest.raises(ValueError, match="'keras-hub', 'transformers', not 'onnx'"):
             text.load(toy().checkpoint.folder, "onnx")
 
+    @pytest.mark.usefixtures("pytorch")
     def test_a_transformer_that_no_engine_computes(self, toy, request):
         request.getfixturevalue("gpt2")  # the engines are installed
         with pytest.raises(ValueError, match="'keras-hub' can't compute it: .* 'toy'.*'transformers' can't compute it"):
@@ -153,6 +157,7 @@ class TestLoading:
         with pytest.raises(ValueError, match="needs keras_hub.*needs transformers, torch"):
             text.load(toy().checkpoint.folder)
 
+    @pytest.mark.usefixtures("pytorch")
     def test_auto_takes_what_there_is(self, bert, lacking):
         assert text.load(bert).engine == "keras-hub"
         lacking("keras_hub")
