@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -140,7 +141,7 @@ def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, m
     with pytest.raises(TrainingError, match=r"large.npz has images \(9, 8, 1\) of 10 .* trained on images \(8, 8, 1\)"):
         training.load_run(run.folder, data=str(tmp_path / "large.npz")).evaluate()
     write_arrays(tmp_path / "many.npz", 11, (8, 8, 1))
-    with pytest.raises(TrainingError, match="many.npz has the label 10; of 10 classes they are 0 to 9"):
+    with pytest.raises(TrainingError, match="many.npz is not a data set: y_train has the label 10; of 10 classes they go to 9"):
         training.load_run(run.folder, data=str(tmp_path / "many.npz")).evaluate()
     write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # these arrays lack seven classes, which are no other classes
     assert training.load_run(run.folder, data=str(tmp_path / "few.npz"), test_limit=20).evaluate()["loss"] > 0
@@ -148,6 +149,70 @@ def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, m
     monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("three", split, split, ("a", "b", "c")))
     with pytest.raises(TrainingError, match=r"three has images \(8, 8, 1\) of 3 classes; .* of 10 classes"):
         training.load_run(run.folder, dataset="mnist").evaluate()
+    names = tuple("0123456") + ("seven", "8", "9")
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("words", split, split, names))
+    with pytest.raises(TrainingError, match=r"words has 'seven'; .* was trained on '7', class 7"):
+        training.load_run(run.folder, dataset="mnist").evaluate()
+
+
+def test_a_folder_is_read_as_the_run_s_images_were(run, tmp_path, monkeypatch):
+    Image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    for label in range(10):
+        (tmp_path / str(label)).mkdir()
+        for i in range(6):
+            Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / str(label) / f"{i}.png")
+    given = training.load_run(run.folder, data=str(tmp_path))
+    assert given.data.spec.image_shape == (8, 8, 1) and given.evaluate()["loss"] > 0
+
+
+def test_limits_take_some_of_every_class_of_sorted_arrays(tmp_path):
+    path = tmp_path / "sorted.npz"
+    x, y = write_arrays(path)
+    order, rest = np.argsort(y[:60], kind="stable"), 60 + np.argsort(y[60:], kind="stable")
+    np.savez(path, x_train=x[order], y_train=y[order], x_test=x[rest], y_test=y[rest])
+    settings = Settings(data=str(path), train_limit=20, test_limit=12)
+    data = training.load_data(settings.apply(TINY), settings)
+    assert (data.spec.train_size, data.spec.test_size) == (20, 12)
+    for batches in (data.train, data.test):
+        labels = [np.asarray(batches(batch_size=5)[i][1]) for i in range(2)]
+        assert len(set(np.concatenate(labels).tolist())) > 1
+
+
+def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        write_arrays(tmp_path / place / "mine.npz")
+    settings = Settings(data=str(tmp_path / "here" / "mine.npz"), epochs=1)
+    training.train(TINY, tmp_path / "run", settings, verbose=0)
+    (tmp_path / "here" / "mine.npz").unlink()
+    settings = Settings(data=str(tmp_path / "there" / "mine.npz"), epochs=2)
+    assert len(training.train(TINY, tmp_path / "run", settings, resume=True, verbose=2).history) == 2
+    printed = capsys.readouterr().out
+    assert "goes on after epoch 1 of 2" in printed
+    assert "data: mine.npz, 60 examples for training, 30 for testing, images (10, 12, 2), 4 classes" in printed
+    before = (tmp_path / "run" / "config.json").read_text()
+    training.train(TINY, tmp_path / "run", settings, resume=True, verbose=2)
+    assert "all 2 epochs of" in capsys.readouterr().out
+    with pytest.raises(TrainingError, match="run has finished 2 epochs, more than 1"):
+        training.train(TINY, tmp_path / "run", Settings(data=settings.data, epochs=1), resume=True)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+    (tmp_path / "run" / "last-0002.weights.h5").write_bytes(b"damaged")
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    with pytest.raises(TrainingError, match="last-0002.weights.h5 can't be loaded: .* best.weights.h5 is there, too"):
+        training.load_run(tmp_path / "run")
+    assert training.load_run(tmp_path / "run", "best").evaluate()["loss"] > 0
+
+
+def test_progress_without_a_terminal_tells_the_time_left(tmp_path, monkeypatch, capsys):
+    write_arrays(tmp_path / "mine.npz")
+    monkeypatch.setattr(training, "Progress", functools.partial(training.Progress, seconds=0))
+    training.train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "mine.npz"), epochs=2, batch_size=30))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "minutes left" in line]
+    assert [line.split(":")[0] for line in lines] == [
+        f"epoch {epoch}, step {step} of 2" for epoch in (1, 2) for step in (1, 2)
+    ]
+    assert lines[-1].endswith("about 0 minutes left")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +370,7 @@ def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
         capsys.readouterr().out.splitlines()[0] == f"{run.folder} holds no finished epoch to resume: a new run starts"
     )
     assert len(training.train(recipe, run.folder, settings, resume=True, verbose=2).history) == 1
-    assert "resume" not in capsys.readouterr().out
+    assert "a new run starts" not in capsys.readouterr().out
 
 
 def test_other_data_under_the_same_name_are_not_resumed_on(tmp_path):

@@ -88,13 +88,14 @@ class Data:
     transformer: object = None
 
 
-def load_data(recipe, settings, classes=None):
+def load_data(recipe, settings, like=None):
     """The data of a recipe with its settings.
 
     Args:
         recipe: a `Recipe`, the settings applied.
         settings: `Settings`.
-        classes: how many classes an .npz file is for, which does not tell; None for its highest label + 1.
+        like: the `DataSpec` of a trained model, for what files do not tell: an .npz its class names, a folder of images
+            their size.
 
     Returns:
         A `Data`.
@@ -105,18 +106,20 @@ def load_data(recipe, settings, classes=None):
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():
         raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
-    return (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, classes)
+    return (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, like)
 
 
-def _load_images(recipe, settings, path, classes):
+def _load_images(recipe, settings, path, like):
     steps = augment.check(recipe.preprocess)
     if path is not None and path.is_file():
-        (train, test), names = _arrays(path, classes)
+        (train, test), names = _arrays(path, settings, like)
         raw, name, note, multi_label = train[0].shape[1:], path.name, "", False
     else:
         source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
         if path is not None:
             source, data_dir, options = "folder", path, {}
+        if source == "folder" and like is not None:
+            options = {**options, "image_size": like.raw_shape[:2], "channels": like.raw_shape[2]}
         if settings.image_size is not None:
             options = {**options, "image_size": settings.image_size}
         dataset = datasets.load(source, data_dir, settings.download, **options)
@@ -128,9 +131,8 @@ def _load_images(recipe, settings, path, classes):
         raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
     names = tuple(names)
     for part, split in (("training", train), ("test", test)):
-        _check_labels(
-            split[1] if isinstance(split, tuple) else split.arrays["label"], len(names), f"{part} set of {name}"
-        )
+        labels = split[1] if isinstance(split, tuple) else split.arrays["label"]
+        _check_labels(labels, len(names), f"{part} set of {name}")
     test_split = None if isinstance(test, tuple) else test
     train, train_size = _image_batches(train, steps, settings.train_limit)
     test, test_size = _image_batches(test, steps, settings.test_limit)
@@ -138,26 +140,23 @@ def _load_images(recipe, settings, path, classes):
     return Data(ImageSpec(name, names, train_size, test_size, note, *shapes), train, test, test, test_split)
 
 
-def _load_texts(recipe, settings, path, classes):
+def _load_texts(recipe, settings, path, like):
     if recipe.preprocess:
         raise ValueError(f"preprocess is for images; {recipe.name} is on texts. Received: {recipe.preprocess}")
     if path is not None:
-        (train, test), names = _arrays(path, classes, texts=True)
+        (train, test), names = _arrays(path, settings, like, texts=True)
         train, test = (datasets.TextSplit(*split) for split in (train, test))
         name, validation = path.name, test
     else:
         dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
         train, validation, test = dataset.train, dataset.dev, dataset.test
         name, names = dataset.name, dataset.class_names
+        limits = settings.train_limit, settings.test_limit, settings.test_limit
+        splits = zip((train, validation, test), limits, strict=True)
+        train, validation, test = (datasets.TextSplit(*_sample(*split, limit)) for split, limit in splits)
     for part, split in (("training", train), ("test", test)):
         _check_labels(split.labels, len(names), f"{part} set of {name}")
     transformer = text.load(recipe.transformer)
-    train, validation, test = (
-        _sample(split, limit)
-        for split, limit in (
-            (train, settings.train_limit), (validation, settings.test_limit), (test, settings.test_limit)
-        )
-    )  # fmt: skip
     spec = TextSpec(
         name,
         tuple(names),
@@ -179,19 +178,20 @@ def _load_texts(recipe, settings, path, classes):
     )
 
 
-def _sample(split, limit):
-    """So many texts of a split, always the same: files of texts may be in an order of labels or authors."""
-    if limit is None or limit >= len(split.texts):
-        return split
-    chosen = np.sort(np.random.default_rng(0).permutation(len(split.texts))[:limit])
-    return datasets.TextSplit(split.texts[chosen], split.labels[chosen])
+def _sample(examples, labels, limit):
+    """So many examples, always the same and in their order: files may be sorted by label or author."""
+    if limit is None or limit >= len(labels):
+        return examples, labels
+    chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:limit])
+    return examples[chosen], labels[chosen]
 
 
-def _arrays(path, classes, texts=False):
-    """Training and test pairs of an .npz file, and the names of its classes, their numbers."""
-    arrays = load_npz(path, texts)
-    classes = classes or int(max(arrays["y_train"].max(), arrays["y_test"].max())) + 1
-    return [(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")], tuple(map(str, range(classes)))
+def _arrays(path, settings, like, texts=False):
+    """Training and test pairs of an .npz file within the limits, and the names of its classes."""
+    arrays = load_npz(path, texts, like and like.class_names)
+    limits = (("train", settings.train_limit), ("test", settings.test_limit))
+    pairs = [_sample(arrays[f"x_{part}"], arrays[f"y_{part}"], limit) for part, limit in limits]
+    return pairs, arrays["class_names"]
 
 
 def _check_labels(labels, classes, where):

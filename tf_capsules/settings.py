@@ -33,7 +33,8 @@ class Settings:
         decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
-        data: a .npz file of arrays, or a folder of images with one folder a class, in place of a data set.
+        data: a .npz file of arrays (`tf_capsules.datasets.arrays.load_npz`), or a folder of images with one folder a
+            class, in place of a data set.
         transformer: for recipes on texts, another frozen transformer (`tf_capsules.text.load`).
         cache: the folder in which its hidden states are kept; "none": they are computed whenever they are needed; None:
             they are kept in ~/.cache/tf_capsules where they fit into `cache_limit`.
@@ -41,7 +42,8 @@ class Settings:
         image_size: side in pixels to which a folder's images are resized; None for 32.
         data_dir: where tensorflow-datasets keeps its sets.
         download: fetch an absent data set.
-        train_limit, test_limit: use the first so many images, or so many texts, always the same ones, drawn at random.
+        train_limit, test_limit: use the first so many images of a data set; of a .npz file, and of texts, so many drawn
+            at random, always the same ones.
         dtype: Keras dtype policy.
         jit: "auto", "on" or "off": compile the whole step with XLA.
         strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).

@@ -213,6 +213,30 @@ class Recorder(keras.callbacks.Callback):
             (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
 
 
+class Progress(keras.callbacks.Callback):
+    """Says once a minute where training is and when it will be done, for where no progress bar can be drawn."""
+
+    def __init__(self, steps, seconds=60):
+        super().__init__()
+        self.steps, self.seconds, self.epoch, self.done = steps, seconds, 0, 0
+
+    def on_train_begin(self, logs=None):
+        self.started = self.told = time.perf_counter()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        now, self.done = time.perf_counter(), self.done + 1
+        if now - self.told >= self.seconds:
+            self.told = now
+            left = (self.params["epochs"] - self.epoch) * self.steps - batch - 1
+            minutes = left * (now - self.started) / self.done / 60
+            values = ", ".join(f"{name} {float(value):.4f}" for name, value in logs.items())
+            where = f"epoch {self.epoch + 1}, step {batch + 1:,} of {self.steps:,}"
+            print(f"{where}: {values}, about {minutes:,.0f} minutes left", flush=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """A trained model with where it came from.
@@ -237,7 +261,11 @@ class Run:
             TrainingError: they are absent, or of other inputs or classes than the model.
         """
         data = _reported(self.load)
-        wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in (self.trained_on, data.spec))
+        specs = self.trained_on, data.spec
+        wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in specs)
+        if given == wanted:
+            pairs = enumerate(zip(*(spec.class_names for spec in specs), strict=True))
+            wanted, given = next(((f"{a!r}, class {i}", repr(b)) for i, (a, b) in pairs if a != b), (None, None))
         if given != wanted:
             raise TrainingError(f"{data.spec.name} has {given}; {self.folder} was trained on {wanted}.")
         return data
@@ -268,9 +296,11 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         output: the run folder; made where it is absent.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
-            the number of epochs where there is no warm-up. Weights end up the same as those of an uninterrupted run
-            (bitwise with `deterministic`). Where there is nothing to resume a line says so and a new run starts.
-        verbose: as for `fit`: "auto" shows a progress bar on a terminal and a line an epoch elsewhere.
+            the places where data and caches are, and the number of epochs where there is no warm-up. Weights end up
+            the same as those of an uninterrupted run (bitwise with `deterministic`). Where there is nothing to resume
+            a line says so and a new run starts; where all epochs are done, nothing is trained.
+        verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
+            with the time left.
         results: a CSV file to which the row of results is appended; None for none.
 
     Returns:
@@ -286,8 +316,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     settings = settings.with_absolute_paths()
     folder = RunFolder(output)
     config, initial_epoch = _check_folder(folder, recipe, settings, resume)
-    if resume and not initial_epoch and verbose:
-        print(f"{folder.path} holds no finished epoch to resume: a new run starts", flush=True)
+    if resume and verbose:
+        _report_resumed(folder, initial_epoch, recipe.epochs)
     strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
     if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
         count = strategy.num_replicas_in_sync
@@ -299,6 +329,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         tf.config.experimental.enable_op_determinism()
     data = _reported(load_data, recipe, settings)
     spec, described = data.spec, data.spec.to_json()
+    if verbose:
+        sizes = f"{spec.train_size:,} examples for training, {spec.test_size:,} for testing"
+        print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
     if initial_epoch and config.get("data", described) != described:
         before = config["data"]
         changed = [f"{key} {before.get(key)}, now {now}" for key, now in described.items() if before.get(key) != now]
@@ -308,7 +341,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         model = _reported(build_model, recipe, spec, settings.dtype)
         _reported(compile_model, model, recipe, spec, settings.jit)
         if initial_epoch:
-            model.load_weights(folder.weights())
+            _load_checkpoint(model, folder.weights())
     if results is not None:
         check_row(results, describe_result(recipe, settings, spec, model, []))
     steps = -(-spec.train_size // recipe.batch_size)
@@ -325,14 +358,15 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     folder.write("config.json", json.dumps(config, indent=1) + "\n")
     if initial_epoch < recipe.epochs:
         recorder = Recorder(folder, recipe.metric, history, initial_epoch)
+        quiet = verbose == "auto" and not sys.stdout.isatty()
         model.fit(
             training,
             steps_per_epoch=steps,
             **epochs,
             validation_data=validation,
             shuffle=False,
-            callbacks=[recorder, *_tensorboard(folder)],
-            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+            callbacks=[recorder, *([Progress(steps)] if quiet else []), *_tensorboard(folder)],
+            verbose=(2 if quiet else 1) if verbose == "auto" else verbose,
         )
         history = recorder.rows
     measured = None
@@ -353,6 +387,24 @@ def _reported(function, *args):
         raise TrainingError(str(error)) from error
     except ModuleNotFoundError as error:
         raise TrainingError(f"This needs the Python package {error.name}, which is not installed.") from error
+
+
+def _report_resumed(folder, done, epochs):
+    if not done:
+        print(f"{folder.path} holds no finished epoch to resume: a new run starts", flush=True)
+    elif done == epochs:
+        print(f"all {done} epochs of {folder.path} are done: nothing is left to train", flush=True)
+    else:
+        print(f"{folder.path} goes on after epoch {done} of {epochs}", flush=True)
+
+
+def _load_checkpoint(model, path):
+    try:
+        model.load_weights(path)
+    except (ValueError, KeyError, OSError) as error:
+        other = path.with_name("best.weights.h5")
+        hint = f" {other.name} is there, too: --weights best." if other.exists() and path != other else ""
+        raise TrainingError(f"{path} can't be loaded: {error}.{hint}") from error
 
 
 def _check_folder(folder, recipe, settings, resume):
@@ -379,6 +431,8 @@ def _check_folder(folder, recipe, settings, resume):
         if changed:
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
         done = (folder.checkpoints() or [0])[-1]
+        if done > recipe.epochs:
+            raise TrainingError(f"--resume: {folder.path} has finished {done} epochs, more than {recipe.epochs}.")
         if len(folder.history()) < done:
             raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
         return config, done
@@ -389,11 +443,15 @@ def _check_folder(folder, recipe, settings, resume):
     return config, 0
 
 
+# Where things are is no part of what a run is; what the data look like is compared by itself.
+_PLACES = ("data", "data_dir", "download", "cache", "cache_limit")
+
+
 def _differences(before, after):
     changed = [] if before["recipe"] == after["recipe"] else [f"recipe {before['recipe']}, now {after['recipe']}"]
     for part in ("settings", "resolved"):
         for key, value in after[part].items():
-            if key != "epochs" and before[part].get(key) != value:
+            if key not in ("epochs", *_PLACES) and before[part].get(key) != value:
                 changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
     epochs = [config["resolved"]["epochs"] for config in (before, after)]
     if after["resolved"]["warmup"] is not None and epochs[0] != epochs[1]:
@@ -438,9 +496,9 @@ def load_run(folder, weights="last", **changes):
     path = folder.weights(weights)
     model = _reported(build_model, trained, trained_on, settings.dtype)
     compile_model(model, trained, trained_on, settings.jit)
-    model.load_weights(path)
+    _load_checkpoint(model, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
-    load = functools.partial(load_data, recipe, settings, len(trained_on.class_names))
+    load = functools.partial(load_data, recipe, settings, trained_on)
     return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)
 
 

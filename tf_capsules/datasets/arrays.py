@@ -13,16 +13,19 @@ from tf_capsules.datasets import augment
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def load_npz(path, texts=False):
+def load_npz(path, texts=False, class_names=None):
     """Reads a user's own data set from a NumPy archive and checks it.
 
     Args:
         path: a .npz file with x_train, y_train, x_test, y_test; images (N, H, W) or (N, H, W, C), uint8 or floats in
-            [0, 1], or texts (N,), strings; labels (N,) or (N, 1), whole numbers from 0.
+            [0, 1], or texts (N,), strings; labels (N,) or (N, 1), whole numbers from 0; and, if wanted, class_names,
+            strings (classes,).
         texts: whether texts are wanted, not images.
+        class_names: of a file that does not name its classes; None for their numbers, each of which y_train must have.
 
     Returns:
-        A dict of the four arrays: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32.
+        A dict of the arrays: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32; and
+        class_names, a tuple of strings.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -42,6 +45,7 @@ def load_npz(path, texts=False):
             if missing:
                 raise ValueError(f"it has {sorted(archive)}, but no {', '.join(missing)}")
             data = {key: archive[key] for key in _KEYS}
+            named = archive["class_names"] if "class_names" in archive else None
         for part in ("train", "test"):
             x, y = data[f"x_{part}"], data[f"y_{part}"]
             data[f"x_{part}"] = _checked_texts(x, part) if texts else _checked_images(x, part)
@@ -49,8 +53,7 @@ def load_npz(path, texts=False):
         if data["x_train"].shape[1:] != data["x_test"].shape[1:]:
             shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
             raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
-        if data["y_test"].max() > data["y_train"].max():
-            raise ValueError(f"y_test has label {data['y_test'].max()}, y_train none above {data['y_train'].max()}")
+        data["class_names"] = _checked_names(named, class_names, data["y_train"], data["y_test"])
     except (ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a data set: {error}") from error
     return data
@@ -63,7 +66,9 @@ def _checked_images(x, part):
         raise ValueError(f"x_{part} has shape {x.shape}, not (N, H, W) or (N, H, W, C)")
     if np.issubdtype(x.dtype, np.floating):
         x = x.astype(np.float32)
-        if not (np.isfinite(x).all() and x.min() >= 0 and x.max() <= 1):
+        if not np.isfinite(x).all():
+            raise ValueError(f"x_{part} has {np.sum(~np.isfinite(x)):,} values that are no finite numbers")
+        if not (x.min() >= 0 and x.max() <= 1):
             raise ValueError(f"x_{part} has floats from {x.min()} to {x.max()}, not in [0, 1]; store 0 .. 255 as uint8")
     elif x.dtype != np.uint8:
         raise ValueError(f"x_{part} is {x.dtype}, not uint8 or float")
@@ -84,6 +89,26 @@ def _checked_labels(y, count, part):
     if y.min() < 0:
         raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
     return y.reshape(-1).astype(np.int32)
+
+
+def _checked_names(named, known, *labels):
+    """The names in the file; else those that are known; else the numbers of the training labels."""
+    train, test = map(np.unique, labels)
+    if named is not None:
+        if named.ndim != 1 or named.dtype.kind != "U" or len(set(named.tolist())) < max(len(named), 1):
+            raise ValueError(f"class_names is {named.dtype} of shape {named.shape}, not different strings (classes,)")
+        known = tuple(named.tolist())
+    if known is None:
+        known = tuple(map(str, range(train[-1] + 1)))
+        if len(train) < len(known):
+            raise ValueError(
+                f"y_train has {len(train)} different labels from {train[0]} to {train[-1]}: number the classes from 0 "
+                "without gaps, or name all of them in an array class_names"
+            )
+    for part, found in (("train", train), ("test", test)):
+        if found[-1] >= len(known):
+            raise ValueError(f"y_{part} has the label {found[-1]}; of {len(known)} classes they go to {len(known) - 1}")
+    return known
 
 
 class Draw:

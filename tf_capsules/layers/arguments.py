@@ -35,14 +35,18 @@ def known_axes(layer, shape, axes):
 def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 
-    The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows.
+    The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows. A number that is no class
+    gives a row of NaN: a graph can't raise, and what is computed from the row should not look right.
     """
     classes = predictions.shape[1]
     shape = tuple(labels.shape)
     if len(shape) == 2 and shape[1] == classes:
         return ops.cast(labels, predictions.dtype)
     if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
-        return ops.one_hot(ops.cast(ops.reshape(labels, (-1,)), "int32"), classes, dtype=predictions.dtype)
+        numbers = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
+        known = ops.logical_and(numbers >= 0, numbers < classes)
+        rows = ops.one_hot(numbers[:, 0], classes, dtype=predictions.dtype)
+        return ops.where(known, rows, ops.full_like(rows, float("nan")))
     raise ValueError(
         f"Labels must be class numbers (batch,) or one-hot or multi-hot rows (batch, {classes}). "
         f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}."
