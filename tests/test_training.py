@@ -141,7 +141,9 @@ def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, m
     with pytest.raises(TrainingError, match=r"large.npz has images \(9, 8, 1\) of 10 .* trained on images \(8, 8, 1\)"):
         training.load_run(run.folder, data=str(tmp_path / "large.npz")).evaluate()
     write_arrays(tmp_path / "many.npz", 11, (8, 8, 1))
-    with pytest.raises(TrainingError, match="many.npz is not a data set: y_train has the label 10; of 10 classes they go to 9"):
+    with pytest.raises(
+        TrainingError, match="many.npz is not a data set: y_train has the label 10; of 10 classes they go to 9"
+    ):
         training.load_run(run.folder, data=str(tmp_path / "many.npz")).evaluate()
     write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # these arrays lack seven classes, which are no other classes
     assert training.load_run(run.folder, data=str(tmp_path / "few.npz"), test_limit=20).evaluate()["loss"] > 0

@@ -116,8 +116,8 @@ def _parser():
     sub.add_argument(
         "--format",
         choices=("saved_model", "litert", "embeddings"),
-        default="saved_model",
-        help="embeddings: for texts, a SavedModel from the transformer's hidden states on (default: saved_model)",
+        help="embeddings: for texts, a SavedModel from the transformer's hidden states on (default: litert where "
+        "TARGET ends in .tflite, else saved_model)",
     )
     sub.add_argument(
         "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
@@ -281,7 +281,7 @@ def _predict_images(served, paths):
         try:
             answer = served(tf.constant([pathlib.Path(path).read_bytes()]))
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"{path} can't be read as an image: {error.message}") from error
+            raise ValueError(f"{path} can't be read as an image: {error.message.splitlines()[0]}") from error
         _print_prediction(path, answer)
 
 
@@ -309,12 +309,16 @@ def _print_prediction(name, answer):
 
 
 def _export(options):
+    of_file = (options.target or "").endswith(".tflite")
+    form = options.format or ("litert" if of_file else "saved_model")
+    if of_file and form != "litert":
+        raise ValueError(f"--format {form} makes a folder. Received: {options.target}")
     # LiteRT convolves in float32 alone; the weights are float32 under every dtype policy.
-    changes = {"dtype": "float32"} if options.format == "litert" else {}
+    changes = {"dtype": "float32"} if form == "litert" else {}
     run = _load(options.folder, options.weights, **changes)
     name = {"saved_model": "saved_model", "litert": "model.tflite", "embeddings": "saved_model_embeddings"}
-    target = pathlib.Path(options.target or run.folder / name[options.format])
-    _export_run(run, target, options.format, options.default)
+    target = pathlib.Path(options.target or run.folder / name[form])
+    _export_run(run, target, form, options.default)
 
 
 def _figures(options):

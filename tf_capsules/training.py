@@ -26,6 +26,7 @@ from tf_capsules import recipes
 from tf_capsules.data import DataSpec, load_data
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
+from tf_capsules.models.weights import find
 from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.settings import Settings, TrainingError
 from tf_capsules.version import __version__
@@ -518,6 +519,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     recipe = _reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
     recipe = _reported(settings.apply, recipe)
+    _reported(find, weights)
     data = _reported(load_data, recipe, settings)
     note = "; ".join(filter(None, [data.spec.note, f"weights {pathlib.Path(weights).name}"]))
     spec = dataclasses.replace(data.spec, note=note, train_size=0)

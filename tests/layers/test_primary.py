@@ -5,6 +5,8 @@ from backend import array
 from oracle import ATOL, CASES, expand
 
 from tf_capsules.layers import PrimaryCapsules
+from tf_capsules.models.heinsen2019 import ImageCapsNet
+from tf_capsules.models.sabour2017 import CapsNet, PoolingCNN
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,18 @@ def test_any_callable_and_scores():
     np.testing.assert_allclose(array(scores), 1 / (1 + np.exp(-linear)), atol=1e-6)
     kernels = [array(layer.convolution.kernel).ravel(), array(layer.score_convolution.kernel).ravel()]
     assert abs(np.corrcoef(kernels[0][: kernels[1].size], kernels[1])[0, 1]) < 0.5  # drawn apart
+
+
+def test_channels_are_last_whatever_keras_is_set_to():
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        assert PrimaryCapsules(types=2, pose=3)(np.zeros((1, 5, 6, 4), "float32")).shape == (1, 5, 6, 2, 3)
+        assert CapsNet((20, 20, 2), 3, 4, types=2, pose=3, dim=5)(np.zeros((1, 20, 20, 2)))["poses"].shape == (1, 3, 5)
+        assert PoolingCNN((8, 8, 1), 3)(np.zeros((1, 8, 8, 1))).shape == (1, 3)
+        assert ImageCapsNet((30, 30, 2), 3, 4, 2, 2)(np.zeros((1, 30, 30, 2)))["activations"].shape == (1, 3)
+    finally:
+        keras.config.set_image_data_format(before)
 
 
 def test_image_size_may_be_unknown():

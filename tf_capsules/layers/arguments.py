@@ -35,8 +35,8 @@ def known_axes(layer, shape, axes):
 def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 
-    The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows. A number that is no class
-    gives a row of NaN: a graph can't raise, and what is computed from the row should not look right.
+    The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows. A number that is no
+    class gives a row of NaN: a graph can't raise, and what is computed from the row should not look right.
     """
     classes = predictions.shape[1]
     shape = tuple(labels.shape)

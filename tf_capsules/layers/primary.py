@@ -75,6 +75,7 @@ class PrimaryCapsules(keras.layers.Layer):
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=bias_initializer,
             kernel_initializer=kernel_initializer, kernel_regularizer=kernel_regularizer, dtype=self.dtype_policy,
+            data_format="channels_last",
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")

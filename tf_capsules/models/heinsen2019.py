@@ -73,10 +73,13 @@ def ImageCapsNet(
             3,
             strides=1 + block % 2,
             activation="silu",
+            data_format="channels_last",
             kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"),
             name=f"convolution_{block + 1}",
         )(normalized(x, f"norm_{block + 1}"))
-    scores = keras.layers.Conv2D(types, 1, name="scores", **pointwise)(normalized(x, "norm_scores"))
+    scores = keras.layers.Conv2D(types, 1, data_format="channels_last", name="scores", **pointwise)(
+        normalized(x, "norm_scores")
+    )
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
     # In float32 under every dtype policy: these are the model's answers.
     options = dict(iterations=iterations, density=density, dtype="float32")

@@ -6,6 +6,9 @@ from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
 from tf_capsules.models.weights import load_weights
 
+# Capsules are read off the last axis, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
 
 def CapsNet(
     image_shape=(28, 28, 1),
@@ -61,7 +64,8 @@ def CapsNet(
         8215568
     """
     images = keras.Input(image_shape, name="images")
-    x = keras.layers.Conv2D(filters, kernel_size, padding=padding, activation="relu", name="convolution")(images)
+    options = dict(padding=padding, activation="relu", name="convolution")
+    x = keras.layers.Conv2D(filters, kernel_size, **options, **_LAST)(images)
     x = PrimaryCapsules(
         types, pose, primary_kernel_size, primary_strides, padding, scale=primary_scale, name="primary_capsules"
     )(x)
@@ -104,8 +108,8 @@ def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, 
     """
     layers = keras.layers
     stack = [keras.Input(image_shape, name="images")]
-    stack += [layers.Conv2D(filters, 5, padding="same", activation="relu") for filters in (256, 256, 128)]
-    stack += [layers.Flatten(), layers.Dense(328, "relu"), layers.Dense(192, "relu"), layers.Dropout(dropout)]
+    stack += [layers.Conv2D(filters, 5, padding="same", activation="relu", **_LAST) for filters in (256, 256, 128)]
+    stack += [layers.Flatten(**_LAST), layers.Dense(328, "relu"), layers.Dense(192, "relu"), layers.Dropout(dropout)]
     stack += [layers.Dense(classes, "softmax", dtype="float32", name="probabilities")]
     return load_weights(keras.Sequential(stack, name=name), weights)
 
@@ -137,8 +141,9 @@ def PoolingCNN(
     layers = keras.layers
     stack = [keras.Input(image_shape, name="images")]
     for filters, kernel_size in ((512, 9), (256, 5)):
-        stack += [layers.Conv2D(filters, kernel_size, padding="same", activation="relu"), layers.MaxPooling2D()]
-    stack += [layers.Flatten(), layers.Dense(1024, "relu")]
+        stack += [layers.Conv2D(filters, kernel_size, padding="same", activation="relu", **_LAST)]
+        stack += [layers.MaxPooling2D(**_LAST)]
+    stack += [layers.Flatten(**_LAST), layers.Dense(1024, "relu")]
     stack += [layers.Dropout(dropout)] if dropout else []
     stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
     return load_weights(keras.Sequential(stack, name=name), weights)

@@ -11,6 +11,18 @@ def names():
     return sorted(path.name.removesuffix(".weights.h5") for path in FOLDER.glob("*.weights.h5"))
 
 
+def find(weights):
+    """The path of a weights file, given by its path or as the name of a shipped set.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
+    if not path.is_file():
+        raise ValueError(f"There is no weights file {str(weights)!r}, nor a shipped set of that name: {names()}")
+    return path
+
+
 def load_weights(model, weights):
     """The model, with the weights of a file, an author's arrays (.npz) or a shipped set; as it is for None.
 
@@ -19,11 +31,7 @@ def load_weights(model, weights):
     """
     if weights is None:
         return model
-    path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
-    if not path.is_file():
-        raise ValueError(
-            f"`weights` must be None, the path of a weights file, or one of {names()}. Received: {str(weights)!r}"
-        )
+    path = find(weights)
     if path.suffix == ".npz":
         from tf_capsules.models.published import load_author_weights
 
