@@ -36,6 +36,7 @@ OWN = {
     "heinsen2019-sst2-minilm": (3e4, 5e4),
     "heinsen2019-sst5-minilm-mean": (13e3, 14e3),
     "heinsen2019-sst2-minilm-mean": (5e3, 6e3),
+    "heinsen2019-sst2-self-attention": (12e4, 14e4),
 }
 STATES = {"gpt2-large": (37, 1280), "sentence-transformers/all-MiniLM-L6-v2": (7, 384)}
 SETS = {name: (shape, classes) for name, _, shape, classes in datasets.describe()}
