@@ -11,7 +11,15 @@ from tf_capsules.models.sabour2017 import CapsNet
 def model():
     keras.utils.set_random_seed(0)
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
-    return CapsNet((8, 7, 1), classes=5, dim=16, **sizes, decoder_units=(11,))
+    model = CapsNet((8, 7, 1), classes=5, dim=16, **sizes, decoder_units=(11,))
+    strengthen(model, 10)
+    return model
+
+
+def strengthen(model, factor):
+    """Multiplies what goes into the pixels, so that an untrained decoder draws something, or next to nothing."""
+    kernel = next(weight for weight in reversed(model.decoder.trainable_variables) if len(weight.shape) == 2)
+    kernel.assign(kernel * factor)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +59,30 @@ def lines(axes):
     return {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
 
 
+NAMES = ("deer", "automobile", "ankle boot", "four-legged animals of $1 or $2", "cat")
+SHOWN = ("deer", "automobile", "ankle boot", "four-legged animals…", "cat")
+
+
+def ticks(axis):
+    """The labels of the ticks that are seen."""
+    low, high = sorted(axis.get_view_interval())
+    places = axis.get_ticklocs()
+    labels = axis.get_major_formatter().format_ticks(places)
+    return [label for place, label in zip(places, labels, strict=True) if low <= place <= high]
+
+
+def check_apart(figure):
+    """Checks that no text of the figure covers another one."""
+    figure.draw_without_rendering()
+    texts = [figure._supxlabel]
+    for axes in figure.axes:
+        texts += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.get_xticklabels(), *axes.get_yticklabels()]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text.get_text() and text.get_visible()]
+    assert len(boxes) > 5
+    for n, (name, box) in enumerate(boxes):
+        assert not [other for other, second in boxes[:n] if box.overlaps(second)], name
+
+
 def picture(axes):
     return np.asarray(axes.get_images()[0].get_array())
 
@@ -81,6 +113,26 @@ def test_training_curves_have_a_band_of_one_deviation_over_batches(saved):
     np.testing.assert_allclose([corners[0].y0, corners[0].y1], [0.1, 0.5])
     np.testing.assert_allclose([corners[1].y0, corners[1].y1], [50, 100])  # no share is above 1
     assert not saved(figures.training_curves({"a": spread, "b": spread})).axes[0].collections
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 8, 31])
+def test_epochs_are_whole_numbers_and_all_in_the_picture(epochs):
+    history = rows(*np.linspace(0.9, 0.2, epochs))
+    for figure in (figures.training_curves(history), figures.loss_comparison(history)):
+        for axes in figure.axes:
+            assert ticks(axes.xaxis) and all(text.isdigit() for text in ticks(axes.xaxis))
+            assert axes.get_xlim()[0] < 1 and axes.get_xlim()[1] > epochs
+
+
+def test_a_single_epoch_is_drawn_as_points_in_proportion():
+    (row,) = rows(0.8)
+    figure = figures.training_curves([row | {"val_loss_std": 0.1, "val_accuracy_std": 0.05}])
+    loss, metric = figure.axes
+    assert ticks(loss.xaxis) == ticks(metric.xaxis) == ["1"]
+    assert loss.get_ylim()[0] == 0 and metric.get_ylim() == (0, 100)
+    np.testing.assert_allclose(loss.collections[0].get_segments(), [[[1, 0.3], [1, 0.5]]])
+    np.testing.assert_allclose(metric.collections[0].get_segments(), [[[1, 75], [1, 85]]])
+    assert "Hollow: training" in figure.get_supxlabel()
 
 
 def test_training_curves_without_a_metric_have_one_panel(saved):
@@ -127,6 +179,22 @@ def test_reconstructions_without_wrong_predictions_do_not_speak_of_them(model, i
     assert len(figure.axes) == 2 * 6 and "wrong" not in figure.get_supxlabel()
 
 
+def test_reconstructions_name_classes_without_overlap(model, images, predictions):
+    labels = predictions[:, 0].copy()
+    labels[1] = predictions[1, 1]
+    figure = figures.reconstructions(model, images, labels, right=3, class_names=NAMES)
+    columns = [(i, labels[i]) for i in (0, 2, 3)] + [(1, predictions[1, 0]), (1, labels[1])]
+    want = ["\n".join(SHOWN[k] for k in (labels[i], predictions[i, 0], source)) for i, source in columns]
+    assert [axes.get_title() for axes in figure.axes[:5]] == want
+    check_apart(figure)
+
+
+def test_the_longest_names_fit_beside_each_other(model, images):
+    figure = figures.reconstructions(model, images, [0] * 6, right=3, wrong=2, class_names=[NAMES[3]] * 5)
+    assert all(SHOWN[3] in axes.get_title() for axes in figure.axes[: len(figure.axes) // 2])
+    check_apart(figure)
+
+
 def test_perturbation_grid_has_a_row_a_dimension_and_eleven_columns(model, images, saved):
     figure = saved(figures.dimension_perturbation(model, images[0], 3))
     (axes,) = figure.axes
@@ -139,6 +207,28 @@ def test_perturbation_grid_has_a_row_a_dimension_and_eleven_columns(model, image
     assert (grid[::9] == 1).all() and (grid[:, ::8] == 1).all()
     assert [text.get_text() for text in axes.get_xticklabels()][::5] == ["-0.25", "0", "+0.25"]
     assert [text.get_text() for text in axes.get_yticklabels()] == [str(i) for i in range(1, 17)]
+    assert "class 3." in figure.get_supxlabel() and "stretched" not in figure.get_supxlabel()
+
+
+def test_perturbation_grid_names_the_class(model, images):
+    figure = figures.dimension_perturbation(model, images[0], 1, NAMES)
+    assert "class automobile." in figure.get_supxlabel()
+
+
+def test_contrast_of_plain_grey_perturbations_is_stretched_and_the_figure_says_so(images):
+    keras.utils.set_random_seed(1)
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    model = CapsNet((8, 7, 1), classes=5, dim=6, **sizes, decoder_units=(11,))
+    values = perturb_dimensions(model, images[0], 2)
+    assert np.ptp(values) < 0.1
+    figure = figures.dimension_perturbation(model, images[0], 2)
+    grid, want = picture(figure.axes[0]), (values - values.min()) / np.ptp(values)
+    np.testing.assert_allclose(grid[9 * 4 + 1 : 9 * 5, 8 * 9 + 1 : 8 * 10], want[4, 9, ..., 0], atol=1e-5)
+    text = figure.get_supxlabel().replace("\n", " ")
+    assert f"stretched: black is {values.min():.4g} and white {values.max():.4g}." in text
+    strengthen(model, 0)
+    figure = figures.dimension_perturbation(model, images[0], 2)
+    assert "black is 0.5 and white 0.5." in figure.get_supxlabel().replace("\n", " ")
 
 
 def test_overlapping_reconstructions_show_labels_predictions_and_a_wrong_choice(model, images, predictions, saved):
@@ -165,6 +255,18 @@ def test_overlapping_reconstructions_show_labels_predictions_and_a_wrong_choice(
     assert [axes.title.get_fontweight() for axes in cells[0]] == ["normal", "normal", "bold", "normal"]
 
 
+def test_overlapping_reconstructions_name_classes_without_overlap(model, images):
+    labels = np.array([[0, 3], [1, 2]])
+    parts = np.random.default_rng(1).random((2, 2, 8, 7, 1), dtype="float32")
+    figure = figures.overlapping_reconstructions(model, images[:2], parts, labels, NAMES)
+    cells = np.array(figure.axes).reshape(5, 2)
+    want = ["\n".join(SHOWN[k] for k in pair) for pair in labels]
+    assert [axes.get_title() for axes in cells[0]] == want
+    assert [axes.get_xlabel() for axes in cells[2]] == want
+    assert all(set(axes.get_xlabel().split("\n")) <= set(SHOWN) for axes in cells[3:].flat)
+    check_apart(figure)
+
+
 def test_overlay_adds_orange_and_blue():
     first, second = np.array([[[1.0], [0.0], [1.0], [0.5]]]), np.array([[[0.0], [1.0], [1.0], [0.0]]])
     want = [[[1, 0.55, 0], [0, 0.45, 1], [1, 1, 1], [0.5, 0.275, 0]]]
@@ -180,6 +282,12 @@ def test_routing_changes_are_drawn_on_a_logarithmic_scale(model, images, saved):
     assert axes.get_yscale() == "log" and "6 images" in figure.get_supxlabel()
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_routing_iterations_are_whole_numbers(model, images, iterations):
+    (axes,) = figures.routing_changes(model, images, iterations).axes
+    assert ticks(axes.xaxis) == [str(i + 1) for i in range(iterations)]
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -187,6 +295,12 @@ def test_routing_changes_are_drawn_on_a_logarithmic_scale(model, images, saved):
         (lambda m, x: figures.reconstructions(m, x, [1] * 6, right=0, wrong=0), "right=0 and wrong=0"),
         (lambda m, x: figures.overlapping_reconstructions(m, x, x[:, None], [[1, 2]] * 6), r"\(6, 1, 8, 7, 1\)"),
         (lambda m, x: figures.overlapping_reconstructions(m, x, np.stack([x, x], 1), [1] * 6), r"and \(6,\)"),
+        (lambda m, x: figures.reconstructions(m, x, [1] * 6, class_names=NAMES[:4]), "5 classes. Received 4 names"),
+        (lambda m, x: figures.dimension_perturbation(m, x[0], 1, NAMES[:3]), "5 classes. Received 3 names"),
+        (
+            lambda m, x: figures.overlapping_reconstructions(m, x, np.stack([x, x], 1), [[1, 2]] * 6, NAMES[:2]),
+            "5 classes. Received 2 names",
+        ),
     ],
 )
 def test_bad_input_is_named(model, images, call, message):

@@ -1,9 +1,11 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tf_capsules import recipes, training
 from tf_capsules.analysis import runs
+from tf_capsules.datasets.pipeline import Split
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,65 @@ def test_each_figure_that_the_recipe_names_is_drawn(toys):
     assert len(figures["poses_by_elevation"].axes[0].lines[0].get_xdata()) == 2
 
 
-def test_arrays_know_no_viewpoints(toys):
-    data = dataclasses.replace(toys.data, test_split=None, spec=dataclasses.replace(toys.data.spec, name="my.npz"))
-    run = dataclasses.replace(toys, load=lambda: data)
-    with pytest.raises(ValueError, match="Received arrays: my.npz"):
-        dict(runs.draw(run))
+def of_other_data(run, **changes):
+    data = dataclasses.replace(run.data, **changes)
+    return dataclasses.replace(run, load=lambda: data)
+
+
+def drawn(run, capsys):
+    """The figures of a run, and the printed lines."""
+    figures = dict(runs.draw(run))
+    return figures, capsys.readouterr().out.splitlines()
+
+
+def test_arrays_know_no_viewpoints_but_have_curves(toys, capsys):
+    spec = dataclasses.replace(toys.data.spec, name="my.npz")
+    figures, lines = drawn(of_other_data(toys, test_split=None, spec=spec), capsys)
+    assert list(figures) == ["training_curves"]
+    assert lines[0] == "stereo_pairs: left out, my.npz has no pairs of two cameras"
+    assert lines[1].startswith("poses_by_azimuth: left out, my.npz has no views by azimuth. ")
+    assert [line.split(": left out, ")[0] for line in lines] == list(toys.recipe.figures)[1:]
+
+
+def test_coloured_views_of_one_camera_lack_the_pairs_only(toys):
+    arrays = toys.data.test_split.arrays
+    coloured = Split({**arrays, "image": np.repeat(arrays["image"][..., :1], 3, axis=-1)})
+    run = of_other_data(toys, test_split=coloured)
+    assert [name for name, lack in runs.LACKS.items() if lack(run) is not None] == ["stereo_pairs"]
+
+
+def test_views_that_are_missing_or_unknown_are_named(toys, capsys):
+    arrays = toys.data.test_split.arrays
+    low = arrays["elevation"] == 0
+    one_elevation = Split({name: column[~low] for name, column in arrays.items()})
+    unknown = Split({name: column for name, column in arrays.items() if name != "instance"})
+    for split, reason in ((one_elevation, "toys lack views by azimuth at elevation 0"), (unknown, "tell instance")):
+        figures, lines = drawn(of_other_data(toys, test_split=split), capsys)
+        assert "training_curves" in figures and "poses_by_azimuth" not in figures
+        assert len(figures) + len(lines) == len(toys.recipe.figures)
+        (line,) = [line for line in lines if line.startswith("poses_by_azimuth")]
+        assert reason in line
+        assert any(line.startswith("stereo_pairs: left out, rendered_toys has no views by azimuth") for line in lines)
+
+
+def test_a_run_without_a_history_has_no_curves(toys, capsys):
+    run = dataclasses.replace(toys, history=[], recipe=toys.recipe.but(figures=("training_curves",)))
+    assert list(runs.draw(run)) == []
+    assert capsys.readouterr().out == "training_curves: left out, the run has no history\n"
+
+
+def test_pictures_name_the_classes_of_the_data(tmp_path):
+    recipe = recipes.get("sabour2017-digits").but(
+        model_options=dict(filters=4, types=2, dim=4, decoder_units=(7,)),
+        figures=("reconstructions", "dimension_perturbation"),
+    )
+    run = training.train(recipe, tmp_path / "run", training.Settings(epochs=1, train_limit=64), verbose=0)
+    names = tuple(f"kind {number}" for number in range(10))
+    spec = dataclasses.replace(run.data.spec, class_names=names)
+    figures = dict(runs.draw(dataclasses.replace(of_other_data(run, spec=spec), trained_on=spec)))
+    assert figures["reconstructions"].axes[0].get_title().count("kind") == 3
+    assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
+
+
+def test_each_lack_is_that_of_a_figure():
+    assert set(runs.LACKS) <= set(runs.DRAWERS)

@@ -22,6 +22,9 @@ MARKERS = "osD^vPX"
 # The paper's red and green can't be told apart by many readers. Where these two overlap in full they add up to white.
 ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
 
+_LONGEST_NAME = 20  # characters of a class in a picture
+_LOW_CONTRAST = 0.25  # between the darkest and the brightest pixel, where images look plain grey
+
 
 def training_curves(history):
     """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
@@ -43,6 +46,7 @@ def training_curves(history):
     """
     runs = _runs(history)
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
+    points = all(len(rows) == 1 for rows in runs.values())
     panels = ["loss"] + [metric] * (metric is not None)
     figure = _figure(4.8 * len(panels) + 0.4, 4.2)
     for axes, quantity in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -65,11 +69,17 @@ def training_curves(history):
                 low, high = (centre - spread, centre + spread) if not shares else (
                     np.clip(centre + sign * spread, 0, 1) * 100 for sign in (-1, 1)
                 )  # fmt: skip
-                axes.fill_between(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
+                if points:
+                    axes.vlines(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=20)
+                else:
+                    axes.fill_between(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
         title = quantity.replace("_", " ")
         _label(axes, "epoch", f"{title} (%)" if shares else title)
+        if points:  # which no curve puts into proportion
+            axes.set_ylim(0, 100 if shares else None)
         axes.legend(frameon=False)
-    text = "Dashed: training, the mean over each epoch. Solid: validation, after each epoch"
+    lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
+    text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and all("val_loss_std" in row for row in next(iter(runs.values())))
     return _caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
@@ -101,7 +111,7 @@ def loss_comparison(histories):
     return figure
 
 
-def reconstructions(model, images, labels, right=6, wrong=2):
+def reconstructions(model, images, labels, right=6, wrong=2, class_names=None):
     """Images and what is reconstructed from a class capsule, each column named (label, prediction, reconstructed from).
 
     Source: Sabour et al. 2017, figure 3.
@@ -113,12 +123,13 @@ def reconstructions(model, images, labels, right=6, wrong=2):
         right: how many of the correctly classified images are shown, the first ones.
         wrong: the same for wrongly classified images, as far as there are any; each takes two columns, reconstructed
             from the prediction and from the label.
+        class_names: a name for each class; None for numbers. Of a long one the beginning is shown.
 
     Returns:
         A figure with a row of images above a row of reconstructions.
 
     Raises:
-        ValueError: no decoder, or images and labels that do not fit the model.
+        ValueError: no decoder, or images, labels or names that do not fit the model.
 
     Example:
         >>> reconstructions(model, test_images, test_labels, right=8, wrong=3)
@@ -127,6 +138,7 @@ def reconstructions(model, images, labels, right=6, wrong=2):
     predictions = predict(model, images)["activations"].argmax(-1)
     if len(labels) != len(predictions):
         raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
+    names = _names(class_names, model)
     hits = np.flatnonzero(predictions == labels)[:right]
     misses = np.flatnonzero(predictions != labels)[:wrong]
     columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
@@ -135,32 +147,40 @@ def reconstructions(model, images, labels, right=6, wrong=2):
     index, sources = (np.array(values) for values in zip(*columns, strict=True))
     shown = np.asarray(images)[index]
     decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
-    titles = [f"({labels[i]}, {predictions[i]}, {source})" for i, source in columns]
+    titles = [_joined(names, (labels[i], predictions[i], source), "({})") for i, source in columns]
     figure = _grid([shown, decoded], ["input", "reconstruction"], titles, [predictions[i] != labels[i] for i in index])
     note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if len(misses) else ""
-    return _caption(figure, f"Columns: (label, prediction, class whose capsule is decoded).{note}")
+    return _caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
 
 
-def dimension_perturbation(model, image, label):
+def dimension_perturbation(model, image, label, class_names=None):
     """What each dimension of a class capsule stands for: the reconstruction while it is changed.
 
-    Source: Sabour et al. 2017, figure 4; the numbers are those of `perturb_dimensions`.
+    Source: Sabour et al. 2017, figure 4; the numbers are those of `perturb_dimensions`. Where they would look plain
+    grey, as those of a model that is hardly trained, their contrast is stretched, and the figure says so.
 
     Args:
         model: a `CapsuleClassifier` with a decoder.
         image: (height, width, channels).
         label: the class.
+        class_names: a name for each class; None for numbers. Of a long one the beginning is shown.
 
     Returns:
         A figure with one row a dimension and one column a change from -0.25 to 0.25.
 
     Raises:
-        ValueError: see `perturb_dimensions`.
+        ValueError: see `perturb_dimensions`; or another number of names than of classes.
 
     Example:
         >>> dimension_perturbation(model, images[0], labels[0])
     """
     images = perturb_dimensions(model, image, label)
+    name = _names(class_names, model)[label]
+    text = f"Reconstructions from the capsule of class {name}. The middle column is unchanged."
+    low, high = float(images.min()), float(images.max())
+    if high - low < _LOW_CONTRAST:
+        images = (images - low) / (high - low or 1)
+        text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
     rows, columns = images.shape[:2]
     mosaic = _mosaic(images)
     figure = _figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
@@ -172,10 +192,10 @@ def dimension_perturbation(model, image, label):
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")
     axes.set_ylabel("dimension of the capsule")
-    return _caption(figure, f"Reconstructions from the capsule of class {label}. The middle column is unchanged.")
+    return _caption(figure, text)
 
 
-def overlapping_reconstructions(model, images, parts, part_labels):
+def overlapping_reconstructions(model, images, parts, part_labels, class_names=None):
     """Two overlapping digits, reconstructed one by one and laid over each other in two colours.
 
     Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue in place of red and green, which
@@ -186,6 +206,7 @@ def overlapping_reconstructions(model, images, parts, part_labels):
         images: (batch, height, width, channels), the merged images.
         parts: (batch, 2, height, width, channels), the single digits.
         part_labels: (batch, 2), their classes.
+        class_names: a name for each class; None for numbers. Of a long one the beginning is shown.
 
     Returns:
         A figure with one column an image and the rows: the merged image; its two digits in colours; reconstructions
@@ -193,7 +214,7 @@ def overlapping_reconstructions(model, images, parts, part_labels):
         active class).
 
     Raises:
-        ValueError: no decoder, or arrays that do not fit the model or each other.
+        ValueError: no decoder, or arrays or names that do not fit the model or each other.
 
     Example:
         >>> overlapping_reconstructions(model, images[:6], parts[:6], part_labels[:6])
@@ -205,6 +226,7 @@ def overlapping_reconstructions(model, images, parts, part_labels):
             f"Received shapes {parts.shape} and {labels.shape}."
         )
     activations = predict(model, images)["activations"]
+    classes = _names(class_names, model)
     predicted = np.stack(
         [_aligned(pair, truth) for pair, truth in zip(activations.argsort(-1)[:, :-3:-1], labels, strict=True)]
     )
@@ -212,8 +234,8 @@ def overlapping_reconstructions(model, images, parts, part_labels):
     choices = [labels, predicted, wrong]
     rows = [images, overlay(parts)] + [overlay(reconstruct_parts(model, images, choice)) for choice in choices]
     names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
-    titles = [f"{a}, {b}" for a, b in labels]
-    below = [None, None, *choices]
+    titles = [_joined(classes, pair) for pair in labels]
+    below = [None, None, *([_joined(classes, pair) for pair in choice] for choice in choices)]
     figure = _grid(rows, names, titles, [set(p) != set(t) for p, t in zip(predicted, labels, strict=True)], below)
     return _caption(
         figure,
@@ -265,8 +287,27 @@ def _figure(width, height):
 
 def _caption(figure, text):
     characters = int(figure.get_figwidth() * 13)
-    figure.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=9, color="0.25")
+    figure.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=9, color="0.25", parse_math=False)
     return figure
+
+
+def _names(class_names, model):
+    """A name for each class of a model, such as a picture has room for; numbers where there are none."""
+    classes = model.encoder.output["activations"].shape[-1]
+    if class_names is not None and len(class_names) != classes:
+        raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
+    return [_short(name) for name in (range(classes) if class_names is None else class_names)]
+
+
+def _short(name):
+    text = str(name)
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "\u2026"
+
+
+def _joined(names, classes, form="{}"):
+    """The names of some classes: in one line where all names are as short as digits, else below each other."""
+    chosen = [names[number] for number in classes]
+    return form.format(", ".join(chosen)) if max(map(len, names)) < 3 else "\n".join(chosen)
 
 
 def _line(axes, number, x, y, label, style):
@@ -284,6 +325,9 @@ def _label(axes, x, y):
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    first, last = axes.dataLim.intervalx
+    if first == last:
+        axes.set_xlim(first - 0.5, last + 0.5)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -319,10 +363,14 @@ def _aligned(pair, truth):
 
 
 def _grid(rows, names, titles, bold, below=None):
-    """Rows of images with a name each and a title above each column."""
+    """Rows of images with a name each, a title above each column, and under some rows a text under each image."""
     count = len(titles)
     aspect = rows[0].shape[1] / rows[0].shape[2]
-    figure = _figure(1.0 * count + 1.1, (1.0 * aspect + (0.0 if below is None else 0.2)) * len(rows) + 0.6)
+    below = [[] if texts is None else texts for texts in below or [None] * len(rows)]
+    texts = [titles, *below]
+    longest = max(len(line) for row in texts for text in row for line in text.split("\n"))
+    lines = sum(max((text.count("\n") + 1 for text in row), default=0) for row in texts)
+    figure = _figure(max(1.0, 0.1 + 0.1 * longest) * count + 1.1, aspect * len(rows) + 0.18 * lines + 0.5)
     axes = figure.subplots(len(rows), count, squeeze=False)
     for line, images, name in zip(axes, rows, names, strict=True):
         for cell, image in zip(line, images, strict=True):
@@ -330,10 +378,10 @@ def _grid(rows, names, titles, bold, below=None):
             cell.set(xticks=[], yticks=[])
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
     for cell, title, heavy in zip(axes[0], titles, bold, strict=True):
-        cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal")
-    for line, classes in zip(axes, below or [], strict=False):
-        for cell, pair in zip(line, [] if classes is None else classes, strict=False):
-            cell.set_xlabel(", ".join(map(str, pair)), fontsize=9, labelpad=2)
+        cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal", parse_math=False)
+    for line, under in zip(axes, below, strict=True):
+        for cell, text in zip(line, under, strict=False):
+            cell.set_xlabel(text, fontsize=9, labelpad=2, parse_math=False)
     return figure
 
 

@@ -10,17 +10,41 @@ from tf_capsules.models import class_probabilities
 
 
 def draw(run):
-    """Yields (name, matplotlib figure) for each of the recipe's figures; a run without a history has no curves.
+    """Yields (name, matplotlib figure) for each of the recipe's figures that the run can give.
+
+    A figure is left out, with a printed line that says why, where the run has no history or its data lack what the
+    figure shows, such as views of the same toy.
 
     Args:
         run: a `tf_capsules.training.Run`.
-
-    Raises:
-        ValueError: the data lack what a figure shows, such as views of the same toy.
     """
     for name in run.recipe.figures:
-        if run.history or name != "training_curves":
+        lack = LACKS[name](run) if name in LACKS else None
+        if lack is None:
             yield name, DRAWERS[name](run)
+        else:
+            print(f"{name}: left out, {lack}", flush=True)
+
+
+def _no_history(run):
+    return None if run.history else "the run has no history"
+
+
+def _no_views(run, factors):
+    split = run.data.test_split
+    for factor in factors:
+        try:
+            viewpoints.find_views({} if split is None else split.arrays, factor)
+        except ValueError as error:
+            return f"{run.data.spec.name} has no views by {factor}. {error}"
+    return None
+
+
+def _no_pairs(run):
+    split = run.data.test_split
+    if split is None or split.arrays["image"].shape[-1] != 2:
+        return f"{run.data.spec.name} has no pairs of two cameras"
+    return _no_views(run, ("azimuth",))
 
 
 def _training_curves(run):
@@ -29,17 +53,18 @@ def _training_curves(run):
 
 def _reconstructions(run):
     images, labels = run.examples(256)
-    return figures.reconstructions(run.model, images, labels)
+    return figures.reconstructions(run.model, images, labels, class_names=run.data.spec.class_names)
 
 
 def _dimension_perturbation(run):
     images, labels = run.examples(1)
-    return figures.dimension_perturbation(run.model, images[0], labels[0])
+    return figures.dimension_perturbation(run.model, images[0], labels[0], run.data.spec.class_names)
 
 
 def _overlapping_reconstructions(run):
     images, targets = run.examples(8)
-    return figures.overlapping_reconstructions(run.model, images, targets["parts"], targets["part_labels"])
+    parts, labels = targets["parts"], targets["part_labels"]
+    return figures.overlapping_reconstructions(run.model, images, parts, labels, run.data.spec.class_names)
 
 
 def _routing_changes(run):
@@ -48,18 +73,12 @@ def _routing_changes(run):
 
 
 def _stereo_pairs(run):
-    return viewpoints.stereo_sheet(_split(run), run.data.spec.class_names)
+    return viewpoints.stereo_sheet(run.data.test_split, run.data.spec.class_names)
 
 
 def _poses(run, factor):
     predict = functools.partial(measures.predict, run.model)
-    return viewpoints.measure_view_poses(predict, _split(run), factor, run.recipe.preprocess)
-
-
-def _split(run):
-    if run.data.test_split is None:
-        raise ValueError(f"Viewpoints are drawn of a data set that knows them. Received arrays: {run.data.spec.name}")
-    return run.data.test_split
+    return viewpoints.measure_view_poses(predict, run.data.test_split, factor, run.recipe.preprocess)
 
 
 def _poses_by_azimuth(run):
@@ -95,4 +114,13 @@ DRAWERS = {
     "poses_by_elevation": _poses_by_elevation,
     "pose_trajectories": _pose_trajectories,
     "sentence_attribution": _sentence_attribution,
+}
+
+# What a run may lack for a figure: functions that say it, or return None.
+LACKS = {
+    "training_curves": _no_history,
+    "stereo_pairs": _no_pairs,
+    "poses_by_azimuth": functools.partial(_no_views, factors=("azimuth",)),
+    "poses_by_elevation": functools.partial(_no_views, factors=("elevation",)),
+    "pose_trajectories": functools.partial(_no_views, factors=("elevation", "azimuth")),
 }

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tf_capsules.analysis.figures import COLORS, _caption, _figure
+from tf_capsules.analysis.figures import COLORS, _caption, _figure, _short
 from tf_capsules.datasets import augment
 from tf_capsules.models import class_scores
 
@@ -343,8 +343,8 @@ def pose_trajectories(measured, class_names=None, instance=None):
     for line, row in zip(grid, rows, strict=True):
         for axes, label in zip(line, labels, strict=True):
             _draw_trajectory(axes, project_poses(row.poses[_toy(row.views, label, instance)]))
-            name = f"category {label}" if class_names is None else class_names[label]
-            axes.set_title(f"{name}, by {row.views.factor}", fontsize=10)
+            name = f"category {label}" if class_names is None else _short(class_names[label])
+            axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
     return _caption(
         figure,
         "Corners: pose vectors; a polygon a view, more opaque from view to view. Ring: the first vector in the first "
@@ -408,8 +408,8 @@ def stereo_sheet(split, class_names=None, instance=None, **fixed):
         pairs = images[views.index[_toy(views, label, instance)]]
         axes.imshow(pairs.transpose(3, 1, 0, 2).reshape(2 * height, count * width), cmap="gray", vmin=0, vmax=255)
         axes.set_yticks([height / 2, 1.5 * height], ["left", "right"], fontsize=8)
-        name = f"category {label}" if class_names is None else class_names[label]
-        axes.set_ylabel(name.replace(" ", "\n"), fontsize=9)
+        name = f"category {label}" if class_names is None else _short(class_names[label])
+        axes.set_ylabel(name.replace(" ", "\n"), fontsize=9, parse_math=False)
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
