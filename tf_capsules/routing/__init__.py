@@ -1,6 +1,7 @@
 """Routing algorithms: pure functions over votes, on every Keras backend."""
 
 from tf_capsules.routing.dynamic import dynamic_routing
+from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.heinsen import heinsen_routing, mask_scores
 from tf_capsules.routing.squash import length, squash
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
@@ -12,6 +13,7 @@ __all__ = [
     "Votes",
     "couple",
     "dynamic_routing",
+    "em_routing",
     "heinsen_routing",
     "length",
     "mask_scores",

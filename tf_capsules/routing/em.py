@@ -1,0 +1,132 @@
+"""EM routing: parents are Gaussians that are fitted to the votes (Hinton, Sabour, Frosst 2018)."""
+
+import math
+import numbers
+
+from keras import ops
+
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.votes import softmax
+
+NORMALIZATIONS = ("data", "min_max")
+
+
+def em_routing(
+    votes,
+    iterations=3,
+    *,
+    beta_u=None,
+    beta_a=None,
+    inverse_temperature=0.01,
+    normalization=1.0,
+    gradients="all",
+    epsilon=1e-9,
+    variance_floor=1e-9,
+    return_couplings=False,
+):
+    """Routes by expectation-maximization: a parent is active where describing the votes by it is cheaper than not to.
+
+    Source: Hinton et al. 2018, procedure 1; the schedule of the inverse temperature: the authors' answers to readers;
+    "data": the best known open implementation; "min_max", which goes with inverse temperatures (1, 2, 3, ...): Li et
+    al. 2018, released code. With a parent's share S_j of the data, `sum_i R_ij a_i`, and the entries k of a pose, its
+    cost is `sum_k (beta_u_j + log(variance_jk) / 2) S_j` and its score `lambda (beta_a_j - cost_j)`, whose logistic
+    function is its activation. The E-step is in the log domain, and its result after the last M-step is not computed.
+
+    Args:
+        votes: what answers for the votes (`tf_capsules.routing.votes`), with the children's activations, which are not
+            negative; 0 for a child that is masked.
+        iterations: at least 1; 1 leaves the couplings uniform.
+        beta_u, beta_a: cost of a unit of data for each entry of a pose, and benefit of being active, (parents,); None:
+            zeros.
+        inverse_temperature: lambda. A number is what the authors' schedule `number * (1 - 0.95 ** t)` tends to, t from
+            1; or as many numbers as iterations.
+        normalization: a factor on the cost; "data": the factor `100 parents / children`, parents and children being
+            the types that compete in one place and the children of one parent; "min_max": the costs of a sample's
+            parents are brought to [-5, 5].
+        gradients: "all": through all iterations; "last": only through the last M-step, given its couplings.
+        epsilon: added to each parent's share, and to the range of the costs, where they divide.
+        variance_floor: added to each variance.
+        return_couplings: also return the couplings R of the last M-step.
+
+    Returns:
+        Means, which are the parents' poses, (batch, parents, *pose); activations and scores, which are their logits,
+        (batch, parents); variances, shaped like the poses; with `return_couplings` also (batch, children, parents),
+        which sum to 1 over the parents.
+
+    Raises:
+        ValueError: an argument out of its range.
+    """
+    check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
+    if isinstance(inverse_temperature, numbers.Real):
+        inverse_temperature = [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
+    pose_axes, entries = tuple(range(2, 2 + len(votes.pose_shape))), math.prod(votes.pose_shape)
+    beta_u, beta_a = (
+        0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
+    )
+
+    def couplings(votes, scores, means, variances):
+        constants = -ops.softplus(-scores) - 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
+        return softmax(votes.log_density(means, 1 / variances, constants), axis=-1)
+
+    def fixed_couplings(votes, *state):
+        return ops.stop_gradient(couplings(votes, *state))
+
+    def parents(temperature, couplings, *state):
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
+        variances = variances + variance_floor
+        unit_costs = entries * beta_u + 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
+        costs = _normalize(ops.sum(masses, axis=1) * unit_costs, normalization, votes, epsilon)
+        return temperature * (beta_a - costs), means, variances
+
+    uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
+    state = parents(inverse_temperature[0], uniform)
+    before = None
+    for temperature in inverse_temperature[1:]:
+        if gradients == "last":
+            state = tuple(map(ops.stop_gradient, state))
+        e_step = couplings if gradients == "all" else fixed_couplings
+        before, state = state, parents(temperature, e_step, *state)
+    scores, means, variances = state
+    results = means + votes.origin, ops.sigmoid(scores), scores, variances
+    if not return_couplings:
+        return results
+    last = uniform if before is None else couplings(votes, *before)
+    return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+
+
+def _normalize(costs, normalization, votes, epsilon):
+    """Costs (batch, parents), scaled or shifted as `normalization` says."""
+    if normalization == "min_max":
+        low, high = ops.min(costs, axis=-1, keepdims=True), ops.max(costs, axis=-1, keepdims=True)
+        return 10 * (costs - low) / (high - low + epsilon) - 5
+    if normalization == "data":
+        return 100 * costs * ops.cast(votes.parents, costs.dtype) / ops.cast(votes.children, costs.dtype)
+    return normalization * costs
+
+
+def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):
+    """Raises a ValueError for arguments that `em_routing` can't work with."""
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    several = isinstance(inverse_temperature, (list, tuple))
+    if not all(map(_positive, inverse_temperature if several else [inverse_temperature])):
+        raise ValueError(f"`inverse_temperature` must be above 0. Received: {inverse_temperature!r}")
+    if several and len(inverse_temperature) != iterations:
+        raise ValueError(
+            f"`inverse_temperature` must be a number, or one for each of the {iterations} iterations. "
+            f"Received: {inverse_temperature!r}"
+        )
+    if normalization not in NORMALIZATIONS and not _positive(normalization):
+        raise ValueError(
+            f"`normalization` must be a number above 0, {' or '.join(map(repr, NORMALIZATIONS))}. "
+            f"Received: {normalization!r}"
+        )
+    if gradients not in ("all", "last"):
+        raise ValueError(f'`gradients` must be "all" or "last". Received: {gradients!r}')
+    for name, value in (("epsilon", epsilon), ("variance_floor", variance_floor)):
+        if not _positive(value):
+            raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
+
+
+def _positive(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value < math.inf
