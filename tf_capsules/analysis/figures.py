@@ -76,7 +76,7 @@ def training_curves(history):
         title = quantity.replace("_", " ")
         _label(axes, "epoch", f"{title} (%)" if shares else title)
         if points:  # which no curve puts into proportion
-            axes.set_ylim(0, 100 if shares else None)
+            axes.set_ylim(0, 105 if shares else 1.1 * axes.dataLim.ymax or 1)
         axes.legend(frameon=False)
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
