@@ -10,6 +10,7 @@ from tf_capsules.layers import (
     CoordinateChannels,
     Decoder,
     DynamicRouting,
+    EMRouting,
     HeinsenRouting,
     LabelMask,
     PrimaryCapsules,
@@ -56,6 +57,18 @@ def dynamic(inputs=(BATCH, 6, 3), mask=None, **options):
     return Case(DynamicRouting, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
 
 
+def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, **options):
+    places = 3 if len(inputs) > 4 else 1
+    arguments = {"poses": inputs}
+    if activations:
+        arguments["activations"] = np.random.default_rng(4).random(inputs[: 1 + places]).astype("float32")
+    if mask is not None:
+        arguments["mask"] = mask
+    # A small spread of the kernel and a floor, since untrained couplings amplify the rounding of half precision.
+    options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "iterations": 2, **options}
+    return Case(EMRouting, {"capsules": 4, "dim": 5, **options}, arguments)
+
+
 def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
     arguments = {"poses": inputs}
     if scores:
@@ -93,6 +106,20 @@ LAYERS = {
     "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
     "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
+    "EMRouting": em(),
+    "EMRouting vectors": em((BATCH, 9, 6), activations=False, sharing="all", inverse_temperature=1.0),
+    "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
+    "EMRouting in chunks": em((BATCH, 11, 3), votes="free", sharing="all", chunk=4, gradients="last"),
+    "EMRouting grid": em(GRID, mask=some_children(2, 3, 4), sharing="positions", coordinates=True),
+    "EMRouting grid of matrices": em(
+        GRID_OF_MATRICES,
+        sharing="positions",
+        coordinates=True,
+        votes="free",
+        normalization="min_max",
+        inverse_temperature=(1, 2),
+    ),
+    "EMRouting one class": em(capsules=1, kernel_regularizer="l2"),
     "HeinsenRouting": heinsen(sharing="none", beta_initializer="ones"),
     "HeinsenRouting vectors": heinsen((BATCH, 9, 6), scores=False),
     "HeinsenRouting stored votes": heinsen(votes="stored", iterations=2, single_beta=True),

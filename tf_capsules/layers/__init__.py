@@ -4,6 +4,7 @@ from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import DynamicRouting
+from tf_capsules.layers.em import EMRouting
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.primary import PrimaryCapsules
 from tf_capsules.layers.sequence import SequenceCapsules
@@ -13,6 +14,7 @@ __all__ = [
     "CoordinateChannels",
     "Decoder",
     "DynamicRouting",
+    "EMRouting",
     "HeinsenRouting",
     "LabelMask",
     "PrimaryCapsules",

@@ -1,0 +1,173 @@
+import keras
+import numpy as np
+import pytest
+from backend import array
+from keras import ops
+from oracle import expand, read
+
+from tf_capsules.layers import EMRouting
+from tf_capsules.routing import StoredVotes, em_routing
+
+ORACLE = read("em_routing")
+RANDOM = np.random.default_rng(0)
+
+
+def built(layer, shape, **weights):
+    """The layer with given weights."""
+    layer.build(shape)
+    for weight in layer.weights:
+        if weight.name in weights:
+            weight.assign(ops.reshape(weights[weight.name], weight.shape))
+    return layer
+
+
+def test_oracle():
+    case = ORACLE["A_fc"]
+    x = {name: expand(**value) for name, value in case["params"].items()}
+    weights = {"kernel": x["W"], "beta_u": x["beta_u"], "beta_a": x["beta_a"]}
+    variants = [({"iterations": expected["iteration"]}, expected) for expected in case["iterations"]]
+    variants += [({"inverse_temperature": 1.0}, case["final_lambda_1_iteration3"])]
+    variants += [({"normalization": "data"}, case["ibm_data_normalisation_iteration3"])]
+    for options, expected in variants:
+        layer = built(EMRouting(3, 2, **options), x["poses"].shape, **weights)
+        poses, activations, logits, couplings = map(array, layer(x["poses"], x["activations"], return_couplings=True))
+        np.testing.assert_allclose(poses.reshape(2, 3, 4), expected["mean"], atol=2e-5)
+        np.testing.assert_allclose(activations, expected["activation"], atol=2e-6)
+        np.testing.assert_allclose(1 / (1 + np.exp(-logits)), activations, atol=1e-6)
+        if "R" in expected:
+            np.testing.assert_allclose(couplings, expected["R"], atol=2e-5)
+
+
+def test_oracle_of_coordinate_addition():
+    """Each child alone: with poses of zeros its vote, and so the parent's pose, is where it lies."""
+    case = ORACLE["C_coordinate_addition"]
+    poses = np.zeros((16, 4, 4, 1, 4, 4), "float32")
+    alone = np.eye(16, dtype="float32").reshape(16, 4, 4, 1)
+    layer = EMRouting(2, 4, iterations=1, sharing="positions", coordinates=True)
+    votes = array(layer(poses, alone)[0]).reshape(4, 4, 2, 16)
+    expected = np.zeros((4, 4, 2, 16))
+    expected[..., 3] = np.array(case["offsets_rows"])[:, None, None]
+    expected[..., 7] = np.array(case["offsets_cols"])[None, :, None]
+    np.testing.assert_allclose(votes, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["none", "positions", "all"])
+@pytest.mark.parametrize("pose", [(3, 5), (5,)], ids=["matrices", "vectors"])
+def test_equals_votes_written_out(pose, sharing):
+    batch, height, width, types, parents, dim = 2, 3, 4, 6, 7, 2
+    children = height * width * types
+    poses = RANDOM.normal(size=(batch, height, width, types, *pose)).astype("float32")
+    activations = RANDOM.random((batch, height, width, types)).astype("float32")
+    mask = RANDOM.integers(0, 2, activations.shape).astype(bool)
+    layer = EMRouting(parents, dim, sharing=sharing, coordinates=True, use_bias=True, normalization="data")
+    # beta_a of this normalization is -1000, where activations say little of the cost.
+    layer.build(poses.shape)
+    groups = {"none": children, "positions": types, "all": 1}[sharing]
+    assert layer.kernel.shape == (groups, parents, 5, dim) and layer.bias.shape == (groups, parents, *pose[:-1], dim)
+    layer.bias.assign(RANDOM.normal(size=layer.bias.shape))
+    layer.beta_a.assign(RANDOM.normal(size=parents))
+    each = np.arange(children) % groups
+    votes = np.einsum("bi...d,ijde->bij...e", poses.reshape(batch, children, *pose), array(layer.kernel)[each])
+    votes = (votes + array(layer.bias)[each]).reshape(batch, height, width, types, parents, *pose[:-1], dim)
+    rows, columns = ((np.arange(n) + 0.5) / n for n in (height, width))
+    first, second = ((0, -1), (1, -1)) if len(pose) == 2 else ((0,), (1,))
+    votes[(..., *first)] += rows[:, None, None, None]
+    votes[(..., *second)] += columns[:, None, None]
+    votes = votes.reshape(batch, children, parents, *pose[:-1], dim).astype("float32")
+    betas = {"beta_u": array(layer.beta_u), "beta_a": array(layer.beta_a)}
+    made = StoredVotes(votes, (activations * mask).reshape(batch, children))
+    expected = em_routing(made, normalization="data", **betas)[:3]
+    for result, wanted in zip(layer(poses, activations, mask=mask), expected, strict=True):
+        np.testing.assert_allclose(array(result), array(wanted), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pose", [(3, 5), (5,)], ids=["matrices", "vectors"])
+def test_votes_that_are_never_made_give_what_stored_ones_do(pose):
+    poses = RANDOM.normal(size=(2, 5, 4, 8, *pose)).astype("float32")
+    activations = RANDOM.random((2, 5, 4, 8)).astype("float32")
+    options = {"sharing": "positions", "coordinates": True, "normalization": "data"}
+    stored, free = (EMRouting(3, 4, votes=votes, **options) for votes in ("stored", "free"))
+    expected = stored(poses, activations, return_couplings=True)
+    free.build(poses.shape)
+    free.set_weights(stored.get_weights())
+    assert stored.stores_votes and not free.stores_votes
+    for result, wanted in zip(free(poses, activations, return_couplings=True), expected, strict=True):
+        scale = max(np.abs(array(wanted)).max(), 1)
+        np.testing.assert_allclose(array(result), array(wanted), atol=2e-5 * scale)
+
+
+def test_a_grid_of_any_size_that_is_known_with_the_call():
+    poses, activations = keras.Input((None, None, 3, 4, 4)), keras.Input((None, None, 3))
+    layer = EMRouting(5, 4, sharing="positions", coordinates=True)
+    outputs = layer(poses, activations, return_couplings=True)
+    assert [x.shape for x in outputs] == [(None, 5, 4, 4), (None, 5), (None, 5), (None, None, 5)]
+    model = keras.Model([poses, activations], outputs)
+    values = RANDOM.normal(size=(2, 6, 8, 3, 4, 4)).astype("float32"), np.ones((2, 6, 8, 3), "float32")
+    for result, wanted in zip(model(values), layer(*values, return_couplings=True), strict=True):
+        np.testing.assert_allclose(array(result), array(wanted), atol=1e-5)
+
+
+def test_parameters_and_initial_values():
+    """Hinton et al. 2018: the class capsules have 32 x 5 matrices and two betas for each class."""
+    layer = EMRouting(5, 4, sharing="positions", coordinates=True)
+    layer.build((None, 4, 4, 32, 4, 4))
+    assert layer.count_params() == 2560 + 10 and {w.name for w in layer.weights} == {"kernel", "beta_u", "beta_a"}
+    assert (array(layer.beta_u) == 0).all() and (array(layer.beta_a) == 0).all()
+    kernel = array(layer.kernel)
+    assert abs(kernel.std() - 0.88) < 0.03 and np.abs(kernel).max() <= 2  # 1 before it is truncated at 2
+    layer = EMRouting(99, 4, sharing="all", normalization="data")
+    layer.build((None, 30, 4, 4))
+    beta_u, beta_a = array(layer.beta_u), array(layer.beta_a)
+    limit = (6 / 100) ** 0.5
+    assert np.abs(beta_u).max() <= limit and beta_u.max() > 0.8 * limit and beta_u.min() < -0.8 * limit
+    assert abs(beta_a.mean() + 1000) < 150 and abs(beta_a.std() - 440) < 100
+    layer = EMRouting(50, 4, sharing="all", normalization="min_max")
+    layer.build((None, 30, 4, 4))
+    for beta in (array(layer.beta_u), array(layer.beta_a)):
+        assert 0 <= beta.min() < 0.2 and 0.8 < beta.max() <= 1
+
+
+def test_votes_are_stored_where_they_are_smaller():
+    def stores(poses, **options):
+        layer = EMRouting(**{"capsules": 32, "dim": 4, "sharing": "positions", **options})
+        layer.build((None, *poses))
+        return layer.stores_votes
+
+    assert not stores((6, 6, 32, 4, 4)) and stores((6, 6, 32, 4, 4), votes="stored")
+    assert stores((6, 6, 32, 4, 4), capsules=3)  # 57 features against 48 numbers
+    assert not stores((6, 6, 32, 4, 4), capsules=4) and stores((6, 6, 32, 4, 4), capsules=4, coordinates=True)
+    assert stores((3, 3, 2, 4, 4)) and not stores((3, 3, 2, 4, 4), votes="free") and not stores((None, None, 2, 4, 4))
+    assert stores((6, 6, 32, 4, 4), sharing="none")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"capsules": 0}, "`capsules`.*Received: 0"),
+        ({"dim": "4"}, "`dim`.*Received: '4'"),
+        ({"iterations": 0}, "`iterations`.*Received: 0"),
+        ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
+        ({"normalization": "none"}, "`normalization`.*Received: 'none'"),
+        ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
+        ({"chunk": 0, "sharing": "all"}, "`chunk`.*Received: 0"),
+        ({"votes": "free"}, 'votes="free" does not go with children'),
+        ({"chunk": 9}, "chunk=9 does not go with children"),
+        ({"chunk": 9, "sharing": "all", "votes": "stored"}, 'chunk=9 does not go with votes="stored"'),
+    ],
+)
+def test_arguments_out_of_range_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        EMRouting(**{"capsules": 3, "dim": 4, **options})
+
+
+def test_inputs_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"`coordinates` needs poses on a grid.*\(None, 6, 2, 5\)"):
+        EMRouting(3, 4, coordinates=True).build((None, 6, 2, 5))
+    with pytest.raises(ValueError, match=r"`coordinates`.*Received 1 for.*\(None, 2, 3, 4, 1, 5\)"):
+        EMRouting(3, 4, coordinates=True).build((None, 2, 3, 4, 1, 5))
+    with pytest.raises(ValueError, match="`coordinates`.*Received 1 for.*dim 1"):
+        EMRouting(3, 1, coordinates=True).build((None, 2, 3, 4, 5))
+    with pytest.raises(ValueError, match="number of children"):
+        EMRouting(3, 4).build((None, None, 2, 5))
+    with pytest.raises(ValueError, match='"positions" needs poses on a grid'):
+        EMRouting(3, 4, sharing="positions").build((None, 6, 2, 5))

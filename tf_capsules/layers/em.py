@@ -1,0 +1,269 @@
+"""EM routing as a layer."""
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, on_grid, rows_of
+from tf_capsules.routing.em import check_em_routing, em_routing
+from tf_capsules.routing.votes import SharedVotes, TransformedVotes
+
+# With fewer a parent may be left with one child: without stored votes the variance about it is rounding.
+_FEW_CHILDREN = 128
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class EMRouting(keras.layers.Layer):
+    """Fully connected capsules with activations, routed by expectation-maximization.
+
+    Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". A vote is the
+    child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Where children share
+    transformations votes are never made, unless they are the smaller form. Routing runs in at least float32 whatever
+    the dtype policy. Different from the paper: vectors as poses (with coordinates in their first two entries), the
+    bias and `normalization="min_max"` (both Li et al. 2018) and "data" (the best known open implementation).
+
+    Args:
+        capsules: number of parents.
+        dim: columns of a parent's pose; for vectors its length.
+        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
+        sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
+            poses on a grid; "all": one matrix a parent for all children, whose number may then vary from call to call.
+        coordinates: add to each vote where its child lies, in (0, 1): the row, (row + 0.5) / height, to the first and
+            the column to the second entry of the right-hand column; needs poses on a grid.
+        use_bias: whether votes have a learned bias.
+        inverse_temperature: what the authors' schedule tends to; or as many numbers as iterations.
+        normalization: factor on a parent's cost; "data", `100 capsules / children`; or "min_max".
+        gradients: "all" or "last": through which iterations.
+        votes: "auto" never holds votes in memory where a form without them is smaller, but always does for fewer than
+            128 children, for the sake of rounding; "stored" always does, "free" never.
+        chunk: None, or about how many children are worked on at a time, to bound the memory; not with stored votes, and
+            under TensorFlow's XLA not in training.
+        epsilon: added to each parent's share of the data, where it divides.
+        variance_floor: added to each variance.
+        kernel_initializer: None: truncated normal of standard deviation 1.
+        beta_u_initializer, beta_a_initializer: None: with "data" as its implementation has them (uniform within
+            `sqrt(6 / (capsules + 1))`; truncated normal of mean -1000 and standard deviation 500), with "min_max"
+            uniform in [0, 1], else zeros.
+        bias_initializer, kernel_regularizer: of the bias, of the kernel.
+
+    Call arguments:
+        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
+            (batch, height, width, types, ...). They must be finite, also where a mask hides them.
+        activations: of the children, not negative, shaped like `poses` without a pose; None: all 1.
+        mask: shaped like `activations`, true for the children that take part.
+        return_couplings: also return the couplings of the last iteration.
+
+    Returns:
+        Poses (batch, capsules, dim) or (batch, capsules, rows, dim); activations (batch, capsules) in (0, 1); their
+        logits (batch, capsules); with `return_couplings` also (batch, children, capsules).
+
+    Raises:
+        ValueError: arguments out of range, poses of another rank, coordinates without a grid or room for two, an
+            unknown number of children without sharing "all".
+
+    Example:
+        >>> layer = EMRouting(5, 4, sharing="positions", coordinates=True)
+        >>> poses, activations, logits = layer(np.zeros((2, 4, 4, 8, 4, 4)), np.ones((2, 4, 4, 8)))
+        >>> poses.shape, activations.shape
+        (TensorShape([2, 5, 4, 4]), TensorShape([2, 5]))
+    """
+
+    def __init__(
+        self,
+        capsules,
+        dim,
+        iterations=3,
+        sharing="none",
+        coordinates=False,
+        use_bias=False,
+        inverse_temperature=0.01,
+        normalization=1.0,
+        gradients="all",
+        votes="auto",
+        chunk=None,
+        epsilon=1e-9,
+        variance_floor=1e-9,
+        kernel_initializer=None,
+        beta_u_initializer=None,
+        beta_a_initializer=None,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
+        self.capsules = positive_int("capsules", capsules)
+        self.dim = positive_int("dim", dim)
+        self.iterations = iterations
+        self.sharing = one_of("sharing", sharing, SHARING)
+        self.coordinates = coordinates
+        self.use_bias = use_bias
+        self.inverse_temperature = inverse_temperature
+        self.normalization = normalization
+        self.gradients = gradients
+        self.votes = one_of("votes", votes, ("auto", "stored", "free"))
+        self.chunk = None if chunk is None else positive_int("chunk", chunk)
+        self.epsilon = epsilon
+        self.variance_floor = variance_floor
+        beta_u, beta_a = _initial_betas(normalization, self.capsules)
+        self.kernel_initializer = keras.initializers.get(
+            keras.initializers.TruncatedNormal(stddev=1.0) if kernel_initializer is None else kernel_initializer
+        )
+        self.beta_u_initializer = keras.initializers.get(beta_u if beta_u_initializer is None else beta_u_initializer)
+        self.beta_a_initializer = keras.initializers.get(beta_a if beta_a_initializer is None else beta_a_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.supports_masking = True
+        if sharing == "none" and (votes == "free" or chunk):
+            asked = 'votes="free"' if votes == "free" else f"chunk={chunk}"
+            raise ValueError(f"{asked} does not go with children with matrices of their own: they need stored votes.")
+        if chunk and votes == "stored":
+            raise ValueError(f'chunk={chunk} does not go with votes="stored".')
+
+    def build(self, poses_shape, activations_shape=None):
+        groups = count_groups(self, poses_shape, self.sharing)
+        rows, columns = rows_of(poses_shape), poses_shape[-1]
+        if self.coordinates:
+            self._check_coordinates(poses_shape)
+
+        def weight(name, shape, initializer, regularizer=None):
+            return self.add_weight(shape, initializer, name=name, regularizer=regularizer, autocast=False)
+
+        shape = (groups, self.capsules, columns, self.dim)
+        self.kernel = weight("kernel", shape, self.kernel_initializer, self.kernel_regularizer)
+        self.bias = None
+        if self.use_bias:
+            self.bias = weight("bias", (groups, self.capsules, *rows, self.dim), self.bias_initializer)
+        self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
+        self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
+        # Numbers held for each child: the features of its pose, or its votes.
+        columns += self.coordinates * (1 if rows else 2)
+        features = 1 + (rows[0] if rows else 1) * (columns + columns * (columns + 1) // 2)
+        votes = (rows[0] if rows else 1) * self.dim * self.capsules
+        children = children_of(poses_shape)
+        few = children is not None and children < _FEW_CHILDREN
+        smaller = self.sharing != "none" and features <= votes and not few
+        needs_votes = self.votes == "stored" or self.sharing == "none"
+        self.stores_votes = needs_votes or (self.votes == "auto" and not smaller)
+        super().build(poses_shape)
+
+    def _check_coordinates(self, poses_shape):
+        room = (rows_of(poses_shape) or (self.dim,))[0]
+        if not on_grid(poses_shape):
+            raise ValueError(
+                "`coordinates` needs poses on a grid (batch, height, width, types, ...). "
+                f"Received input shape {tuple(poses_shape)}."
+            )
+        if room < 2:
+            raise ValueError(
+                "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
+                f"{room} for input shape {tuple(poses_shape)} and dim {self.dim}."
+            )
+
+    def call(self, poses, activations=None, mask=None, return_couplings=False):
+        kernel = self.kernel
+        if self.coordinates:
+            poses, kernel = self._add_coordinates(poses, kernel)
+        x = flatten_grid(poses)
+        activations = self._activations(activations, mask, (ops.shape(x)[0], ops.shape(x)[1]))
+        if self.stores_votes:
+            votes = TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
+        else:
+            votes = SharedVotes(x, kernel, self.bias, activations, self.chunk)
+        means, activations, scores, _, *couplings = em_routing(
+            votes,
+            self.iterations,
+            beta_u=self.beta_u,
+            beta_a=self.beta_a,
+            inverse_temperature=self.inverse_temperature,
+            normalization=self.normalization,
+            gradients=self.gradients,
+            epsilon=self.epsilon,
+            variance_floor=self.variance_floor,
+            return_couplings=return_couplings,
+        )
+        results = (ops.cast(result, self.compute_dtype) for result in (means, activations, scores))
+        return (*results, *couplings)
+
+    def _activations(self, activations, mask, shape):
+        """Activations (batch, children), 0 where masked, or None where all are 1."""
+        if activations is not None:
+            activations = ops.cast(ops.reshape(activations, shape), self.variable_dtype)
+        if mask is not None:
+            mask = ops.cast(ops.reshape(mask, shape), self.variable_dtype)
+            activations = mask if activations is None else activations * mask
+        return activations
+
+    def _add_coordinates(self, poses, kernel):
+        """Poses with columns of the coordinates, and the kernel with rows that put them where they belong in a vote.
+
+        So votes stay affine in what the child has to say, and need not be stored.
+        """
+        poses = ops.cast(poses, self.variable_dtype)
+        batch, height, width, types = ops.shape(poses)[:4]
+        row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
+        rows = rows_of(poses.shape)
+        # Of a matrix the first two rows of one further column, else the entries of two further columns.
+        where = ops.stack([row, column], axis=-1)[None, :, :, None]
+        if rows:
+            where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
+            placed = ops.one_hot([self.dim - 1], self.dim, dtype=kernel.dtype)
+        else:
+            placed = ops.one_hot([0, 1], self.dim, dtype=kernel.dtype)
+        where = ops.cast(where, poses.dtype)
+        where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
+        placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
+        return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self.compute_output_shape(poses.shape)]
+        if return_couplings:
+            shape = (poses.shape[0], children_of(poses.shape), self.capsules)
+            specs.append(keras.KerasTensor(shape, self.variable_dtype))
+        return tuple(specs)
+
+    def compute_output_shape(self, poses_shape, activations_shape=None):
+        parents = (poses_shape[0], self.capsules)
+        return (*parents, *rows_of(poses_shape), self.dim), parents, parents
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "capsules": self.capsules,
+            "dim": self.dim,
+            "iterations": self.iterations,
+            "sharing": self.sharing,
+            "coordinates": self.coordinates,
+            "use_bias": self.use_bias,
+            "inverse_temperature": self.inverse_temperature,
+            "normalization": self.normalization,
+            "gradients": self.gradients,
+            "votes": self.votes,
+            "chunk": self.chunk,
+            "epsilon": self.epsilon,
+            "variance_floor": self.variance_floor,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "beta_u_initializer": keras.initializers.serialize(self.beta_u_initializer),
+            "beta_a_initializer": keras.initializers.serialize(self.beta_a_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }
+
+
+def _initial_betas(normalization, capsules):
+    """Initializers of beta_u and beta_a that go with a normalization."""
+    initializers = keras.initializers
+    if normalization == "data":
+        limit = (6 / (capsules + 1)) ** 0.5
+        return initializers.RandomUniform(-limit, limit), initializers.TruncatedNormal(-1000.0, 500.0)
+    if normalization == "min_max":
+        return initializers.RandomUniform(0.0, 1.0), initializers.RandomUniform(0.0, 1.0)
+    return "zeros", "zeros"
+
+
+def _centers(size):
+    """Centers of so many equal parts of [0, 1]."""
+    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")
