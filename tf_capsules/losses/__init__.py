@@ -3,5 +3,6 @@
 from tf_capsules.losses.crossentropy import SoftmaxCrossentropy
 from tf_capsules.losses.margin import MarginLoss
 from tf_capsules.losses.reconstruction import ReconstructionLoss
+from tf_capsules.losses.spread import SpreadLoss, SpreadMargin
 
-__all__ = ["MarginLoss", "ReconstructionLoss", "SoftmaxCrossentropy"]
+__all__ = ["MarginLoss", "ReconstructionLoss", "SoftmaxCrossentropy", "SpreadLoss", "SpreadMargin"]

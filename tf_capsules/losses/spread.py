@@ -1,0 +1,128 @@
+"""Spread loss on class activations, and its margin that grows with the training."""
+
+import math
+import numbers
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import class_targets, one_of, positive_int
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class SpreadMargin(keras.layers.Layer):
+    """The margin of a `SpreadLoss`, which grows with the training steps; in a network it passes its input on.
+
+    Source: Hinton et al. 2018, section 4.1, "linear" (0.2 to 0.9); "sigmoid": the authors' answers to readers,
+    `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps. The count of the training steps is a
+    weight of this layer, as a moving mean is one of a normalization: each call with `training` adds 1 on every backend,
+    it is saved and loaded with the network, and a training that is resumed goes on with it. The loss can't be told by
+    Keras which layer it belongs to: compile a network that `load_model` gives with a new `SpreadLoss` of its layer.
+
+    Args:
+        schedule: "sigmoid" or "linear".
+        scale: steps; "sigmoid" is in the midst after 4 times so many, "linear" is at its end after so many.
+
+    Call arguments:
+        activations: of any shape.
+        training: whether this is a training step.
+
+    Returns:
+        The activations as they are.
+
+    Raises:
+        ValueError: an unknown schedule, or a scale below 1.
+
+    Example:
+        >>> margin = SpreadMargin()
+        >>> network = keras.Sequential([keras.Input((5,)), margin])
+        >>> network.compile("adam", loss=SpreadLoss(margin))
+        >>> [round(float(margin.at(step)), 4) for step in (0, 200_000)]
+        [0.2142, 0.595]
+    """
+
+    def __init__(self, schedule="sigmoid", scale=50_000, **kwargs):
+        super().__init__(**kwargs)
+        self.schedule = one_of("schedule", schedule, ("sigmoid", "linear"))
+        self.scale = positive_int("scale", scale)
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.steps = self.add_weight(
+            (), "zeros", dtype="int32", trainable=False, name="steps", aggregation="only_first_replica"
+        )
+        super().build(input_shape)
+
+    def call(self, activations, training=False):
+        if training:
+            self.steps.assign_add(1)
+        return activations
+
+    def at(self, step):
+        """The margin at a training step."""
+        share = ops.cast(step, "float32") / self.scale
+        if self.schedule == "linear":
+            return 0.2 + 0.7 * ops.minimum(share, 1.0)
+        return 0.2 + 0.79 * ops.sigmoid(ops.minimum(share - 4.0, 10.0))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "schedule": self.schedule, "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class SpreadLoss(keras.losses.Loss):
+    """The activation of the right class should exceed each other one by a margin.
+
+    Source: Hinton et al. 2018, eq. 3, for each sample `sum_(i != t) max(0, margin - (a_t - a_i))^2`, t the right class.
+
+    Args:
+        margin: a number; or the `SpreadMargin` layer of the network that is trained, for one that grows.
+
+    Call arguments:
+        y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
+        y_pred: class activations (batch, classes) in (0, 1), without softmax.
+
+    Returns:
+        A scalar, the mean over the batch (see `reduction`).
+
+    Raises:
+        ValueError: a margin that is no number above 0, or a layer that is in no network; labels or predictions of
+            another shape.
+
+    Example:
+        >>> round(float(SpreadLoss(0.5)(np.array([1]), np.array([[0.2, 0.4, 0.6]]))), 4)
+        0.58
+    """
+
+    def __init__(self, margin=0.9, reduction="sum_over_batch_size", name="spread_loss", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if isinstance(margin, dict):
+            margin = SpreadMargin.from_config(margin)
+        number = isinstance(margin, numbers.Real) and not isinstance(margin, bool)
+        if not isinstance(margin, SpreadMargin) and not (number and 0 < margin < math.inf):
+            raise ValueError(f"`margin` must be a number above 0 or a SpreadMargin. Received: {margin!r}")
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        if len(y_pred.shape) != 2:
+            raise ValueError(
+                f"SpreadLoss takes activations (batch, classes). Received predictions of shape {tuple(y_pred.shape)}."
+            )
+        margin = self.margin
+        if isinstance(margin, SpreadMargin):
+            if not margin.built:
+                raise ValueError(
+                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow: compile the "
+                    "network with SpreadLoss of its own SpreadMargin layer, also after `load_model`."
+                )
+            margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
+        targets = class_targets(y_true, y_pred)
+        right = ops.sum(targets * y_pred, axis=-1, keepdims=True)
+        return ops.sum((1 - targets) * ops.square(ops.relu(margin - (right - y_pred))), axis=-1)
+
+    def get_config(self):
+        scheduled = isinstance(self.margin, SpreadMargin)
+        return {**super().get_config(), "margin": self.margin.get_config() if scheduled else self.margin}
