@@ -4,7 +4,7 @@ from backend import BACKEND, array, compiled, float64, gradients_of
 from keras import ops
 from oracle import expand, read
 
-from tf_capsules.routing import SharedVotes, StoredVotes, em_routing
+from tf_capsules.routing import SharedVotes, StoredVotes, Windows, em_routing
 from tf_capsules.routing.votes import TransformedVotes
 
 slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
@@ -42,6 +42,34 @@ def test_oracle(dtype):
         for normalization in (60, "data"):
             results, _ = fully_connected(dtype, normalization=normalization)
             check(results, CASE["ibm_data_normalisation_iteration3"], atol | {"activation": 2e-7})
+
+
+def test_oracle_of_competition_over_positions():
+    case = ORACLE["B_conv_k3_s1_spatial_competition"]
+    with float64():
+        x = {name: expand(**value, dtype="float64") for name, value in case["params"].items()}
+        windows = Windows(4, 4, (3, 3))
+        poses, activations = windows.gather(x["poses"][None]), windows.gather(x["activations"][None])
+        votes = TransformedVotes(poses, x["W"].reshape(18, 2, 2, 2), activations=activations)
+
+        def route(iterations):
+            betas = {"beta_u": x["beta_u"], "beta_a": x["beta_a"]}
+            results = em_routing(votes, iterations, **betas, competition=windows.couple, return_couplings=True)
+            return dict(zip(("mean", "activation", "score", "variance", "R"), map(array, results), strict=True))
+
+        for expected in case["iterations"]:
+            results = route(expected["iteration"])
+            check(results, expected, ATOL)
+        # Rows of a window are (row, column, type); the first parent sees the child at (1, 1) as its fifth.
+        seen = results["R"].reshape(4, 9, 2, 2)
+        np.testing.assert_allclose(seen[0, 4], case["R_iteration3_parent00_child_row1_col1"], atol=1e-6)
+        cover = np.array(case["parents_reached_per_child_position"])
+        totals = array(windows.scatter(results["R"].sum(-1)))
+        np.testing.assert_allclose(totals, np.ones((1, 4, 4, 2)))
+        first = route(1)["R"].reshape(4, 9, 2, 2)
+        np.testing.assert_allclose(first[0, 0], case["initial_R_position00_child_row_col_00"])
+        np.testing.assert_allclose(first[0, 4], case["initial_R_position00_child_11"])
+        np.testing.assert_allclose(first[0, :, 0, 0], 1 / (2 * cover[:3, :3].reshape(9)))
 
 
 def test_oracle_of_the_inverse_temperature():

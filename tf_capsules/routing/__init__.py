@@ -5,12 +5,14 @@ from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.heinsen import heinsen_routing, mask_scores
 from tf_capsules.routing.squash import length, squash
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
+from tf_capsules.routing.windows import Windows
 
 __all__ = [
     "DistinctVotes",
     "SharedVotes",
     "StoredVotes",
     "Votes",
+    "Windows",
     "couple",
     "dynamic_routing",
     "em_routing",

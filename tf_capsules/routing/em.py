@@ -22,6 +22,7 @@ def em_routing(
     gradients="all",
     epsilon=1e-9,
     variance_floor=1e-9,
+    competition=None,
     return_couplings=False,
 ):
     """Routes by expectation-maximization: a parent is active where describing the votes by it is cheaper than not to.
@@ -46,12 +47,14 @@ def em_routing(
         gradients: "all": through all iterations; "last": only through the last M-step, given its couplings.
         epsilon: added to each parent's share, and to the range of the costs, where they divide.
         variance_floor: added to each variance.
+        competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
+            children, parents) or (batch, children, 1), such as `Windows.couple`, where a batch is of parent positions.
         return_couplings: also return the couplings R of the last M-step.
 
     Returns:
         Means, which are the parents' poses, (batch, parents, *pose); activations and scores, which are their logits,
         (batch, parents); variances, shaped like the poses; with `return_couplings` also (batch, children, parents),
-        which sum to 1 over the parents.
+        which sum to 1 over the parents that compete.
 
     Raises:
         ValueError: an argument out of its range.
@@ -64,9 +67,12 @@ def em_routing(
         0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
     )
 
+    def couple(logits):
+        return softmax(logits, axis=-1) if competition is None else competition(logits)
+
     def couplings(votes, scores, means, variances):
         constants = -ops.softplus(-scores) - 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
-        return softmax(votes.log_density(means, 1 / variances, constants), axis=-1)
+        return couple(votes.log_density(means, 1 / variances, constants))
 
     def fixed_couplings(votes, *state):
         return ops.stop_gradient(couplings(votes, *state))
@@ -78,7 +84,8 @@ def em_routing(
         costs = _normalize(ops.sum(masses, axis=1) * unit_costs, normalization, votes, epsilon)
         return temperature * (beta_a - costs), means, variances
 
-    uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
+    nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
+    uniform = couple(nothing) / ops.cast(votes.parents, votes.dtype)
     state = parents(inverse_temperature[0], uniform)
     before = None
     for temperature in inverse_temperature[1:]:
