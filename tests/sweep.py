@@ -7,6 +7,7 @@ import numpy as np
 
 from tf_capsules.layers import (
     CapsuleLength,
+    ConvEMRouting,
     CoordinateChannels,
     Decoder,
     DynamicRouting,
@@ -57,7 +58,7 @@ def dynamic(inputs=(BATCH, 6, 3), mask=None, **options):
     return Case(DynamicRouting, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
 
 
-def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, **options):
+def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **options):
     places = 3 if len(inputs) > 4 else 1
     arguments = {"poses": inputs}
     if activations:
@@ -66,7 +67,7 @@ def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, **options):
         arguments["mask"] = mask
     # A small spread of the kernel and a floor, since untrained couplings amplify the rounding of half precision.
     options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "iterations": 2, **options}
-    return Case(EMRouting, {"capsules": 4, "dim": 5, **options}, arguments)
+    return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
 
 
 def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
@@ -120,6 +121,14 @@ LAYERS = {
         inverse_temperature=(1, 2),
     ),
     "EMRouting one class": em(capsules=1, kernel_regularizer="l2"),
+    "ConvEMRouting": em((BATCH, 4, 5, 2, 3, 6), of=ConvEMRouting, kernel_size=(3, 2), use_bias=True),
+    "ConvEMRouting strided": em(
+        (BATCH, 5, 6, 3, 4),
+        of=ConvEMRouting,
+        strides=(1, 2),
+        competition="types",
+        mask=some_children(5, 6, 3),
+    ),
     "HeinsenRouting": heinsen(sharing="none", beta_initializer="ones"),
     "HeinsenRouting vectors": heinsen((BATCH, 9, 6), scores=False),
     "HeinsenRouting stored votes": heinsen(votes="stored", iterations=2, single_beta=True),

@@ -5,7 +5,7 @@ from backend import array
 from keras import ops
 from oracle import expand, read
 
-from tf_capsules.layers import EMRouting
+from tf_capsules.layers import ConvEMRouting, EMRouting
 from tf_capsules.routing import StoredVotes, em_routing
 
 ORACLE = read("em_routing")
@@ -81,6 +81,51 @@ def test_equals_votes_written_out(pose, sharing):
         np.testing.assert_allclose(array(result), array(wanted), atol=2e-5, rtol=1e-4)
 
 
+def test_oracle_of_the_convolution():
+    case = ORACLE["B_conv_k3_s1_spatial_competition"]
+    x = {name: expand(**value) for name, value in case["params"].items()}
+    weights = {"kernel": x["W"], "beta_u": x["beta_u"], "beta_a": x["beta_a"]}
+    poses, activations = (np.stack([value, 0 * value]) for value in (x["poses"], x["activations"]))
+    for expected in case["iterations"]:
+        layer = built(ConvEMRouting(2, 2, 3, iterations=expected["iteration"]), poses.shape, **weights)
+        result, parents, _, couplings = map(array, layer(poses, activations, return_couplings=True))
+        np.testing.assert_allclose(result[0].reshape(2, 2, 2, 4), expected["mean"], atol=2e-5)
+        np.testing.assert_allclose(parents[0], expected["activation"], atol=1e-6)
+    np.testing.assert_allclose(couplings[0, 0, 0, 8:10], case["R_iteration3_parent00_child_row1_col1"], atol=2e-5)
+
+
+@pytest.mark.parametrize("pose", [(3, 5), (5,)], ids=["matrices", "vectors"])
+def test_the_convolution_equals_full_connection_of_each_window(pose):
+    poses = RANDOM.normal(size=(2, 6, 7, 3, *pose)).astype("float32")
+    activations = RANDOM.random((2, 6, 7, 3)).astype("float32")
+    options = {"use_bias": True, "normalization": "data", "bias_initializer": "uniform", "variance_floor": 1e-4}
+    layer = ConvEMRouting(4, 2, (2, 3), (3, 2), competition="types", **options)
+    results = layer(poses, activations, return_couplings=True)
+    full = EMRouting(4, 2, **options)
+    full.build((None, 18, *pose))
+    for weight, conv in zip(full.weights, layer.weights, strict=True):
+        weight.assign(ops.reshape(conv, weight.shape))
+    assert results[0].shape == (2, 2, 3, 4, *pose[:-1], 2) and results[3].shape == (2, 2, 3, 18, 4)
+    for row in range(2):
+        for column in range(3):
+            window = (slice(None), slice(3 * row, 3 * row + 2), slice(2 * column, 2 * column + 3))
+            seen = poses[window].reshape(2, 18, *pose), activations[window].reshape(2, 18)
+            for result, wanted in zip(results, full(*seen, return_couplings=True), strict=True):
+                np.testing.assert_allclose(array(result)[:, row, column], array(wanted), atol=1e-4, rtol=1e-4)
+
+
+def test_children_that_no_window_covers_or_that_are_masked_count_for_nothing():
+    poses = RANDOM.normal(size=(2, 6, 5, 3, 2, 4)).astype("float32")
+    layer = ConvEMRouting(4, 2, 3, 2, inverse_temperature=1.0)  # covers five rows of the six
+    mask = np.ones((2, 6, 5, 3), bool)
+    mask[:, 2, 1] = False
+    expected = layer(poses, mask=mask)
+    changed = poses.copy()
+    changed[:, 5], changed[:, 2, 1] = 9.0, -7.0
+    for result, wanted in zip(layer(changed, mask=mask), expected, strict=True):
+        np.testing.assert_allclose(array(result), array(wanted), atol=1e-5)
+
+
 @pytest.mark.parametrize("pose", [(3, 5), (5,)], ids=["matrices", "vectors"])
 def test_votes_that_are_never_made_give_what_stored_ones_do(pose):
     poses = RANDOM.normal(size=(2, 5, 4, 8, *pose)).astype("float32")
@@ -115,6 +160,10 @@ def test_parameters_and_initial_values():
     assert (array(layer.beta_u) == 0).all() and (array(layer.beta_a) == 0).all()
     kernel = array(layer.kernel)
     assert abs(kernel.std() - 0.88) < 0.03 and np.abs(kernel).max() <= 2  # 1 before it is truncated at 2
+    for strides in (1, 2):
+        layer = ConvEMRouting(32, 4, 3, strides)
+        layer.build((None, 14, 14, 32, 4, 4))
+        assert layer.count_params() == 147_456 + 64 and layer.kernel.shape == (3, 3, 32, 32, 4, 4)
     layer = EMRouting(99, 4, sharing="all", normalization="data")
     layer.build((None, 30, 4, 4))
     beta_u, beta_a = array(layer.beta_u), array(layer.beta_a)
@@ -171,3 +220,16 @@ def test_inputs_that_do_not_fit_are_named():
         EMRouting(3, 4).build((None, None, 2, 5))
     with pytest.raises(ValueError, match='"positions" needs poses on a grid'):
         EMRouting(3, 4, sharing="positions").build((None, 6, 2, 5))
+    with pytest.raises(ValueError, match=r"ConvEMRouting takes poses on a grid.*\(None, 6, 2, 5\)"):
+        ConvEMRouting(3, 4).build((None, 6, 2, 5))
+    with pytest.raises(ValueError, match="ConvEMRouting needs to know the width of the grid"):
+        ConvEMRouting(3, 4).build((None, 6, None, 2, 5))
+    with pytest.raises(ValueError, match=r"6 x 2 children is smaller than the window \(3, 3\)"):
+        ConvEMRouting(3, 4).build((None, 6, 2, 2, 5))
+    for options in ({"kernel_size": 0}, {"strides": (1, 0)}):
+        with pytest.raises(ValueError, match=f"`{next(iter(options))}`.*Received: 0"):
+            ConvEMRouting(3, 4, **options)
+    with pytest.raises(ValueError, match=r"`kernel_size` must be a number or \(rows, columns\). Received: \(1, 2, 3\)"):
+        ConvEMRouting(3, 4, (1, 2, 3))
+    with pytest.raises(ValueError, match="`competition`.*Received: 'positions'"):
+        ConvEMRouting(3, 4, competition="positions")

@@ -4,13 +4,14 @@ from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import DynamicRouting
-from tf_capsules.layers.em import EMRouting
+from tf_capsules.layers.em import ConvEMRouting, EMRouting
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.primary import PrimaryCapsules
 from tf_capsules.layers.sequence import SequenceCapsules
 
 __all__ = [
     "CapsuleLength",
+    "ConvEMRouting",
     "CoordinateChannels",
     "Decoder",
     "DynamicRouting",

@@ -1,19 +1,132 @@
-"""EM routing as a layer."""
+"""EM routing as layers, fully connected and convolutional."""
 
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import known_axes, one_of, positive_int
 from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, on_grid, rows_of
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes
+from tf_capsules.routing.windows import Windows
 
 # With fewer a parent may be left with one child: without stored votes the variance about it is rounding.
 _FEW_CHILDREN = 128
 
 
+class _EMCapsules(keras.layers.Layer):
+    """What the layers have in common: how they route, and the weights of votes and parents."""
+
+    def __init__(
+        self,
+        capsules,
+        dim,
+        iterations=3,
+        use_bias=False,
+        inverse_temperature=0.01,
+        normalization=1.0,
+        gradients="all",
+        epsilon=1e-9,
+        variance_floor=1e-9,
+        kernel_initializer=None,
+        beta_u_initializer=None,
+        beta_a_initializer=None,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
+        self.capsules = positive_int("capsules", capsules)
+        self.dim = positive_int("dim", dim)
+        self.iterations = iterations
+        self.use_bias = use_bias
+        self.inverse_temperature = inverse_temperature
+        self.normalization = normalization
+        self.gradients = gradients
+        self.epsilon = epsilon
+        self.variance_floor = variance_floor
+        beta_u, beta_a = _initial_betas(normalization, self.capsules)
+        self.kernel_initializer = keras.initializers.get(
+            keras.initializers.TruncatedNormal(stddev=1.0) if kernel_initializer is None else kernel_initializer
+        )
+        self.beta_u_initializer = keras.initializers.get(beta_u if beta_u_initializer is None else beta_u_initializer)
+        self.beta_a_initializer = keras.initializers.get(beta_a if beta_a_initializer is None else beta_a_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.supports_masking = True
+
+    def _add_weights(self, groups, poses_shape):
+        """Kernel (*groups, capsules, columns, dim), bias, and the betas of the parents."""
+
+        def weight(name, shape, initializer, regularizer=None):
+            return self.add_weight(shape, initializer, name=name, regularizer=regularizer, autocast=False)
+
+        shape = (*groups, self.capsules, poses_shape[-1], self.dim)
+        self.kernel = weight("kernel", shape, self.kernel_initializer, self.kernel_regularizer)
+        self.bias = None
+        if self.use_bias:
+            shape = (*groups, self.capsules, *rows_of(poses_shape), self.dim)
+            self.bias = weight("bias", shape, self.bias_initializer)
+        self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
+        self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
+
+    def _activations(self, activations, mask, shape):
+        """Activations of that shape, 0 where masked, or None where all are 1."""
+        if activations is not None:
+            activations = ops.cast(ops.reshape(activations, shape), self.variable_dtype)
+        if mask is not None:
+            mask = ops.cast(ops.reshape(mask, shape), self.variable_dtype)
+            activations = mask if activations is None else activations * mask
+        return activations
+
+    def _route(self, votes, return_couplings, competition=None):
+        """Poses, activations, logits and, if asked for, couplings."""
+        means, activations, scores, _, *couplings = em_routing(
+            votes,
+            self.iterations,
+            beta_u=self.beta_u,
+            beta_a=self.beta_a,
+            inverse_temperature=self.inverse_temperature,
+            normalization=self.normalization,
+            gradients=self.gradients,
+            epsilon=self.epsilon,
+            variance_floor=self.variance_floor,
+            competition=competition,
+            return_couplings=return_couplings,
+        )
+        return (*(ops.cast(result, self.compute_dtype) for result in (means, activations, scores)), *couplings)
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self.compute_output_shape(poses.shape)]
+        if return_couplings:
+            specs.append(keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype))
+        return tuple(specs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "capsules": self.capsules,
+            "dim": self.dim,
+            "iterations": self.iterations,
+            "use_bias": self.use_bias,
+            "inverse_temperature": self.inverse_temperature,
+            "normalization": self.normalization,
+            "gradients": self.gradients,
+            "epsilon": self.epsilon,
+            "variance_floor": self.variance_floor,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "beta_u_initializer": keras.initializers.serialize(self.beta_u_initializer),
+            "beta_a_initializer": keras.initializers.serialize(self.beta_a_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }
+
+
 @keras.saving.register_keras_serializable("tf_capsules")
-class EMRouting(keras.layers.Layer):
+class EMRouting(_EMCapsules):
     """Fully connected capsules with activations, routed by expectation-maximization.
 
     Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". A vote is the
@@ -69,51 +182,13 @@ class EMRouting(keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        capsules,
-        dim,
-        iterations=3,
-        sharing="none",
-        coordinates=False,
-        use_bias=False,
-        inverse_temperature=0.01,
-        normalization=1.0,
-        gradients="all",
-        votes="auto",
-        chunk=None,
-        epsilon=1e-9,
-        variance_floor=1e-9,
-        kernel_initializer=None,
-        beta_u_initializer=None,
-        beta_a_initializer=None,
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        **kwargs,
+        self, capsules, dim, iterations=3, sharing="none", coordinates=False, votes="auto", chunk=None, **kwargs
     ):
-        super().__init__(**kwargs)
-        check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
-        self.capsules = positive_int("capsules", capsules)
-        self.dim = positive_int("dim", dim)
-        self.iterations = iterations
+        super().__init__(capsules, dim, iterations, **kwargs)
         self.sharing = one_of("sharing", sharing, SHARING)
         self.coordinates = coordinates
-        self.use_bias = use_bias
-        self.inverse_temperature = inverse_temperature
-        self.normalization = normalization
-        self.gradients = gradients
         self.votes = one_of("votes", votes, ("auto", "stored", "free"))
         self.chunk = None if chunk is None else positive_int("chunk", chunk)
-        self.epsilon = epsilon
-        self.variance_floor = variance_floor
-        beta_u, beta_a = _initial_betas(normalization, self.capsules)
-        self.kernel_initializer = keras.initializers.get(
-            keras.initializers.TruncatedNormal(stddev=1.0) if kernel_initializer is None else kernel_initializer
-        )
-        self.beta_u_initializer = keras.initializers.get(beta_u if beta_u_initializer is None else beta_u_initializer)
-        self.beta_a_initializer = keras.initializers.get(beta_a if beta_a_initializer is None else beta_a_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.supports_masking = True
         if sharing == "none" and (votes == "free" or chunk):
             asked = 'votes="free"' if votes == "free" else f"chunk={chunk}"
             raise ValueError(f"{asked} does not go with children with matrices of their own: they need stored votes.")
@@ -122,22 +197,12 @@ class EMRouting(keras.layers.Layer):
 
     def build(self, poses_shape, activations_shape=None):
         groups = count_groups(self, poses_shape, self.sharing)
-        rows, columns = rows_of(poses_shape), poses_shape[-1]
         if self.coordinates:
             self._check_coordinates(poses_shape)
-
-        def weight(name, shape, initializer, regularizer=None):
-            return self.add_weight(shape, initializer, name=name, regularizer=regularizer, autocast=False)
-
-        shape = (groups, self.capsules, columns, self.dim)
-        self.kernel = weight("kernel", shape, self.kernel_initializer, self.kernel_regularizer)
-        self.bias = None
-        if self.use_bias:
-            self.bias = weight("bias", (groups, self.capsules, *rows, self.dim), self.bias_initializer)
-        self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
-        self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
+        self._add_weights((groups,), poses_shape)
         # Numbers held for each child: the features of its pose, or its votes.
-        columns += self.coordinates * (1 if rows else 2)
+        rows = rows_of(poses_shape)
+        columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
         features = 1 + (rows[0] if rows else 1) * (columns + columns * (columns + 1) // 2)
         votes = (rows[0] if rows else 1) * self.dim * self.capsules
         children = children_of(poses_shape)
@@ -170,29 +235,7 @@ class EMRouting(keras.layers.Layer):
             votes = TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
         else:
             votes = SharedVotes(x, kernel, self.bias, activations, self.chunk)
-        means, activations, scores, _, *couplings = em_routing(
-            votes,
-            self.iterations,
-            beta_u=self.beta_u,
-            beta_a=self.beta_a,
-            inverse_temperature=self.inverse_temperature,
-            normalization=self.normalization,
-            gradients=self.gradients,
-            epsilon=self.epsilon,
-            variance_floor=self.variance_floor,
-            return_couplings=return_couplings,
-        )
-        results = (ops.cast(result, self.compute_dtype) for result in (means, activations, scores))
-        return (*results, *couplings)
-
-    def _activations(self, activations, mask, shape):
-        """Activations (batch, children), 0 where masked, or None where all are 1."""
-        if activations is not None:
-            activations = ops.cast(ops.reshape(activations, shape), self.variable_dtype)
-        if mask is not None:
-            mask = ops.cast(ops.reshape(mask, shape), self.variable_dtype)
-            activations = mask if activations is None else activations * mask
-        return activations
+        return self._route(votes, return_couplings)
 
     def _add_coordinates(self, poses, kernel):
         """Poses with columns of the coordinates, and the kernel with rows that put them where they belong in a vote.
@@ -215,42 +258,117 @@ class EMRouting(keras.layers.Layer):
         placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
         return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
 
-    def compute_mask(self, *args, **kwargs):
-        return None
-
-    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
-        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self.compute_output_shape(poses.shape)]
-        if return_couplings:
-            shape = (poses.shape[0], children_of(poses.shape), self.capsules)
-            specs.append(keras.KerasTensor(shape, self.variable_dtype))
-        return tuple(specs)
-
     def compute_output_shape(self, poses_shape, activations_shape=None):
         parents = (poses_shape[0], self.capsules)
         return (*parents, *rows_of(poses_shape), self.dim), parents, parents
 
+    def _couplings_shape(self, poses_shape):
+        return poses_shape[0], children_of(poses_shape), self.capsules
+
     def get_config(self):
         return {
             **super().get_config(),
-            "capsules": self.capsules,
-            "dim": self.dim,
-            "iterations": self.iterations,
             "sharing": self.sharing,
             "coordinates": self.coordinates,
-            "use_bias": self.use_bias,
-            "inverse_temperature": self.inverse_temperature,
-            "normalization": self.normalization,
-            "gradients": self.gradients,
             "votes": self.votes,
             "chunk": self.chunk,
-            "epsilon": self.epsilon,
-            "variance_floor": self.variance_floor,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "beta_u_initializer": keras.initializers.serialize(self.beta_u_initializer),
-            "beta_a_initializer": keras.initializers.serialize(self.beta_a_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
         }
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ConvEMRouting(_EMCapsules):
+    """Convolutional capsules with activations, routed by expectation-maximization.
+
+    Source: Hinton et al. 2018, section 3 and procedure 1. Each parent position has its window of children, without
+    padding; transformations and betas are shared by all positions. A child divides itself among all parents that see
+    it, of all types and at all positions; children that no window covers take no part. Votes are stored: rows times
+    columns of the parents' grid, times children of a window, times `capsules`, times entries of a pose.
+
+    Args:
+        capsules: parent types, that is parents at each position.
+        dim: columns of a parent's pose; for vectors its length.
+        kernel_size, strides: of the windows, a number or (rows, columns).
+        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
+        competition: "all" (the paper); or "types": only the parents at one position compete, another, simpler
+            algorithm.
+        use_bias, inverse_temperature, normalization, gradients, epsilon, variance_floor, kernel_initializer,
+            beta_u_initializer, beta_a_initializer, bias_initializer, kernel_regularizer: as in `EMRouting`; "data" is
+            `100 capsules / children of a window`.
+
+    Call arguments:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d). They must be finite, also
+            where a mask hides them.
+        activations: of the children, not negative, (batch, height, width, types); None: all 1.
+        mask: shaped like `activations`, true for the children that take part.
+        return_couplings: also return the couplings of the last iteration.
+
+    Returns:
+        Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); activations in (0, 1) and
+        their logits, (batch, new height, new width, capsules); with `return_couplings` also (batch, new height, new
+        width, children of a window, capsules), the children in the order row, column, type.
+
+    Raises:
+        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+
+    Example:
+        >>> layer = ConvEMRouting(8, 4, kernel_size=3, strides=2)
+        >>> poses, activations, logits = layer(np.zeros((2, 14, 14, 5, 4, 4)), np.ones((2, 14, 14, 5)))
+        >>> poses.shape, activations.shape
+        (TensorShape([2, 6, 6, 8, 4, 4]), TensorShape([2, 6, 6, 8]))
+    """
+
+    def __init__(self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", **kwargs):
+        super().__init__(capsules, dim, iterations, **kwargs)
+        self.kernel_size = _pair("kernel_size", kernel_size)
+        self.strides = _pair("strides", strides)
+        self.competition = one_of("competition", competition, ("all", "types"))
+
+    def build(self, poses_shape, activations_shape=None):
+        if not on_grid(poses_shape):
+            raise ValueError(
+                "ConvEMRouting takes poses on a grid (batch, height, width, types, ...). "
+                f"Received input shape {tuple(poses_shape)}."
+            )
+        known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
+        known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
+        self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
+        self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
+        super().build(poses_shape)
+
+    def call(self, poses, activations=None, mask=None, return_couplings=False):
+        windows = self.windows
+        activations = self._activations(activations, mask, ops.shape(poses)[:4])
+        if activations is not None:
+            activations = windows.gather(activations)
+        kernel, bias = (x if x is None else ops.reshape(x, (-1, *x.shape[3:])) for x in (self.kernel, self.bias))
+        votes = TransformedVotes(windows.gather(poses), kernel, bias, activations).store(centered=True)
+        results = self._route(votes, return_couplings, windows.couple if self.competition == "all" else None)
+        return tuple(ops.reshape(result, (-1, *windows.shape, *result.shape[1:])) for result in results)
+
+    def compute_output_shape(self, poses_shape, activations_shape=None):
+        grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
+        parents = (poses_shape[0], *grid, self.capsules)
+        return (*parents, *rows_of(poses_shape), self.dim), parents, parents
+
+    def _couplings_shape(self, poses_shape):
+        parents = self.compute_output_shape(poses_shape)[1]
+        return *parents[:3], self.kernel_size[0] * self.kernel_size[1] * poses_shape[3], self.capsules
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "strides": self.strides,
+            "competition": self.competition,
+        }
+
+
+def _pair(name, value):
+    """(rows, columns) of a number or a pair."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2:
+        raise ValueError(f"`{name}` must be a number or (rows, columns). Received: {value!r}")
+    return tuple(positive_int(name, size) for size in values)
 
 
 def _initial_betas(normalization, capsules):
