@@ -106,12 +106,11 @@ def test_the_convolution_equals_full_connection_of_each_window(pose):
     for weight, conv in zip(full.weights, layer.weights, strict=True):
         weight.assign(ops.reshape(conv, weight.shape))
     assert results[0].shape == (2, 2, 3, 4, *pose[:-1], 2) and results[3].shape == (2, 2, 3, 18, 4)
-    for row in range(2):
-        for column in range(3):
-            window = (slice(None), slice(3 * row, 3 * row + 2), slice(2 * column, 2 * column + 3))
-            seen = poses[window].reshape(2, 18, *pose), activations[window].reshape(2, 18)
-            for result, wanted in zip(results, full(*seen, return_couplings=True), strict=True):
-                np.testing.assert_allclose(array(result)[:, row, column], array(wanted), atol=1e-4, rtol=1e-4)
+    places = [(slice(3 * y, 3 * y + 2), slice(2 * x, 2 * x + 3)) for y in range(2) for x in range(3)]
+    seen = [np.stack([values[:, y, x] for y, x in places], axis=1) for values in (poses, activations)]
+    seen = seen[0].reshape(12, 18, *pose), seen[1].reshape(12, 18)
+    for result, wanted in zip(results, full(*seen, return_couplings=True), strict=True):
+        np.testing.assert_allclose(array(result).reshape(wanted.shape), array(wanted), atol=1e-4, rtol=1e-4)
 
 
 def test_children_that_no_window_covers_or_that_are_masked_count_for_nothing():
