@@ -9,9 +9,10 @@ import pytest
 
 from tf_capsules import datasets, recipes, text
 from tf_capsules.models import class_probabilities, weights
-from tf_capsules.models.heinsen2019 import TextCapsNet
+from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 
 MODELS = pathlib.Path(__file__).parents[1] / "saved_models"
+NORB = MODELS.parents[1] / "shared" / "data" / "smallnorb_jpeg" / "1.0.0"
 SENTIMENTS = {"sst5": ("heinsen2019-sst5-minilm", 5), "sst2": ("heinsen2019-sst2-minilm", 2)}
 
 
@@ -28,7 +29,12 @@ def served(name):
 
 
 def test_every_shipped_set_has_a_card():
-    assert weights.names() == ["heinsen2019-sst2-minilm", "heinsen2019-sst5-minilm", "sabour2017-digits"]
+    assert weights.names() == [
+        "heinsen2019-smallnorb",
+        "heinsen2019-sst2-minilm",
+        "heinsen2019-sst5-minilm",
+        "sabour2017-digits",
+    ]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
 
@@ -43,6 +49,27 @@ def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card(
     assert f"{accuracy:.2%}" in (weights.FOLDER / "sabour2017-digits.md").read_text()
     answer = served("digits").serve(images)
     np.testing.assert_allclose(answer["probabilities"], lengths, atol=1e-5)
+
+
+def test_the_smallnorb_network_answers_as_its_weights_do():
+    images = np.random.default_rng(0).uniform(size=(3, 96, 96, 2)).astype("float32")
+    model = ImageCapsNet(weights="heinsen2019-smallnorb")
+    expected = keras.ops.convert_to_numpy(class_probabilities(model, model(images)))
+    answer = served("smallnorb").serve(images)
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert answer["label"].shape == (3,)
+
+
+@pytest.mark.skipif(not NORB.is_dir(), reason="needs the real toys, in the folder shared/data beside the repository")
+def test_the_smallnorb_network_knows_toys_that_it_has_not_seen():
+    tfds = pytest.importorskip("tensorflow_datasets")
+    # The file is in a regular order, all categories by turns.
+    every = "+".join(f"test[{start}:{start + 5}]" for start in range(0, 24_300, 400))
+    examples = list(tfds.as_numpy(tfds.builder_from_directory(NORB).as_dataset(split=every)))
+    images = np.stack([np.concatenate([one["image"], one["image2"]], -1) for one in examples])
+    labels = np.array([one["label_category"] for one in examples])
+    right = served("smallnorb").serve(images)["class"].numpy() == labels
+    assert len(right) == 305 and right.mean() > 0.7
 
 
 @pytest.mark.parametrize("name", SENTIMENTS)

@@ -53,6 +53,13 @@ def test_every_step_is_tested():
     assert set(STEPS) == set(augment._STEPS)
 
 
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_in_evaluation_the_steps_that_stay_are_those_that_do_something(step):
+    after = augment.apply((step,), image())
+    same = after.shape == image().shape and (after == image()).all()
+    assert augment.in_evaluation((step,)) == (() if same else (step,))
+
+
 @pytest.mark.parametrize("down, right", [(0, 0), (2, -1), (-2, 2), (-1, 0)])
 def test_shift_fills_with_zeros_and_never_wraps(down, right):
     x = image(5, 4, 1) + 1

@@ -209,7 +209,7 @@ class ArrayBatches(ShuffledBatches):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
         super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
-        self._preprocess = augment.check(preprocess)
+        self._preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
         self._x = x
 

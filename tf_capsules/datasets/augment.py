@@ -125,6 +125,19 @@ _STEPS = {
 }
 
 
+# In evaluation these do nothing.
+_RANDOM = ("shift", "pad_crop", "flip", "brightness", "contrast")
+
+
+def in_evaluation(steps):
+    """The steps that do something in evaluation.
+
+    >>> in_evaluation((("shift", 2), ("crop", 24)))
+    (('crop', 24),)
+    """
+    return tuple(step for step in check(steps) if step[0] not in _RANDOM)
+
+
 def check(steps):
     """Returns `steps` as a tuple of tuples, or raises a ValueError that names the step that is wrong.
 

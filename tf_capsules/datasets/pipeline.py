@@ -139,7 +139,7 @@ class Split:
             ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
                 several targets an image.
         """
-        preprocess = augment.check(preprocess)
+        preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
         check_stream(batch_size, limit, seed, epochs, initial_epoch)
         check_mixup(mixup, training, self.arrays["label"])

@@ -2,9 +2,9 @@
 
 Paper: Heinsen 2019, section 4.1 and table 1
 Command: tf-capsules train heinsen2019-smallnorb
-Device: one GPU, or two CPU cores for a few epochs
+Device: one GPU, or two CPU cores for a few epochs of a quarter of an hour
 Published: 99.1% test accuracy
-Measured: not yet
+Measured: 77.32% after 5 epochs of 50, on JPEG copies, one run, seed 0 (results/smallnorb.csv)
 """
 
 from tf_capsules.losses import SoftmaxCrossentropy
