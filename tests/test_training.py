@@ -188,11 +188,12 @@ def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
     settings = Settings(data=str(tmp_path / "here" / "mine.npz"), epochs=1)
     training.train(TINY, tmp_path / "run", settings, verbose=0)
     (tmp_path / "here" / "mine.npz").unlink()
-    settings = Settings(data=str(tmp_path / "there" / "mine.npz"), epochs=2)
+    (tmp_path / "there" / "mine.npz").rename(tmp_path / "there" / "renamed.npz")
+    settings = Settings(data=str(tmp_path / "there" / "renamed.npz"), epochs=2)
     assert len(training.train(TINY, tmp_path / "run", settings, resume=True, verbose=2).history) == 2
     printed = capsys.readouterr().out
     assert "goes on after epoch 1 of 2" in printed
-    assert "data: mine.npz, 60 examples for training, 30 for testing, images (10, 12, 2), 4 classes" in printed
+    assert "data: renamed.npz, 60 examples for training, 30 for testing, images (10, 12, 2), 4 classes" in printed
     before = (tmp_path / "run" / "config.json").read_text()
     training.train(TINY, tmp_path / "run", settings, resume=True, verbose=2)
     assert "all 2 epochs of" in capsys.readouterr().out

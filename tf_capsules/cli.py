@@ -3,7 +3,9 @@
 import argparse
 import dataclasses
 import importlib.util
+import itertools
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import tempfile
 import time
 
 from tf_capsules.version import __version__
+
+_MOST_TOKENS = 100  # in a picture of a text
 
 # Run by a Python that has imported TensorFlow and nothing of this package.
 _SERVE = """
@@ -222,7 +226,8 @@ def _evaluate(options):
     pace = 1000 * (time.perf_counter() - started) / run.data.spec.test_size
     loss = f", loss {measured['loss']:.4f}" if "loss" in measured else f", ensemble of {len(runs)}"
     kind = "image" if run.data.transformer is None else "text"
-    print(f"{run.data.spec.test_size:,} test {kind}s of {run.data.spec.name}{loss}, {pace:.1f} ms each")
+    tested = f"{run.data.spec.test_size:,} test {kind}s of {run.data.spec.name}"
+    print(f"{tested}{loss}, {pace:.1f} ms each, compiling included")
     if run.data.spec.note:
         print(run.data.spec.note)
     if options.results:
@@ -290,16 +295,26 @@ def _predict_texts(signatures, texts, folder):
 
     from tf_capsules.analysis.attribution import sentence_attribution
 
-    for number, text in enumerate(texts, start=1):
+    files = [text for text in texts if len(text) < 256 and pathlib.Path(text).is_file()]
+    if files:
+        raise ValueError(
+            f"This model classifies texts, which are given themselves, in quotes. Received a file: {files[0]}"
+        )
+    for text in texts:
         served = signatures.get("serving_attribution", signatures["serving_default"])
-        answer = served(texts=tf.constant([text.encode("utf-8", "replace")]))
-        _print_prediction(text, answer)
-        if "shares" in answer:
-            one = {key: value.numpy()[0] for key, value in answer.items()}
-            tokens = [token.decode() for token in one["tokens"]]
-            names = [name.decode() for name in one["labels"]] if "labels" in one else range(len(one["probabilities"]))
-            figure = sentence_attribution(tokens, one["shares"], [str(name) for name in names], one["probabilities"])
-            _save(figure, folder / f"attribution_{number}.png")
+        answer = served(texts=tf.constant([os.fsencode(text)]))
+        _print_prediction(text if len(text) <= 100 else f"{text[:97]}...", answer)
+        if "shares" not in answer:
+            continue
+        one = {key: value.numpy()[0] for key, value in answer.items()}
+        tokens = [token.decode() for token in one["tokens"]]
+        if len(tokens) > _MOST_TOKENS:
+            print(f"the model read {len(tokens)} tokens of this text, too many for a picture")
+            continue
+        names = [name.decode() for name in one["labels"]] if "labels" in one else range(len(one["probabilities"]))
+        figure = sentence_attribution(tokens, one["shares"], [str(name) for name in names], one["probabilities"])
+        taken = (folder / f"attribution_{number}.png" for number in itertools.count(1))
+        _save(figure, next(path for path in taken if not path.exists()))
 
 
 def _print_prediction(name, answer):
@@ -408,9 +423,10 @@ def _serve_one(run, target):
     answer = json.loads(done.stdout.strip().splitlines()[-1])
     label = labels["part_labels"][0].tolist() if isinstance(labels, dict) else int(labels[0])
     probability = max(answer["probabilities"][0])
-    kind = "image" if run.recipe.transformer is None else "text"
+    images = run.recipe.transformer is None
+    by, kind = ("TensorFlow", "image") if images else ("TensorFlow and tensorflow-text", "text")
     print(
-        f"served by TensorFlow alone: test {kind} 0 (label {label}) is class {answer['class'][0]}, "
+        f"served by {by} alone: test {kind} 0 (label {label}) is class {answer['class'][0]}, "
         f"probability {probability:.3f}"
     )
 

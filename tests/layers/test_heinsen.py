@@ -207,9 +207,27 @@ def test_arguments_out_of_range_are_named(options, message):
 def test_calls_that_do_not_fit_are_named():
     layer = HeinsenRouting(3, 4)
     layer.build((None, 6, 2, 5))
-    with pytest.raises(ValueError, match="7 children"):
+    with pytest.raises(ValueError, match=r"expected axis 1 .* value 6, .* shape \(2, 7, 2, 5\)"):
         layer(np.ones((2, 7, 2, 5), "float32"))
     with pytest.raises(ValueError, match="has 3 capsules.*call: 5"):
         layer(np.ones((2, 6, 2, 5), "float32"), capsules=5)
     with pytest.raises(ValueError, match="number of children"):
         HeinsenRouting(3, 4).build((None, None, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "poses, given, message",
+    [
+        ((2, 9, 4, 3), {"mask": (2, 8)}, r"`mask` must have the shape .* \(2, 9\). Received shape \(2, 8\)"),
+        ((2, 9, 4, 3), {"scores": (2, 1)}, r"`scores` must have the shape .* \(2, 9\). Received shape \(2, 1\)"),
+        ((2, 9, 4, 3), {"scores": (18,)}, r"`scores` must have the shape"),
+        ((2, 8, 4, 3), {}, "expected axis 1 .* to have value 9"),
+        ((2, 9, 4, 5), {}, "expected axis -1 .* to have value 3"),
+        ((2, 9, 3), {}, "expected ndim=4, found ndim=3"),
+    ],
+)
+def test_inputs_that_do_not_go_together_are_named(poses, given, message):
+    layer = HeinsenRouting(5, 2)
+    layer(np.zeros((2, 9, 4, 3)))
+    with pytest.raises(ValueError, match=message):
+        layer(np.zeros(poses), **{name: np.ones(shape) for name, shape in given.items()})

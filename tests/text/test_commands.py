@@ -32,7 +32,7 @@ def test_training_ends_with_pictures_a_served_text_and_the_accuracy(run):
     folder, said = run
     for name in ("training_curves", "sentence_attribution"):
         assert (folder / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "served by TensorFlow alone: test text 0 (label 0) is class " in said
+    assert "served by TensorFlow and tensorflow-text alone: test text 0 (label 0) is class " in said
     assert said.splitlines()[-1].startswith("test accuracy ")
 
 
@@ -47,6 +47,19 @@ def test_a_sentence_gets_a_label_and_a_picture_of_its_tokens(run, tmp_path, caps
     )
     pictures = [tmp_path / "seen" / f"attribution_{number}.png" for number in (1, 2)]
     assert said[1::2] == [f"picture: {path}" for path in pictures] and all(path.stat().st_size for path in pictures)
+    assert cli.main([*command[:2], "Again .", *command[4:]]) == 0  # in the same folder
+    assert capsys.readouterr().out.splitlines()[1].endswith("attribution_3.png")
+
+
+def test_long_texts_and_files_are_not_taken_for_sentences(run, tmp_path, capsys, monkeypatch):
+    folder, _ = run
+    monkeypatch.setattr(cli, "_MOST_TOKENS", 10)
+    assert cli.main(["predict", str(folder), "film " * 200, "--output", str(tmp_path / "seen")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("film film") and "...: " in said[0] and len(said[0]) < 160
+    assert said[1].endswith(" tokens of this text, too many for a picture") and not (tmp_path / "seen").exists()
+    assert cli.main(["predict", str(folder), str(folder / "history.csv")]) == 2
+    assert "texts, which are given themselves, in quotes. Received a file" in capsys.readouterr().err
 
 
 def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, capsys):

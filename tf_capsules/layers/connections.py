@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import known_axes
@@ -66,3 +67,26 @@ def count_groups(layer, shape, sharing):
         return shape[3]
     known_axes(layer, shape, {axis: "number of children" for axis in ((1, 2, 3) if grid else (1,))})
     return children_of(shape)
+
+
+def input_spec(shape, sharing):
+    """What a layer that was built for poses of this shape takes from then on."""
+    own = {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
+    return keras.layers.InputSpec(ndim=len(shape), axes={axis: shape[axis] for axis in (*own, -1)})
+
+
+def check_per_child(poses, **values):
+    """Raises a ValueError unless the values are shaped like the poses without a pose, on a grid or flat."""
+    shape = tuple(poses.shape)
+    wanted = [(shape[0], children_of(shape)), *([shape[:4]] if on_grid(shape) else [])]
+    for name, value in values.items():
+        given = None if value is None else tuple(ops.convert_to_tensor(value).shape)
+        if given is not None and not any(_alike(given, one) for one in wanted):
+            raise ValueError(
+                f"`{name}` must have the shape of the poses without a pose, {wanted[-1]}. Received shape {given} for "
+                f"poses of shape {shape}."
+            )
+
+
+def _alike(a, b):
+    return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))

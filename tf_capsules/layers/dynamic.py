@@ -4,7 +4,15 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, rows_of
+from tf_capsules.layers.connections import (
+    SHARING,
+    check_per_child,
+    children_of,
+    count_groups,
+    flatten_grid,
+    input_spec,
+    rows_of,
+)
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes
 
@@ -83,6 +91,7 @@ class DynamicRouting(keras.layers.Layer):
 
     def build(self, input_shape):
         groups = count_groups(self, input_shape, self.sharing)
+        self.input_spec = input_spec(input_shape, self.sharing)
         columns = input_shape[-1]
         self.kernel = self.add_weight(
             (groups, self.capsules, columns, self.dim),
@@ -101,6 +110,7 @@ class DynamicRouting(keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, poses, mask=None, return_couplings=False):
+        check_per_child(poses, mask=mask)
         x = flatten_grid(poses)
         votes = (DistinctVotes if self.sharing == "none" else SharedVotes)(x, self.kernel)
         if mask is not None:

@@ -4,7 +4,16 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int
-from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, on_grid, rows_of
+from tf_capsules.layers.connections import (
+    SHARING,
+    check_per_child,
+    children_of,
+    count_groups,
+    flatten_grid,
+    input_spec,
+    on_grid,
+    rows_of,
+)
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes
 from tf_capsules.routing.windows import Windows
@@ -197,6 +206,7 @@ class EMRouting(_EMCapsules):
 
     def build(self, poses_shape, activations_shape=None):
         groups = count_groups(self, poses_shape, self.sharing)
+        self.input_spec = input_spec(poses_shape, self.sharing)
         if self.coordinates:
             self._check_coordinates(poses_shape)
         self._add_weights((groups,), poses_shape)
@@ -226,6 +236,7 @@ class EMRouting(_EMCapsules):
             )
 
     def call(self, poses, activations=None, mask=None, return_couplings=False):
+        check_per_child(poses, activations=activations, mask=mask)
         kernel = self.kernel
         if self.coordinates:
             poses, kernel = self._add_coordinates(poses, kernel)
@@ -331,11 +342,13 @@ class ConvEMRouting(_EMCapsules):
             )
         known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
         known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
+        self.input_spec = input_spec(poses_shape, "none")
         self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
         super().build(poses_shape)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False):
+        check_per_child(poses, activations=activations, mask=mask)
         windows = self.windows
         activations = self._activations(activations, mask, ops.shape(poses)[:4])
         if activations is not None:

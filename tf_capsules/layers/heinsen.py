@@ -4,7 +4,15 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, rows_of
+from tf_capsules.layers.connections import (
+    SHARING,
+    check_per_child,
+    children_of,
+    count_groups,
+    flatten_grid,
+    input_spec,
+    rows_of,
+)
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes
 
@@ -115,6 +123,7 @@ class HeinsenRouting(keras.layers.Layer):
 
     def build(self, poses_shape, scores_shape=None):
         groups = count_groups(self, poses_shape, self.sharing)
+        self.input_spec = input_spec(poses_shape, self.sharing)
         rows, columns = rows_of(poses_shape), poses_shape[-1]
         parents = self.capsules or 1
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=1 / columns)
@@ -147,6 +156,7 @@ class HeinsenRouting(keras.layers.Layer):
         super().build(poses_shape)
 
     def call(self, poses, scores=None, mask=None, capsules=None, return_couplings=False):
+        check_per_child(poses, scores=scores, mask=mask)
         x = flatten_grid(poses)
         children = ops.shape(x)[1]
         if capsules is not None and self.capsules is not None:
