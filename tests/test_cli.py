@@ -78,7 +78,7 @@ def test_weights_that_do_not_go_with_what_is_named(trained, capsys):
     for arguments, message in (
         (["evaluate", "sabour2017-digits"], "sabour2017-digits is a recipe: say whose weights with --weights FILE"),
         (["evaluate", str(folder), "--weights", "author.npz"], "--weights of a run folder is last or best"),
-        (["evaluate", "sabour2017-digits", "--weights", "no.npz"], "There is no weights file 'no.npz', nor a"),
+        (["evaluate", "sabour2017-digits", "--weights", "no.npz"], "Received: 'no.npz'"),
         (["evaluate", "no-such-run"], "no-such-run is not the folder of a run"),
     ):
         assert cli.main(arguments) == 2

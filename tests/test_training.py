@@ -369,9 +369,7 @@ def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
     recipe, settings = TINY.but(epochs=1), Settings(train_limit=50, test_limit=20)
     (tmp_path / "run").mkdir()
     run = training.train(recipe, tmp_path / "run", settings, resume=True, verbose=2)
-    assert (
-        capsys.readouterr().out.splitlines()[0] == f"{run.folder} holds no finished epoch to resume: a new run starts"
-    )
+    assert f"{run.folder} holds no finished epoch to resume: a new run starts" in capsys.readouterr().out.splitlines()
     assert len(training.train(recipe, run.folder, settings, resume=True, verbose=2).history) == 1
     assert "a new run starts" not in capsys.readouterr().out
 

@@ -19,7 +19,8 @@ def find(weights):
     """
     path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
     if not path.is_file():
-        raise ValueError(f"There is no weights file {str(weights)!r}, nor a shipped set of that name: {names()}")
+        shipped = ", ".join(names())
+        raise ValueError(f"`weights`: no such file, nor a shipped set ({shipped}). Received: {str(weights)!r}")
     return path
 
 
