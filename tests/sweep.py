@@ -107,10 +107,11 @@ LAYERS = {
     "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
     "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
-    "EMRouting": em(),
-    "EMRouting vectors": em((BATCH, 9, 6), activations=False, sharing="all", inverse_temperature=1.0),
+    "EMRouting": em(capsules=1, kernel_regularizer="l2"),
     "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
-    "EMRouting in chunks": em((BATCH, 11, 3), votes="free", sharing="all", chunk=4, gradients="last"),
+    "EMRouting in chunks": em(
+        (BATCH, 11, 3), activations=False, votes="free", sharing="all", chunk=4, gradients="last"
+    ),
     "EMRouting grid": em(GRID, mask=some_children(2, 3, 4), sharing="positions", coordinates=True),
     "EMRouting grid of matrices": em(
         GRID_OF_MATRICES,
@@ -120,7 +121,6 @@ LAYERS = {
         normalization="min_max",
         inverse_temperature=(1, 2),
     ),
-    "EMRouting one class": em(capsules=1, kernel_regularizer="l2"),
     "ConvEMRouting": em((BATCH, 4, 5, 2, 3, 6), of=ConvEMRouting, kernel_size=(3, 2), use_bias=True),
     "ConvEMRouting strided": em(
         (BATCH, 5, 6, 3, 4),
