@@ -117,9 +117,8 @@ LAYERS = {
         GRID_OF_MATRICES,
         sharing="positions",
         coordinates=True,
-        votes="free",
-        normalization="min_max",
-        inverse_temperature=(1, 2),
+        normalization=0.5,
+        inverse_temperature=(0.1, 0.2),
     ),
     "ConvEMRouting": em((BATCH, 4, 5, 2, 3, 6), of=ConvEMRouting, kernel_size=(3, 2), use_bias=True),
     "ConvEMRouting strided": em(
