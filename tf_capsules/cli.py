@@ -295,7 +295,7 @@ def _predict_texts(signatures, texts, folder):
 
     from tf_capsules.analysis.attribution import sentence_attribution
 
-    files = [text for text in texts if len(text) < 256 and pathlib.Path(text).is_file()]
+    files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for what can't be a name
     if files:
         raise ValueError(
             f"This model classifies texts, which are given themselves, in quotes. Received a file: {files[0]}"
