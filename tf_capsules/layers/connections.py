@@ -90,3 +90,9 @@ def check_per_child(poses, **values):
 
 def _alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
+
+
+def masked(activations, mask, shape, dtype):
+    """Activations of that shape and dtype, 0 where masked, or None where all are 1."""
+    given = [ops.cast(ops.reshape(x, shape), dtype) for x in (activations, mask) if x is not None]
+    return None if not given else given[0] if len(given) == 1 else given[0] * given[1]

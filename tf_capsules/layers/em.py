@@ -11,6 +11,7 @@ from tf_capsules.layers.connections import (
     count_groups,
     flatten_grid,
     input_spec,
+    masked,
     on_grid,
     rows_of,
 )
@@ -78,15 +79,6 @@ class _EMCapsules(keras.layers.Layer):
             self.bias = weight("bias", shape, self.bias_initializer)
         self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
         self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
-
-    def _activations(self, activations, mask, shape):
-        """Activations of that shape, 0 where masked, or None where all are 1."""
-        if activations is not None:
-            activations = ops.cast(ops.reshape(activations, shape), self.variable_dtype)
-        if mask is not None:
-            mask = ops.cast(ops.reshape(mask, shape), self.variable_dtype)
-            activations = mask if activations is None else activations * mask
-        return activations
 
     def _route(self, votes, return_couplings, competition=None):
         """Poses, activations, logits and, if asked for, couplings."""
@@ -241,7 +233,7 @@ class EMRouting(_EMCapsules):
         if self.coordinates:
             poses, kernel = self._add_coordinates(poses, kernel)
         x = flatten_grid(poses)
-        activations = self._activations(activations, mask, (ops.shape(x)[0], ops.shape(x)[1]))
+        activations = masked(activations, mask, ops.shape(x)[:2], self.variable_dtype)
         if self.stores_votes:
             votes = TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
         else:
@@ -350,7 +342,7 @@ class ConvEMRouting(_EMCapsules):
     def call(self, poses, activations=None, mask=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
         windows = self.windows
-        activations = self._activations(activations, mask, ops.shape(poses)[:4])
+        activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if activations is not None:
             activations = windows.gather(activations)
         kernel, bias = (x if x is None else ops.reshape(x, (-1, *x.shape[3:])) for x in (self.kernel, self.bias))

@@ -11,6 +11,7 @@ from tf_capsules.layers.connections import (
     count_groups,
     flatten_grid,
     input_spec,
+    masked,
     rows_of,
 )
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
@@ -161,7 +162,8 @@ class HeinsenRouting(keras.layers.Layer):
         children = ops.shape(x)[1]
         if capsules is not None and self.capsules is not None:
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
-        activations = self._activations(scores, mask, (ops.shape(x)[0], children))
+        activations = None if scores is None else ops.sigmoid(ops.cast(scores, self.variable_dtype))
+        activations = masked(activations, mask, (ops.shape(x)[0], children), self.variable_dtype)
         kernel, bias, beta_use, beta_ignore = self._for_parents(self.capsules or capsules or children)
 
         def route(stored):
@@ -188,16 +190,6 @@ class HeinsenRouting(keras.layers.Layer):
             scores, means, variances, *couplings = results
         results = (ops.cast(result, self.compute_dtype) for result in (means, scores, variances))
         return (*results, *couplings)
-
-    def _activations(self, scores, mask, shape):
-        """Activations (batch, children) in [0, 1] of scores and mask, or None where all are 1."""
-        activations = None
-        if scores is not None:
-            activations = ops.sigmoid(ops.cast(ops.reshape(scores, shape), self.variable_dtype))
-        if mask is not None:
-            mask = ops.cast(ops.reshape(mask, shape), self.variable_dtype)
-            activations = mask if activations is None else activations * mask
-        return activations
 
     def _for_parents(self, capsules):
         """Kernel, bias and betas, with a parent axis of so many capsules."""
