@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from toys import ToyTransformer, write_checkpoint, write_trees
 
-from tf_capsules import recipes, text
+from tf_capsules import datasets, recipes, text
 from tf_capsules.data import DataSpec, load_data
+from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.settings import Settings, TrainingError
 
 SST2 = recipes.get("heinsen2019-sst2")
@@ -123,3 +124,29 @@ def test_a_spec_survives_json(trees):
     for recipe, settings in ((DIGITS, {}), (SST2, dict(data_dir=trees, cache="none"))):
         spec = load(recipe, **settings).spec
         assert DataSpec.from_json(spec.to_json()) == spec
+
+
+def toys_of(count, seed):
+    """A split of so many pictures of noise, whose first pixels are its seed."""
+    images = np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)
+    images[:, 0, 0] = seed
+    return Split({"image": images, "label": np.arange(count) % 10})
+
+
+def test_novel_viewpoints_are_tested_on_and_familiar_ones_validate(monkeypatch):
+    splits = toys_of(31, 1), toys_of(13, 2)
+    toys = Dataset("toys", *splits, tuple("abcdefghij"), "of noise", familiar=toys_of(17, 3))
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
+    data = load(DIGITS, test_limit=15)
+    (part, familiar), (last, novel) = data.evaluated
+    assert (part, familiar.test_size, familiar.note) == ("validation", 15, "of noise; familiar viewpoints")
+    assert (last, novel.test_size, novel.note) == ("test", 13, "of noise; novel viewpoints")
+    assert familiar.train_size == novel.train_size == data.spec.train_size == 31
+    assert (data.spec.test_size, data.spec.note, data.familiar_size) == (13, "of noise", 15)
+    for stream, seed, count in ((data.validation, 3, 15), (data.test, 2, 13)):
+        images = np.concatenate([arrays(x) for x, _ in stream(batch_size=4)])
+        assert images.shape == (count, 8, 8, 1)
+        np.testing.assert_allclose(images[:, 0, 0], seed / 255, rtol=1e-5)
+    monkeypatch.undo()
+    digits = load(DIGITS, test_limit=9)
+    assert digits.evaluated == (("test", digits.spec),) and digits.familiar_size == 0

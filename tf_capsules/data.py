@@ -75,7 +75,9 @@ class Data:
     Attributes:
         spec: a `DataSpec`.
         train, validation, test: functions of the options of `Split.batches` that return what `fit` takes. Where a data
-            set has no validation split of its own it is the test split, the same function.
+            set has no validation split of its own it is the test split, the same function. For novel viewpoints
+            validation has the familiar ones.
+        familiar_size: number of test examples at familiar viewpoints; 0 where there are no novel ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
     """
@@ -86,6 +88,19 @@ class Data:
     test: Callable
     test_split: object = None
     transformer: object = None
+    familiar_size: int = 0
+
+    @property
+    def evaluated(self):
+        """What is measured: pairs of "validation" or "test" and a `DataSpec` of those examples; first, where there are
+        any, those at familiar viewpoints, last the test split."""
+        if not self.familiar_size:
+            return (("test", self.spec),)
+        views = (("validation", "familiar", self.familiar_size), ("test", "novel", self.spec.test_size))
+        return tuple((part, self._spec_of(f"{kind} viewpoints", size)) for part, kind, size in views)
+
+    def _spec_of(self, views, size):
+        return dataclasses.replace(self.spec, test_size=size, note="; ".join(filter(None, [self.spec.note, views])))
 
 
 def load_data(recipe, settings, like=None):
@@ -113,7 +128,7 @@ def _load_images(recipe, settings, path, like):
     steps = augment.check(recipe.preprocess)
     if path is not None and path.is_file():
         (train, test), names = _arrays(path, settings, like)
-        raw, name, note, multi_label = train[0].shape[1:], path.name, "", False
+        raw, name, note, multi_label, familiar = train[0].shape[1:], path.name, "", False, None
     else:
         source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
         if path is not None:
@@ -125,7 +140,7 @@ def _load_images(recipe, settings, path, like):
         dataset = datasets.load(source, data_dir, settings.download, **options)
         train, test = dataset.train, dataset.test
         names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
-        multi_label = dataset.multi_label
+        multi_label, familiar = dataset.multi_label, dataset.familiar
     if multi_label != (recipe.metric == "exact_match"):
         kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
         raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
@@ -137,7 +152,11 @@ def _load_images(recipe, settings, path, like):
     train, train_size = _image_batches(train, steps, settings.train_limit)
     test, test_size = _image_batches(test, steps, settings.test_limit)
     shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
-    return Data(ImageSpec(name, names, train_size, test_size, note, *shapes), train, test, test, test_split)
+    spec = ImageSpec(name, names, train_size, test_size, note, *shapes)
+    if familiar is None:
+        return Data(spec, train, test, test, test_split)
+    validation, familiar_size = _image_batches(familiar, steps, settings.test_limit)
+    return Data(spec, train, validation, test, test_split, familiar_size=familiar_size)
 
 
 def _load_texts(recipe, settings, path, like):

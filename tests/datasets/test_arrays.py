@@ -50,6 +50,18 @@ def test_augmentation_is_of_the_example_not_of_its_batch():
     np.testing.assert_array_equal(*(np.concatenate([b[i][0] for i in range(len(b))]) for b in (small, large)))
 
 
+def test_random_crops_in_evaluation_are_windows_of_the_number_and_the_example():
+    x, y = arrays()
+    options = {"preprocess": (("crop", 3), ("shift", 1))}
+    small, large = (ArrayBatches(x, y, size, crop=2, **options) for size in (4, 11))
+    crops = np.concatenate([small[i][0] for i in range(3)])
+    np.testing.assert_array_equal(crops, large[0][0])
+    assert not np.array_equal(crops, ArrayBatches(x, y, 11, crop=1, **options)[0][0])
+    windows = np.lib.stride_tricks.sliding_window_view(x, (1, 3, 3, 2)).reshape(11, 12, 3, 3, 2)
+    found = (windows == np.rint(crops * 255)[:, None]).all((2, 3, 4))
+    assert (found.sum(1) == 1).all() and len(set(found.argmax(1))) > 4
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_padded_batches_weigh_like_those_of_a_split(training):
     pytest.importorskip("tensorflow")

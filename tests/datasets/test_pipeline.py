@@ -73,6 +73,41 @@ def test_preprocess_in_evaluation_is_fixed():
         np.testing.assert_array_equal(x, z)
 
 
+def test_random_crops_in_evaluation():
+    images = np.arange(11 * 7 * 9, dtype="int64").reshape(11, 7, 9, 1) % 251
+    source = Split({"image": images.astype("uint8"), "label": np.arange(11) % 3})
+    options = {"preprocess": (("flip",), ("crop", 4), ("brightness", 9))}
+    crops = [np.concatenate([x for x, _ in read(source.batches(4, crop=k, **options))]) for k in range(3)]
+    again = np.concatenate([x for x, _ in read(source.batches(7, crop=1, seed=5, **options))])
+    np.testing.assert_array_equal(crops[1], again)  # of the number and the example alone
+    places = set()
+    for crop in crops:
+        for image, window in zip(images, np.rint(crop * 255).astype(int), strict=True):
+            windows = np.lib.stride_tricks.sliding_window_view(image, (4, 4, 1))[:, :, 0]
+            found = np.argwhere((windows == window).all((-3, -2, -1)))
+            assert len(found) == 1
+            places.add(tuple(found[0]))
+    assert len(places) > 10 and {y for y, _ in places} == set(range(4)) and {x for _, x in places} == set(range(6))
+    assert not np.array_equal(crops[0], crops[1])
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"crop": 1, "training": True}, "crop 1 is for evaluation"),
+        ({"crop": -1}, "crop is a whole number from 0 to .* not -1"),
+        ({"crop": 1, "preprocess": (("pad", 2), ("shift", 1))}, r"need a preprocess step \"crop\"; there are .*pad"),
+    ],
+)
+def test_random_crops_that_cannot_be(options, words):
+    from tf_capsules.datasets.arrays import ArrayBatches
+
+    source, options = split(), {"preprocess": (("crop", 4),), **options}
+    for make in (source.batches, lambda *a, **k: ArrayBatches(source.arrays["image"], source.arrays["label"], *a, **k)):
+        with pytest.raises(ValueError, match=words):
+            make(4, **options)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_padded_batches_keep_the_mean(training):
     stream = split().batches(4, training=training, pad=True)

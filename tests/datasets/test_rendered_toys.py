@@ -98,6 +98,19 @@ def test_factors_can_be_chosen():
     assert set(test.arrays["elevation"]) == {0, 8} and set(test.arrays["azimuth"]) == {0, 6, 12}
 
 
+@pytest.mark.parametrize("factor, familiar", [("azimuth", {0, 1, 2, 15, 16, 17}), ("elevation", {0, 1, 2})])
+def test_novel_viewpoints(factor, familiar):
+    name, options = f"rendered_toys_novel_{factor}", {"size": 8, "lightings": 2}
+    toys = datasets.load(name, **options, train_pairs=60, test_pairs=50)
+    assert (toys.train.size, toys.familiar.size, toys.test.size) == (60, 50, 50) and toys.name == name
+    assert set(toys.train.arrays[factor]) == set(toys.familiar.arrays[factor]) == familiar
+    assert not set(toys.test.arrays[factor]) & familiar
+    for split, instances in ((toys.train, {4, 6, 7, 8, 9}), (toys.familiar, {0, 1, 2, 3, 5})):
+        assert set(split.arrays["instance"]) == instances and set(split.arrays["lighting"]) == {2}
+    with pytest.raises(ValueError, match="test_pairs must be a whole number from 1 to 1,350, .* not 1351"):
+        datasets.load(name, **options, train_pairs=None, test_pairs=1351)
+
+
 @pytest.mark.parametrize(
     "options, words",
     [

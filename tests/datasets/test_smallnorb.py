@@ -6,6 +6,7 @@ import pytest
 tfds = pytest.importorskip("tensorflow_datasets")
 
 from tf_capsules import datasets  # noqa: E402
+from tf_capsules.datasets import smallnorb  # noqa: E402
 from tf_capsules.datasets.smallnorb import parse_matrix  # noqa: E402
 
 STEMS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnorb-5x01235x9x18x6x2x96x96-testing"}
@@ -75,7 +76,7 @@ def test_prepared_and_original_files_give_the_same_arrays(tmp_path):
     assert norb.class_names == names and norb.note == ""
 
 
-def test_the_real_set(prepare):
+def test_the_real_set(prepare, monkeypatch):
     norb = datasets.load("smallnorb", prepare("smallnorb"))
     assert (norb.train.size, norb.test.size, norb.image_shape) == (24300, 24300, (96, 96, 2))
     test = norb.test.arrays
@@ -85,6 +86,12 @@ def test_the_real_set(prepare):
     assert (test["image"][..., 0] != test["image"][..., 1]).any((1, 2)).all()
     assert len(set(test["instance"][:50])) == 5  # the beginning shows all test toys, so `limit` is fair
     assert "lack" in norb.note
+    monkeypatch.setattr(smallnorb, "smallnorb", lambda data_dir, download: norb)
+    inside = datasets.load("smallnorb_novel_azimuth_test_toys")
+    assert (inside.train.size, inside.familiar.size, inside.test.size) == (4860, 3240, 6480)
+    assert inside.note.startswith(norb.note) and "inside the test toys" in inside.note
+    with pytest.raises(ValueError, match="unknown .-1. here: it is a copy of smallNORB whose training pairs lack"):
+        datasets.load("smallnorb_novel_elevation")
 
 
 def test_absent_data_name_both_ways(tmp_path):

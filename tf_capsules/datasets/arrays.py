@@ -182,7 +182,7 @@ class ArrayBatches(ShuffledBatches):
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
         y: labels (N,).
-        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad, mixup: as in `Split.batches`.
+        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad, mixup, crop: as in `Split.batches`.
 
     Raises:
         ValueError: for arguments out of their range.
@@ -205,21 +205,28 @@ class ArrayBatches(ShuffledBatches):
         limit=None,
         pad=False,
         mixup=None,
+        crop=None,
     ):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
         super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
         self._preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
-        self._x = x
+        check_crop(crop, training, self._preprocess)
+        self._x, self._crop = x, crop
 
     def _inputs(self, positions, epoch):
         x = self._x[positions]
         x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
         if self._preprocess:
-            draws = [Draw(self._seed, epoch, i) if self._training else None for i in positions]
+            draws = [self._draw(epoch, i) for i in positions]
             x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])
         return x
+
+    def _draw(self, epoch, index):
+        if self._crop is not None:
+            return Draw(self._crop, index, 0, 2)  # four numbers, the last one not that of mixup
+        return Draw(self._seed, epoch, index) if self._training else None
 
 
 def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
@@ -247,3 +254,15 @@ def check_mixup(mixup, training, labels):
         raise ValueError(f"mixup of labels up to {np.max(labels)} needs more classes than that, not {classes!r}")
     if not training:
         raise ValueError(f"mixup {mixup!r} is for training; in evaluation images are not mixed")
+
+
+def check_crop(crop, training, steps):
+    """Raises a ValueError where the `crop` of `Split.batches` and `ArrayBatches` can't be done with these steps."""
+    if crop is None:
+        return
+    if isinstance(crop, bool) or not isinstance(crop, Integral) or not 0 <= crop < 2**31:
+        raise ValueError(f"crop is a whole number from 0 to 2**31 - 1, not {crop!r}")
+    if training:
+        raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
+    if not any(step[0] == "crop" for step in steps):
+        raise ValueError(f'random crops need a preprocess step "crop"; there are {steps!r}')

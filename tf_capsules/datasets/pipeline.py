@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import check_mixup, check_stream
+from tf_capsules.datasets.arrays import check_crop, check_mixup, check_stream
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
-# alone, so that every evaluation sees the same images; the keys of training examples are never negative, those of
-# mixed batches are below it.
+# alone, so that every evaluation sees the same images; the keys of training examples are from 0 to 2**51, those of
+# mixed batches are negative, too. The windows of evaluation's random crops hang on keys from 2**52.
 _FIXED_KEY = -1
+_CROP_KEY = 2**52
 _DRAWS_PER_EXAMPLE = 64
 
 
@@ -109,6 +110,7 @@ class Split:
         limit=None,
         pad=False,
         mixup=None,
+        crop=None,
     ):
         """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
 
@@ -134,21 +136,24 @@ class Split:
                 Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
                 Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
                 step). The fill of `pad` is left out: it is neither mixed nor mixed in.
+            crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
+                pure function of (crop, index of the example).
 
         Raises:
             ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
-                several targets an image.
+                several targets an image, for crop in training or without a step "crop".
         """
         preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
         check_stream(batch_size, limit, seed, epochs, initial_epoch)
         check_mixup(mixup, training, self.arrays["label"])
+        check_crop(crop, training, preprocess)
         steps, size = self.steps(batch_size, limit), min(self.size, limit or self.size)
 
         import tensorflow as tf
 
         tensors = self._tensors
-        one = functools.partial(self._one, tensors, preprocess, training)
+        one = functools.partial(self._one, tensors, preprocess, training, crop)
         signature = _signature(one, shape)
         if mixup and isinstance(signature[1], dict):
             raise ValueError(f"mixup {mixup!r} takes one label an image; here an image has {', '.join(signature[1])}")
@@ -180,7 +185,7 @@ class Split:
         stream = tf.data.Dataset.range(steps * (epochs - initial_epoch))
         return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
-    def _one(self, tensors, preprocess, training, key, index):
+    def _one(self, tensors, preprocess, training, crop, key, index):
         import tensorflow as tf
         import tensorflow.experimental.numpy as tnp
 
@@ -193,7 +198,11 @@ class Split:
             if preprocess:
                 raise ValueError(f"preprocess {preprocess!r} would not reach the single digits that are targets here")
             target = target | {"parts": _unit(target["parts"])}
-        return augment.apply(preprocess, _unit(image), draw if training else None, tnp), target
+        if crop is not None:
+            draw = Draw(_CROP_KEY + crop, index)
+        elif not training:
+            draw = None
+        return augment.apply(preprocess, _unit(image), draw, tnp), target
 
 
 def _unit(image):
@@ -241,6 +250,7 @@ class Dataset:
 
     `note` names an alteration or a stand-in and belongs in every report of a figure; it is "" for an original.
     `multi_label` says that an image may show several classes, so that targets are dicts (see `Split.batches`).
+    `familiar` has the test split's toys at the viewpoints of the training split, where the test split has novel ones.
     """
 
     name: str
@@ -249,6 +259,7 @@ class Dataset:
     class_names: tuple[str, ...]
     note: str = ""
     multi_label: bool = False
+    familiar: Split | None = None
 
     @property
     def image_shape(self):

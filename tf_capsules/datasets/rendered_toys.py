@@ -10,12 +10,15 @@ import itertools
 
 import numpy as np
 
+from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.rendering import Lighting, ball, bar, block, stereo_pairs
 
 CLASS_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
 _INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}  # as in smallNORB
 _FACTORS = {"label": 5, "instance": 10, "elevation": 9, "azimuth": 18, "lighting": 6}
+
+_NOTE = "synthetic: solids drawn by code with the factors of smallNORB, not smallNORB"
 
 _RADIUS = 0.8  # of a toy, half the width of the picture being 1
 _PAIRS = 32  # drawn at a time
@@ -59,20 +62,59 @@ def rendered_toys(
         ValueError: before anything is drawn, for a factor that is not there or more pairs than there are.
     """
     factors = elevations, azimuths, lightings
-    train = _choose(_INSTANCES["train"], factors, train_pairs, "train_pairs")
-    test = _choose(_INSTANCES["test"], factors, test_pairs, "test_pairs")
-    splits = (Split({"image": render(**columns, size=size)} | columns) for columns in (train, test))
-    note = "synthetic: solids drawn by code with the factors of smallNORB, not smallNORB"
-    return Dataset("rendered_toys", *splits, CLASS_NAMES, note)
+    train = _first(_shuffled(_INSTANCES["train"], factors), train_pairs, "train_pairs")
+    test = _first(_shuffled(_INSTANCES["test"], factors), test_pairs, "test_pairs")
+    splits = (_draw(columns, size) for columns in (train, test))
+    return Dataset("rendered_toys", *splits, CLASS_NAMES, _NOTE)
 
 
-def _choose(instances, factors, pairs, option):
-    """The columns of so many pairs in random order."""
-    rows = np.array(list(itertools.product(range(5), instances, *map(np.atleast_1d, factors))))
-    if pairs is not None and (isinstance(pairs, bool) or not isinstance(pairs, int) or not 1 <= pairs <= len(rows)):
-        raise ValueError(f"{option} must be a whole number from 1 to {len(rows):,}, or None for all, not {pairs!r}")
-    order = np.random.default_rng(0).permutation(len(rows))[:pairs]
-    return dict(zip(_FACTORS, rows[order].T, strict=True))
+def rendered_toys_novel_azimuth(
+    data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
+):
+    """Rendered toys, trained on at azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+
+    Source of the division: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and errors are those of
+    `rendered_toys`; there are `test_pairs` familiar and as many novel pairs, of up to 8,100 and 16,200.
+    """
+    return _novel("azimuth", size, train_pairs, test_pairs, lightings)
+
+
+def rendered_toys_novel_elevation(
+    data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
+):
+    """As `rendered_toys_novel_azimuth`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    return _novel("elevation", size, train_pairs, test_pairs, lightings)
+
+
+def _novel(factor, size, train_pairs, test_pairs, lightings):
+    train, test = (_shuffled(_INSTANCES[part], (range(9), range(18), lightings)) for part in ("train", "test"))
+    train, familiar, novel = novel_viewpoints(train, test, factor)
+    chosen = (
+        _first(train, train_pairs, "train_pairs"),
+        _first(familiar, test_pairs, "test_pairs"),
+        _first(novel, test_pairs, "test_pairs"),
+    )
+    train, familiar, novel = (_draw(columns, size) for columns in chosen)
+    return Dataset(f"rendered_toys_novel_{factor}", train, novel, CLASS_NAMES, _NOTE, familiar=familiar)
+
+
+def _shuffled(instances, factors):
+    """The columns of all pairs of these factors, in a fixed random order."""
+    table = np.array(list(itertools.product(range(5), instances, *map(np.atleast_1d, factors))))
+    order = np.random.default_rng(0).permutation(len(table))
+    return dict(zip(_FACTORS, table.reshape(-1, len(_FACTORS))[order].T, strict=True))
+
+
+def _first(columns, pairs, option):
+    """The first so many rows, None for all."""
+    size = len(columns["label"])
+    if pairs is not None and (isinstance(pairs, bool) or not isinstance(pairs, int) or not 1 <= pairs <= size):
+        raise ValueError(f"{option} must be a whole number from 1 to {size:,}, or None for all, not {pairs!r}")
+    return rows(columns, slice(pairs))
+
+
+def _draw(columns, size):
+    return Split({"image": render(**columns, size=size)} | columns)
 
 
 def render(label, instance, elevation, azimuth, lighting, size=96):

@@ -8,6 +8,7 @@ import zlib
 
 import numpy as np
 
+from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.standard import prepared
 
@@ -57,6 +58,52 @@ def smallnorb(data_dir=None, download=False):
         note = "a copy of smallNORB whose training pairs lack elevation, azimuth and lighting"
         return dataclasses.replace(dataset, note=note)
     return dataset
+
+
+def smallnorb_novel_azimuth(data_dir=None, download=False):
+    """smallNORB, trained on at azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+
+    Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`.
+
+    Raises:
+        ValueError: a copy of smallNORB whose training pairs lack the azimuth.
+    """
+    return _novel("smallnorb_novel_azimuth", "azimuth", data_dir, download)
+
+
+def smallnorb_novel_elevation(data_dir=None, download=False):
+    """As `smallnorb_novel_azimuth`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    return _novel("smallnorb_novel_elevation", "elevation", data_dir, download)
+
+
+def smallnorb_novel_azimuth_test_toys(data_dir=None, download=False):
+    """As `smallnorb_novel_azimuth`, but inside the test toys: three of each category's five are trained on.
+
+    It is not the paper's, and needs no pose labels of the training pairs. Trained on are instances 0, 1, 2; tested on
+    are 3 and 5.
+    """
+    return _novel("smallnorb_novel_azimuth_test_toys", "azimuth", data_dir, download)
+
+
+def smallnorb_novel_elevation_test_toys(data_dir=None, download=False):
+    """As `smallnorb_novel_azimuth_test_toys`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    return _novel("smallnorb_novel_elevation_test_toys", "elevation", data_dir, download)
+
+
+def _novel(name, factor, data_dir, download):
+    norb = smallnorb(data_dir, download)
+    train, test, note = norb.train.arrays, norb.test.arrays, norb.note
+    if name.endswith("_test_toys"):
+        trained = np.isin(test["instance"], (0, 1, 2))
+        train, test = rows(test, trained), rows(test, ~trained)
+        note = "; ".join(filter(None, [note, "inside the test toys: 3 of each category for training, 2 for testing"]))
+    elif (train[factor] < 0).any():
+        raise ValueError(
+            f"data set {name!r} needs the {factor} of the training pairs, which is unknown (-1) here: it is {note}. "
+            f"The data set {name}_test_toys does without: it trains on three of the five test toys of each category"
+        )
+    train, familiar, novel = map(Split, novel_viewpoints(train, test, factor))
+    return Dataset(name, train, novel, norb.class_names, note, familiar=familiar)
 
 
 def parse_matrix(content):
