@@ -1,13 +1,15 @@
 import csv
 import importlib.util
 import pathlib
+import re
 import shutil
 
 import keras
 import numpy as np
 import pytest
 
-from tf_capsules import cli, recipes, training
+from tf_capsules import cli, datasets, recipes, training
+from tf_capsules.datasets.pipeline import Dataset, Split
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports through TensorFlow")
 
@@ -53,6 +55,42 @@ def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     )
     header, row = (line.split(",") for line in results.read_text().splitlines())
     assert dict(zip(header, row, strict=True))["test_examples"] == "50"
+
+
+def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypatch):
+    random = np.random.default_rng(0)
+    train, test, familiar = (
+        Split({"image": random.integers(0, 256, (n, 12, 12, 1), dtype=np.uint8), "label": np.arange(n) % 10})
+        for n in (20, 30, 25)
+    )
+    toys = Dataset("toys", train, test, tuple("abcdefghij"), familiar=familiar)
+    recipe = recipes.get("sabour2017-digits").but(preprocess=(("crop", 8),), figures=(), epochs=1)
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    run, results = str(tmp_path / "run"), tmp_path / "results.csv"
+    assert cli.main(["train", "-o", run, "--no-export"]) == 0
+    last = capsys.readouterr().out.splitlines()[-2:]
+    accuracies = [
+        re.fullmatch(rf"test accuracy (\d+\.\d\d)% at {views} viewpoints", line).group(1)
+        for views, line in zip(("familiar", "novel"), last, strict=True)
+    ]
+    assert cli.main(["evaluate", run, "--results", str(results)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2:] == last and said[1] == "familiar viewpoints" and said[3] == "novel viewpoints"
+    assert cli.main(["evaluate", run, "--crops", "3", "--test-limit", "25", "--results", str(results)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("25 test images of toys, 3 random crops, ") and len(said) == 6
+    with results.open(newline="") as file:
+        rows = [(row["note"], int(row["test_examples"]), row["test_loss"] == "") for row in csv.DictReader(file)]
+    assert rows == [
+        ("familiar viewpoints", 25, False),
+        ("novel viewpoints", 30, False),
+        ("familiar viewpoints; 3 random crops", 25, True),
+        ("novel viewpoints; 3 random crops", 25, True),
+    ]
+    with results.open(newline="") as file:
+        values = [100 * float(row["value"]) for row in csv.DictReader(file)]
+    assert [f"{value:.2f}" for value in values[:2]] == accuracies
 
 
 def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, capsys, monkeypatch):
@@ -117,6 +155,16 @@ def no_data(monkeypatch):
     monkeypatch.setattr(training, "load_data", load)
 
 
+def test_crops_need_a_recipe_that_crops(trained, capsys, no_data):
+    folder, _ = trained
+    for crops, words in (
+        ("2", "2 needs a recipe with the step 'crop'; sabour2017-digits has: shift"),
+        ("0", "--crops must be at least 1. Received: 0"),
+    ):
+        assert cli.main(["evaluate", str(folder), "--crops", crops]) == 2
+        assert words in capsys.readouterr().err
+
+
 @needs_tensorflow
 def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data):
     folder, _ = trained
@@ -162,13 +210,9 @@ def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_pa
     results = ["--results", str(tmp_path / "other.csv")]
     monkeypatch.setattr(keras.Model, "fit", None)
     monkeypatch.setattr(keras.Model, "evaluate", None)
-    for command, first in (
-        (["train", "-o", str(tmp_path / "run")], "recipe"),
-        (["evaluate", str(folder)], "recipe"),
-        (["attack", str(folder)], "run"),
-    ):
+    for command in (["train", "-o", str(tmp_path / "run")], ["evaluate", str(folder)]):
         assert cli.main(command + results) == 2
-        assert f"other.csv has the columns ['other'], not ['{first}'" in capsys.readouterr().err
+        assert "other.csv has the columns ['other'], not ['recipe'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -182,46 +226,8 @@ def test_runs_of_one_ensemble_take_the_same_images(trained, tmp_path, capsys):
     assert "need the same inputs, preprocessing and classes. Received: [" in capsys.readouterr().err
 
 
-def test_attack_measures_runs_on_each_others_images_and_draws_them(trained, tmp_path, capsys, monkeypatch):
-    folder, _ = trained
-    other = shutil.copytree(folder, tmp_path / "other")
-    monkeypatch.chdir(tmp_path)
-    command = ["attack", str(folder), str(other), "--epsilons", "0.1", "0.3", "--attacks", "fgsm", "--limit", "30"]
-    assert cli.main([*command, "--only-right", "--goals", "untargeted", "--results", "results.csv"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "30 test images of digits; epsilon in shares of the pixel range"
-    assert said[1].startswith(
-        "fgsm untargeted, made on digits, epsilon 0: accuracy of digits 100.0%, other 100.0% (1 of 6"
-    )
-    with open("results.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["epsilon"] for row in rows[::2]] == 2 * ["0.0", "0.1", "0.3"]
-    assert len({(row["epsilon"], row["value"]) for row in rows}) == 3  # the weights are the same
-    assert float(rows[0]["value"]) == 1 > float(rows[-1]["value"])
-    assert {row["note"] for row in rows} == {"only images that all runs classify rightly"}
-    pictures = {path.name for path in (tmp_path / "attacks").iterdir()}
-    assert pictures == {"robustness.png", "attacked_digits.png", "attacked_other.png"}
-
-
-def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
-    folder, _ = trained
-    other = shutil.copytree(folder, tmp_path / "other")
-    config = (other / "config.json").read_text()
-    (other / "config.json").write_text(config.replace('"9"', '"nine"'))
-    for arguments, message in (
-        ([str(other)], "need the same inputs, preprocessing and classes. Received: ["),
-        (["--limit", "0"], "--limit must be at least 1, --seed 0. Received: 0, 0"),
-        (["--loss", "hinge"], "must be one of 'crossentropy', 'trained'. Received: 'hinge'"),
-        (["--attacks", "pgd"], "must be one of 'fgsm', 'bim'. Received: 'pgd'"),
-    ):
-        assert cli.main(["attack", str(folder), *arguments, "-o", str(tmp_path / "attacks")]) == 2
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "attacks").exists()
-
-
 @pytest.mark.parametrize("what", ["recipes", "datasets", "weights"])
 def test_list(what, capsys):
-    from tf_capsules import datasets
     from tf_capsules.models import weights
 
     assert cli.main(["list", what]) == 0
@@ -238,7 +244,6 @@ def test_list(what, capsys):
         (["train", "--warmup", "7", "--mixup", "0.2"], "--warmup must be between 0 and 1. Received: 7.0"),
         (["train", "--data", "absent.npz"], "absent.npz: there is no such file"),
         (["evaluate", "absent"], "absent is not the folder of a run"),
-        (["attack", "absent"], "absent is not the folder of a run"),
         (["export", "absent"], "absent is not the folder of a run"),
         (["figures", "absent"], "absent is not the folder of a run"),
     ],

@@ -1,3 +1,4 @@
+import csv
 import dataclasses
 import functools
 import json
@@ -255,6 +256,7 @@ def test_labels_that_are_no_class_are_refused_before_training(tmp_path, monkeypa
         ),
         (Settings(warmup=1.0), "--warmup must be between 0 and 1. Received: 1.0"),
         (Settings(mixup=0.0), "--mixup must be above 0. Received: 0.0"),
+        (Settings(stop_at=95.0), "--stop-at must be a share above 0, at most 1. Received: 95.0"),
         (Settings(warmup=0.1, decay_steps=9), "--decay-steps 9 and --warmup 0.1 exclude each other"),
     ],
 )
@@ -576,6 +578,56 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
     loaded = training.load_run(whole.folder)
     assert loaded.trained_on.inputs == "3 hidden states of 4"
     assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
+
+
+@pytest.fixture
+def views(monkeypatch):
+    """In place of the digits: noise, with a split of familiar viewpoints."""
+    random = np.random.default_rng(0)
+    splits = [
+        Split({"image": random.integers(0, 256, (n, 9, 9, 1), dtype=np.uint8), "label": np.arange(n) % 10})
+        for n in (60, 50, 40)
+    ]
+    toys = Dataset("toys", *splits[:2], tuple("abcdefghij"), "of noise", familiar=splits[2])
+    recipe = TINY.but(preprocess=(("shift", 1), ("crop", 8)), epochs=3)
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    return recipe
+
+
+def test_training_stops_where_familiar_viewpoints_are_known_well_enough(views, tmp_path, capsys):
+    results = tmp_path / "results.csv"
+    first = training.train(views, tmp_path / "run", Settings(stop_at=0.001), verbose=0, results=results)
+    assert len(first.history) == 1 and first.history[0]["val_accuracy"] >= 0.001
+    assert first.history[0]["val_accuracy"] == pytest.approx(first.evaluate("validation")["accuracy"], abs=1e-6)
+    assert first.result["value"] == pytest.approx(first.evaluate()["accuracy"], abs=1e-6)
+    with results.open(newline="") as file:
+        familiar, novel = csv.DictReader(file)
+    assert novel == {key: str(value) for key, value in first.result.items()} and novel["test_examples"] == "50"
+    assert novel["note"] == "of noise; novel viewpoints; stop_at 0.001" and familiar["test_examples"] == "40"
+    assert familiar["note"] == "of noise; familiar viewpoints; stop_at 0.001"
+    assert float(familiar["value"]) == pytest.approx(first.history[0]["val_accuracy"], abs=1e-6)
+    again = training.train(views, tmp_path / "run", Settings(stop_at=0.001), resume=True)
+    said = capsys.readouterr().out
+    assert "50 for testing at novel and 40 at familiar viewpoints" in said
+    assert "has reached --stop-at after epoch 1: nothing is left to train" in said
+    assert again.history == first.history and again.result["value"] == first.result["value"]
+    longer = training.train(views, tmp_path / "run", Settings(stop_at=1.0), resume=True, verbose=0)
+    assert [row["epoch"] for row in longer.history] == [1, 2, 3]
+
+
+def test_probabilities_are_summed_over_random_crops(views, tmp_path):
+    run = training.train(views.but(epochs=1), tmp_path / "run", verbose=0)
+    scores, labels = 0, None
+    for crop in range(3):
+        batches = list(run.data.test(batch_size=64, crop=crop))
+        scores = scores + keras.ops.convert_to_numpy(run.model(batches[0][0])["activations"])
+        labels = np.asarray(batches[0][1])
+    accuracy = (scores.argmax(-1) == labels).mean()
+    measured = [training.evaluate_ensemble([run], crops=3)["accuracy"] for _ in range(2)]
+    assert measured[0] == measured[1] == pytest.approx(accuracy, abs=1e-6)
+    assert training.evaluate_ensemble([run])["accuracy"] == pytest.approx(run.evaluate()["accuracy"], abs=1e-6)
+    assert training.evaluate_ensemble([run, run], "validation", 2).keys() == {"accuracy"}
 
 
 def test_the_history_tells_how_far_batches_differ(tmp_path, monkeypatch):

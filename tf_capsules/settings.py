@@ -31,6 +31,8 @@ class Settings:
     Attributes:
         epochs, batch_size, learning_rate: as in `Recipe`.
         decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
+        stop_at: end training after the first epoch whose validation metric, from 0 to 1, is at least this; a run may
+            be resumed with another value.
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
         data: a .npz file of arrays (`tf_capsules.datasets.arrays.load_npz`), or a folder of images with one folder a
@@ -58,6 +60,7 @@ class Settings:
     decay_steps: int | None = None
     warmup: float | None = None
     mixup: float | None = None
+    stop_at: float | None = None
     seed: int = 0
     dataset: str | None = None
     data: str | None = None
@@ -87,6 +90,8 @@ class Settings:
             raise TrainingError(f"--warmup must be between 0 and 1. Received: {self.warmup}")
         if self.mixup is not None and not 0 < self.mixup < math.inf:
             raise TrainingError(f"--mixup must be above 0. Received: {self.mixup}")
+        if self.stop_at is not None and not 0 < self.stop_at <= 1:
+            raise TrainingError(f"--stop-at must be a share above 0, at most 1. Received: {self.stop_at}")
         if not 0 < self.cache_limit < math.inf:
             raise TrainingError(f"--cache-limit must be above 0. Received: {self.cache_limit}")
         if recipe.transformer is None:

@@ -169,12 +169,13 @@ class Recorder(keras.callbacks.Callback):
     finite.
 
     To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
-    column for the metric (Heinsen 2019, figure 8).
+    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`.
     """
 
-    def __init__(self, folder, monitor, history, initial_epoch):
+    def __init__(self, folder, monitor, history, initial_epoch, stop_at=None):
         super().__init__()
         self.folder, self.monitor, self.rows = folder, f"val_{monitor}", history[:initial_epoch]
+        self.stop_at = math.inf if stop_at is None else stop_at
         self.step, self.batches = 0, []
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -212,6 +213,7 @@ class Recorder(keras.callbacks.Callback):
         self.folder.save_weights(self.model, f"last-{epoch + 1:04d}.weights.h5")
         for old in self.folder.checkpoints()[:-1]:
             (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
+        self.model.stop_training = row[self.monitor] >= self.stop_at
 
 
 class Progress(keras.callbacks.Callback):
@@ -271,9 +273,9 @@ class Run:
             raise TrainingError(f"{data.spec.name} has {given}; {self.folder} was trained on {wanted}.")
         return data
 
-    def evaluate(self):
-        """Loss and metric of the model on the test split, as a dict."""
-        batches = for_model(self.model, self.data.test(batch_size=self.recipe.batch_size))
+    def evaluate(self, part="test"):
+        """Loss and metric of the model on the test split, or on the "validation" split, as a dict."""
+        batches = for_model(self.model, getattr(self.data, part)(batch_size=self.recipe.batch_size))
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
     def examples(self, count, raw=False):
@@ -330,6 +332,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     spec, described = data.spec, data.spec.to_json()
     if verbose:
         sizes = f"{spec.train_size:,} examples for training, {spec.test_size:,} for testing"
+        if data.familiar_size:
+            sizes += f" at novel and {data.familiar_size:,} at familiar viewpoints"
         print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
     before = config.get("data", described)
     if settings.data is not None:
@@ -337,8 +341,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if initial_epoch and before != described:
         changed = [f"{key} {before.get(key)}, now {now}" for key, now in described.items() if before.get(key) != now]
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
+    history = folder.history()[:initial_epoch]
+    reached = bool(history) and settings.stop_at is not None and history[-1][f"val_{recipe.metric}"] >= settings.stop_at
     if resume and verbose:
-        _report_resumed(folder, initial_epoch, recipe.epochs)
+        _report_resumed(folder, initial_epoch, recipe.epochs, reached)
     config["data"] = described
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, spec, settings.dtype)
@@ -350,8 +356,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     steps = -(-spec.train_size // recipe.batch_size)
     # The batches of evaluation are made anew for each one and are the same each time.
     options = dict(batch_size=recipe.batch_size, pad=strategy is not None)
-    history = folder.history()
-    if initial_epoch < recipe.epochs:
+    unfinished = initial_epoch < recipe.epochs and not reached
+    if unfinished:
         mixup = {} if recipe.mixup is None else {"mixup": (recipe.mixup, len(spec.class_names))}
         epochs = dict(epochs=recipe.epochs, initial_epoch=initial_epoch)
         training = for_model(model, data.train(training=True, seed=settings.seed, **epochs, **mixup, **options))
@@ -359,8 +365,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write("config.json", json.dumps(config, indent=1) + "\n")
-    if initial_epoch < recipe.epochs:
-        recorder = Recorder(folder, recipe.metric, history, initial_epoch)
+    if unfinished:
+        recorder = Recorder(folder, recipe.metric, history, initial_epoch, settings.stop_at)
         quiet = verbose == "auto" and not sys.stdout.isatty()
         model.fit(
             training,
@@ -375,10 +381,15 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     measured = None
     if data.validation is not data.test:
         measured = model.evaluate(for_model(model, data.test(**options)), verbose=0, return_dict=True)
-    result = describe_result(recipe, settings, spec, model, history, measured)
+    rows = [
+        describe_result(recipe, settings, tested, model, history, measured if part == "test" else None)
+        for part, tested in data.evaluated
+    ]
+    result = rows[-1]
     folder.write("result.json", json.dumps(result, indent=1) + "\n")
     if results is not None:
-        append_row(results, result)
+        for row in rows:
+            append_row(results, row)
     return Run(folder.path, recipe, settings, spec, lambda: data, model, history, result)
 
 
@@ -392,9 +403,11 @@ def _reported(function, *args):
         raise TrainingError(f"This needs the Python package {error.name}, which is not installed.") from error
 
 
-def _report_resumed(folder, done, epochs):
+def _report_resumed(folder, done, epochs, reached):
     if not done:
         print(f"{folder.path} holds no finished epoch to resume: a new run starts", flush=True)
+    elif reached:
+        print(f"{folder.path} has reached --stop-at after epoch {done}: nothing is left to train", flush=True)
     elif done == epochs:
         print(f"all {done} epochs of {folder.path} are done: nothing is left to train", flush=True)
     else:
@@ -454,7 +467,7 @@ def _differences(before, after):
     changed = [] if before["recipe"] == after["recipe"] else [f"recipe {before['recipe']}, now {after['recipe']}"]
     for part in ("settings", "resolved"):
         for key, value in after[part].items():
-            if key not in ("epochs", *_PLACES) and before[part].get(key) != value:
+            if key not in ("epochs", "stop_at", *_PLACES) and before[part].get(key) != value:
                 changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
     epochs = [config["resolved"]["epochs"] for config in (before, after)]
     if after["resolved"]["warmup"] is not None and epochs[0] != epochs[1]:
@@ -532,17 +545,45 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     return Run(folder, recipe, settings, spec, lambda: data, model, [], {})
 
 
-def evaluate_ensemble(runs):
-    """The metric of several runs together, their class probabilities summed, on the first one's test split.
+def evaluate_ensemble(runs, part="test", crops=None):
+    """The metric of several runs together, or of one on several crops of each image: class probabilities are summed.
 
-    Source: the released code of Sabour et al. 2017 (CIFAR-10: seven networks).
+    Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (several
+    crops).
+
+    Args:
+        runs: one `Run` or more; they are evaluated on the data of the first.
+        part: the "test" or the "validation" split.
+        crops: how many random crops of each image, always the same ones, take the place of the central one; None for
+            the central one.
+
+    Returns:
+        A dict of the metric.
+
+    Raises:
+        TrainingError: see `check_crops`.
     """
-    recipe, data = runs[0].recipe, runs[0].data
+    recipe = runs[0].recipe
+    check_crops(recipe, crops)
+    data = runs[0].data
     metric = ExactMatch() if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
-    for images, labels in data.test(batch_size=recipe.batch_size):
-        scores = sum(class_probabilities(run.model, run.model(images, training=False)) for run in runs)
+    options = [{}] if crops is None else [{"crop": number} for number in range(crops)]
+    streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
+    for views in zip(*streams, strict=True):
+        labels = views[0][1]
+        outputs = ((run.model, run.model.predict_on_batch(images)) for run in runs for images, _ in views)
+        scores = sum(class_probabilities(*pair) for pair in outputs)
         metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
     return {recipe.metric: float(metric.result())}
+
+
+def check_crops(recipe, crops):
+    """Raises a TrainingError where so many crops are none, or the recipe has no step that crops images."""
+    if crops is not None and crops < 1:
+        raise TrainingError(f"--crops must be at least 1. Received: {crops}")
+    if crops is not None and not any(step[0] == "crop" for step in recipe.preprocess):
+        steps = ", ".join(step[0] for step in recipe.preprocess) or "none"
+        raise TrainingError(f"--crops {crops} needs a recipe with the step 'crop'; {recipe.name} has: {steps}.")
 
 
 def describe_result(recipe, settings, spec, model, history, measured=None):
@@ -554,7 +595,8 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
             which without a history are "".
     """
     metric = recipe.metric
-    asked = [f"{name} {getattr(settings, name)}" for name in ("warmup", "mixup") if getattr(settings, name) is not None]
+    asked = ((name, getattr(settings, name)) for name in ("warmup", "mixup", "stop_at"))
+    asked = [f"{name} {value}" for name, value in asked if value is not None]
     values = [row[f"val_{metric}"] for row in history]
     last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
     last, best = (last, max(values, default="")) if measured is None else (measured, "")
