@@ -210,9 +210,13 @@ def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_pa
     results = ["--results", str(tmp_path / "other.csv")]
     monkeypatch.setattr(keras.Model, "fit", None)
     monkeypatch.setattr(keras.Model, "evaluate", None)
-    for command in (["train", "-o", str(tmp_path / "run")], ["evaluate", str(folder)]):
+    for command, first in (
+        (["train", "-o", str(tmp_path / "run")], "recipe"),
+        (["evaluate", str(folder)], "recipe"),
+        (["attack", str(folder)], "run"),
+    ):
         assert cli.main(command + results) == 2
-        assert "other.csv has the columns ['other'], not ['recipe'" in capsys.readouterr().err
+        assert f"other.csv has the columns ['other'], not ['{first}'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -224,6 +228,43 @@ def test_runs_of_one_ensemble_take_the_same_images(trained, tmp_path, capsys):
     (other / "config.json").write_text(config.replace('"9"', '"nine"'))
     assert cli.main(["evaluate", str(folder), str(other)]) == 2
     assert "need the same inputs, preprocessing and classes. Received: [" in capsys.readouterr().err
+
+
+def test_attack_measures_runs_on_each_others_images_and_draws_them(trained, tmp_path, capsys, monkeypatch):
+    folder, _ = trained
+    other = shutil.copytree(folder, tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    command = ["attack", str(folder), str(other), "--epsilons", "0.1", "0.3", "--attacks", "fgsm", "--limit", "30"]
+    assert cli.main([*command, "--only-right", "--goals", "untargeted", "--results", "results.csv"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "30 test images of digits; epsilon in shares of the pixel range"
+    assert said[1].startswith(
+        "fgsm untargeted, made on digits, epsilon 0: accuracy of digits 100.0%, other 100.0% (1 of 6"
+    )
+    with open("results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epsilon"] for row in rows[::2]] == 2 * ["0.0", "0.1", "0.3"]
+    assert len({(row["epsilon"], row["value"]) for row in rows}) == 3  # the weights are the same
+    assert float(rows[0]["value"]) == 1 > float(rows[-1]["value"])
+    assert {row["note"] for row in rows} == {"only images that all runs classify rightly"}
+    pictures = {path.name for path in (tmp_path / "attacks").iterdir()}
+    assert pictures == {"robustness.png", "attacked_digits.png", "attacked_other.png"}
+
+
+def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
+    folder, _ = trained
+    other = shutil.copytree(folder, tmp_path / "other")
+    config = (other / "config.json").read_text()
+    (other / "config.json").write_text(config.replace('"9"', '"nine"'))
+    for arguments, message in (
+        ([str(other)], "need the same inputs, preprocessing and classes. Received: ["),
+        (["--limit", "0"], "--limit must be at least 1, --seed 0. Received: 0, 0"),
+        (["--loss", "hinge"], "must be one of 'crossentropy', 'trained'. Received: 'hinge'"),
+        (["--attacks", "pgd"], "must be one of 'fgsm', 'bim'. Received: 'pgd'"),
+    ):
+        assert cli.main(["attack", str(folder), *arguments, "-o", str(tmp_path / "attacks")]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "attacks").exists()
 
 
 @pytest.mark.parametrize("what", ["recipes", "datasets", "weights"])
@@ -244,6 +285,7 @@ def test_list(what, capsys):
         (["train", "--warmup", "7", "--mixup", "0.2"], "--warmup must be between 0 and 1. Received: 7.0"),
         (["train", "--data", "absent.npz"], "absent.npz: there is no such file"),
         (["evaluate", "absent"], "absent is not the folder of a run"),
+        (["attack", "absent"], "absent is not the folder of a run"),
         (["export", "absent"], "absent is not the folder of a run"),
         (["figures", "absent"], "absent is not the folder of a run"),
     ],

@@ -1,4 +1,4 @@
-"""The command `tf-capsules`: list, train, evaluate, predict, export, figures."""
+"""The command `tf-capsules`: list, train, evaluate, attack, predict, export, figures."""
 
 import argparse
 import dataclasses
@@ -111,6 +111,35 @@ def _parser():
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
 
+    sub = command(
+        "attack", _attack, "Attack runs with adversarial images, each with its own and with those of the others."
+    )
+    sub.add_argument("folders", nargs="+", metavar="RUN", help="as for evaluate, but all of one class an image")
+    for name, type_, text in (
+        (
+            "epsilons",
+            float,
+            "most change of a value, in units of the network's input (default: 0.02 0.05 0.1 0.2 0.3 0.4)",
+        ),
+        ("attacks", str, "fgsm: fast gradient sign method, bim: basic iterative method (default: both)"),
+        ("goals", str, "untargeted: accuracy, targeted: success of making it each other class (default: both)"),
+    ):
+        sub.add_argument(f"--{name}", type=type_, nargs="+", help=text)
+    sub.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
+    sub.add_argument(
+        "--limit", type=int, default=200, help="attack so many test images, drawn at random (default: 200)"
+    )
+    sub.add_argument("--seed", type=int, default=0, help="of drawing them (default: 0)")
+    sub.add_argument("--only-right", action="store_true", help="of these only the ones that all runs classify rightly")
+    sub.add_argument(
+        "--loss", default="crossentropy", help="whose gradient: crossentropy or trained (default: the first)"
+    )
+    sub.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
+    _weights_option(sub)
+    _images_options(sub)
+    sub.add_argument("--results", metavar="FILE.csv", help="append the measured rows to this file")
+    sub.add_argument("--output", "-o", default="attacks", help="folder for the pictures (default: attacks)")
+
     sub = command("predict", _predict, "Classify image files, or texts with a picture of what each token was used for.")
     sub.add_argument("model", metavar="MODEL", help="run folder, or folder of an exported SavedModel")
     sub.add_argument("inputs", nargs="+", metavar="INPUT", help="PNG, JPEG, BMP or GIF files; or texts, each in quotes")
@@ -150,7 +179,7 @@ def _weights_option(sub):
     )
 
 
-def _data_options(sub):
+def _images_options(sub):
     sub.add_argument("--dataset", help="another data set (tf-capsules list datasets)")
     sub.add_argument(
         "--data",
@@ -160,6 +189,10 @@ def _data_options(sub):
     sub.add_argument("--image-size", type=int, help="side to which a folder's images are resized (default: 32)")
     sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets, or a folder of original files")
     sub.add_argument("--download", action="store_true", default=None, help="fetch an absent data set")
+
+
+def _data_options(sub):
+    _images_options(sub)
     sub.add_argument("--test-limit", type=int, help="use so many test examples only")
     sub.add_argument(
         "--cache", metavar="DIR", help="for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)"
@@ -256,6 +289,94 @@ def _row_of(run, spec):
 
     row = describe_result(run.recipe, run.settings, spec, run.model, run.history)
     return row | {"train_examples": run.trained_on.train_size}
+
+
+def _attack(options):
+    from tf_capsules import training
+    from tf_capsules.analysis import attacks
+    from tf_capsules.datasets import augment
+
+    if options.limit < 1 or options.seed < 0:
+        raise ValueError(f"--limit must be at least 1, --seed 0. Received: {options.limit}, {options.seed}")
+    # In half precision small changes of a pixel are rounded away: a network would look robust that is not.
+    changes = {name: value for name, value in _settings(options).items() if name not in ("seed", "batch_size")}
+    changes["dtype"] = "float32"
+    names = _short_names(options.folders)
+    runs = {n: _load(path, options.weights, **changes) for n, path in zip(names, options.folders, strict=True)}
+    for run in runs.values():
+        if run.recipe.transformer is not None or run.recipe.metric == "exact_match":
+            raise ValueError(f"Attacks are on images of one class each. Received: {run.recipe.name}")
+    specs = [(run.trained_on, augment.in_evaluation(run.recipe.preprocess)) for run in runs.values()]
+    kinds = [(spec.inputs, steps, spec.class_names) for spec, steps in specs]
+    if any(kind != kinds[0] for kind in kinds):
+        raise ValueError(f"Runs attacked together need the same inputs, preprocessing and classes. Received: {kinds}")
+    gradients = {n: attacks.InputGradient(run.model, options.loss, options.batch_size) for n, run in runs.items()}
+    units, bounds = attacks.input_units(kinds[0][1])
+    run = runs[names[0]]
+
+    def described(row, seconds=0.0):
+        judge, note = runs[row["model"]], "only images that all runs classify rightly" if options.only_right else ""
+        return {
+            "run": row["model"],
+            "made_on": row["made_on"],
+            "recipe": judge.recipe.name,
+            "parameters": judge.model.count_params(),
+            "dataset": run.data.spec.name,
+            "note": "; ".join(filter(None, [run.data.spec.note, note])),
+            **{key: value for key, value in row.items() if key not in ("model", "made_on")},
+            "units": units,
+            "loss": options.loss,
+            "seed": options.seed,
+            "seconds": round(seconds, 1),
+            "peak_memory_mb": training.peak_memory_mb(),
+            **training.environment(),
+        }
+
+    if options.results:
+        training.check_row(options.results, described({"model": names[0], **dict.fromkeys(attacks.COLUMNS[1:])}))
+    images, labels = _drawn(run, options.limit, options.seed)
+    print(f"{len(labels):,} test images of {run.data.spec.name}; epsilon in {units}", flush=True)
+    asked = {name: getattr(options, name) for name in ("epsilons", "attacks", "goals", "steps", "only_right")}
+    asked = {name: value for name, value in asked.items() if value is not None} | {"bounds": bounds}
+    measured = attacks.measure_attacks(gradients, images, labels, **asked)
+    grid = [attacks.ATTACKS, attacks.GOALS, attacks.EPSILONS]
+    grid = [asked.get(name, known) for name, known in zip(("attacks", "goals", "epsilons"), grid, strict=True)]
+    parts = len(runs) * len(grid[0]) * len(grid[1]) * len({0.0, *grid[2]})
+    rows, started = [], time.perf_counter()
+    for together in zip(*[measured] * len(runs), strict=True):  # one of each run
+        seconds, started = time.perf_counter() - started, time.perf_counter()
+        rows += together
+        first = together[0]
+        values = ", ".join(f"{row['model']} {row['value']:.1%}" for row in together)
+        what = f"{first['attack']} {first['goal']}, made on {first['made_on']}, epsilon {first['epsilon']:g}"
+        done = f"{len(rows) // len(runs)} of {parts}, {seconds:.0f} s"
+        print(f"{what}: {first['metric']} of {values} ({done})", flush=True)
+        for row in together if options.results else ():
+            training.append_row(options.results, described(row, seconds))
+    print(f"\n{attacks.table(rows)}\n")
+    for sign in attacks.masking_signs(rows):
+        print(f"a sign of masked gradients, of {sign}")
+    folder = pathlib.Path(options.output)
+    _save(attacks.robustness_curves(rows, units), folder / "robustness.png")
+    shown = {name: value for name, value in asked.items() if name in ("epsilons", "steps", "bounds")}
+    shown |= {"attack": rows[-1]["attack"], "class_names": run.data.spec.class_names}
+    for name, gradient in gradients.items():
+        figure = attacks.attacked_images(gradient, images[:8], labels[:8], **shown)
+        _save(figure, folder / f"attacked_{name.replace('/', '-')}.png")
+
+
+def _drawn(run, count, seed):
+    """So many test examples of a run, drawn at random: images as the model gets them, and labels."""
+    import numpy as np
+
+    chosen = np.random.default_rng(seed).permutation(run.data.spec.test_size)[:count]
+    images, labels, start = [], [], 0
+    for batch, targets in run.data.test(batch_size=run.recipe.batch_size):
+        places = chosen[(chosen >= start) & (chosen < start + len(targets))] - start
+        images.append(np.asarray(batch)[places])
+        labels.append(np.asarray(targets)[places])
+        start += len(targets)
+    return np.concatenate(images), np.concatenate(labels)
 
 
 def _load(name, weights, **changes):
