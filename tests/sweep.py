@@ -17,6 +17,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
     SequenceCapsules,
 )
+from tf_capsules.models import hinton2018
 from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
@@ -189,6 +190,15 @@ MODELS = {
         TEXT,
         "float32",
         attention=True,
+    ),
+    "MatrixCapsNet": Case(
+        hinton2018.MatrixCapsNet,
+        {"image_shape": (17, 19, 1), "classes": 4, "filters": 5, "types": 3, "capsules": (6, 7), "iterations": 1},
+        {"images": (BATCH, 17, 19, 1)},
+        "float32",
+    ),
+    "BaselineCNN with pooling": Case(
+        hinton2018.BaselineCNN, {"image_shape": (4, 5, 1), "classes": 6}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
     "MeanPooling": Case(MeanPooling, {"layers": 3, "width": 7, "classes": 4}, TEXT, "float32"),
 }

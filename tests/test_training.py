@@ -16,6 +16,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.losses import SpreadLoss
 from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
 
@@ -24,6 +25,7 @@ TINY = DIGITS.but(
     model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)), epochs=2, batch_size=50, figures=()
 )
 RECTIFIED = TINY.but(optimizer=RAdam, decay_steps=None, warmup=0.25, momentum_cycle=True)
+SPREAD = TINY.but(loss=SpreadLoss, margin_schedule="sigmoid")
 SHORT = Settings(train_limit=120, test_limit=70)
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -313,6 +315,17 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
 
 
+def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):
+    run = training.train(SPREAD, tmp_path / "run", Settings(train_limit=450, test_limit=70), verbose=0)
+    (margin,) = run.model.growing_margins  # 2 epochs of 9 batches
+    assert (margin.schedule, margin.scale, int(keras.ops.convert_to_numpy(margin.steps))) == ("sigmoid", 3, 18)
+    assert run.result["parameters"] == TINY.model((8, 8, 1), 10, **TINY.model_options).count_params()
+    monkeypatch.setattr(recipes, "get", lambda name: SPREAD)
+    assert training.load_run(run.folder).evaluate()["loss"] == pytest.approx(run.result["test_loss"], abs=1e-5)
+    with pytest.raises(TrainingError, match="epochs 2, now 3: with a growing margin"):
+        training.train(SPREAD.but(epochs=3), run.folder, run.settings, resume=True)
+
+
 def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
     asked, load = {}, training.load_data
 
@@ -442,9 +455,9 @@ def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_pat
     script = f"""
 import sys
 sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
-from test_training import TINY
+from test_training import SPREAD
 from tf_capsules import training
-recipe = TINY.but(epochs=5)
+recipe = SPREAD.but(epochs=5)
 settings = training.Settings(train_limit=230, test_limit=30, deterministic=True)
 training.train(recipe, sys.argv[1], settings, resume=True, verbose=0)
 """
@@ -489,7 +502,7 @@ def test_two_mirrored_devices_give_the_weights_of_one(tmp_path, optimizer):
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
     recipe = {
         "SGD": "TINY.but(optimizer=keras.optimizers.SGD, learning_rate=0.3)",
-        "Adam": "TINY.but(learning_rate=0.001)",
+        "Adam": "SPREAD.but(learning_rate=0.001)",
         "RAdam": "RECTIFIED.but(learning_rate=0.1)",
     }[optimizer]
     # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
@@ -497,7 +510,7 @@ def test_two_mirrored_devices_give_the_weights_of_one(tmp_path, optimizer):
 import sys
 sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
 import keras, numpy as np
-from test_training import RECTIFIED, TINY
+from test_training import RECTIFIED, SPREAD, TINY
 from tf_capsules import training
 recipe = {recipe}
 options = dict(train_limit=131, test_limit=31)

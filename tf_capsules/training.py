@@ -24,6 +24,7 @@ import numpy as np
 
 from tf_capsules import recipes
 from tf_capsules.data import DataSpec, load_data
+from tf_capsules.losses import SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
 from tf_capsules.models.weights import find
@@ -60,8 +61,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
         raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
     rate, options = recipe.learning_rate, {}
+    steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
-        steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
         rate = WarmupCosine(rate, steps, recipe.warmup)
         options = {"beta_1": MomentumCycle(steps, recipe.warmup)} if recipe.momentum_cycle else {}
     elif recipe.decay_steps is not None:
@@ -73,9 +74,10 @@ def compile_model(model, recipe, spec, jit="auto"):
     if recipe.mixup is not None:
         # By its name Keras would choose the metric that fits the mixed rows, and give it evaluation's class numbers.
         metric = keras.metrics.SparseCategoricalAccuracy(metric)
+    margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
     model.compile(
         optimizer,
-        loss=recipe.loss(),
+        loss=recipe.loss(*margin),
         weighted_metrics=[metric],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
@@ -299,7 +301,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         output: the run folder; made where it is absent.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
-            the places where data and caches are, and the number of epochs where there is no warm-up. Weights end up
+            the places where data and caches are, and the number of epochs where no schedule hangs on it. Weights end up
             the same as those of an uninterrupted run (bitwise with `deterministic`). Where there is nothing to resume
             a line says so and a new run starts; where all epochs are done, nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
@@ -462,6 +464,11 @@ def _check_folder(folder, recipe, settings, resume):
 # Where things are is no part of what a run is; what the data look like is compared by itself.
 _PLACES = ("data", "data_dir", "download", "cache", "cache_limit")
 
+_OVER_THE_WHOLE_RUN = {
+    "warmup": "with a warm-up every epoch's learning rate depends on their number",
+    "margin_schedule": "with a growing margin every epoch's margin depends on their number",
+}
+
 
 def _differences(before, after):
     changed = [] if before["recipe"] == after["recipe"] else [f"recipe {before['recipe']}, now {after['recipe']}"]
@@ -470,9 +477,10 @@ def _differences(before, after):
             if key not in ("epochs", "stop_at", *_PLACES) and before[part].get(key) != value:
                 changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
     epochs = [config["resolved"]["epochs"] for config in (before, after)]
-    if after["resolved"]["warmup"] is not None and epochs[0] != epochs[1]:
-        reason = "with a warm-up every epoch's learning rate depends on their number"
-        changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
+    if epochs[0] != epochs[1]:
+        for part, reason in _OVER_THE_WHOLE_RUN.items():
+            if after["resolved"][part] is not None:
+                changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
     return list(dict.fromkeys(changed))
 
 

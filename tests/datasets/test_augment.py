@@ -12,6 +12,7 @@ STEPS = {
     "brightness": ("brightness", 63),
     "contrast": ("contrast", 0.2, 1.8),
     "standardize": ("standardize",),
+    "standardize_each": ("standardize_each",),
     "downscale": ("downscale", 2),
 }
 
@@ -139,6 +140,15 @@ def test_standardize_is_that_of_tensorflow_on_0_to_255(scale):
     x = image() * np.float32(scale)  # the small scale reaches the floor under the deviation
     expected = tf.image.per_image_standardization(x * 255)
     np.testing.assert_allclose(augment.apply((("standardize",),), x), expected, atol=1e-5)
+
+
+def test_each_image_of_a_stereo_pair_is_standardized_by_itself():
+    pair = image(channels=2) * np.array([1.0, 0.2], "float32") + np.array([0.0, 0.5], "float32")
+    found = augment.apply((("standardize_each",),), pair)
+    for channel in range(2):
+        alone = augment.apply((("standardize",),), pair[..., channel : channel + 1])
+        np.testing.assert_allclose(found[..., channel : channel + 1], alone, atol=1e-6)
+        np.testing.assert_allclose([found[..., channel].mean(), found[..., channel].std()], [0, 1], atol=1e-5)
 
 
 def test_downscale_is_the_mean_of_blocks():

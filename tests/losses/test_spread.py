@@ -47,6 +47,10 @@ def test_schedules():
         np.testing.assert_allclose(array(margin.at(step)), expected, atol=1e-6)
         np.testing.assert_allclose(array(SpreadMargin(scale=500).at(step // 100)), expected, atol=1e-6)
     linear = SpreadMargin("linear", scale=1000)
+    for steps, schedule, end in [(4003, "sigmoid", 0.9757), (7, "linear", 0.9), (1, "sigmoid", 0.9757)]:
+        through = SpreadMargin.over(steps, schedule)
+        np.testing.assert_allclose(array(through.at(8 * through.scale)), end, atol=1e-4)
+        assert steps <= through.scale * (8 if schedule == "sigmoid" else 1) < steps + 8
     for step, expected in [(0, 0.2), (500, 0.55), (1000, 0.9), (5000, 0.9)]:
         np.testing.assert_allclose(array(linear.at(step)), expected, atol=1e-6)
 

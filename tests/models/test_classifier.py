@@ -10,7 +10,7 @@ from backend import BACKEND, array
 from sweep import MODELS
 
 import tf_capsules
-from tf_capsules.losses import MarginLoss
+from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import class_scores
 
@@ -127,6 +127,64 @@ def test_a_training_step_compiled_by_xla_is_the_same():
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
     for a, b in zip(*(model.weights for model in models), strict=True):
         np.testing.assert_allclose(array(b), array(a), atol=1e-6, err_msg=a.path)
+
+
+def growing():
+    """Compiled with a margin that grows; its parameters do not change, so that its losses tell the margin."""
+    model = MODELS["CapsNet without decoder"].make()
+    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False)
+    return model
+
+
+def next_loss(model):
+    """The loss of one more training step, and what it is at a given step."""
+    activations = array(model(IMAGES)["activations"])
+    return model.train_on_batch(IMAGES, LABELS), lambda step: float(SpreadLoss(0.2 + 0.07 * step)(LABELS, activations))
+
+
+def count(model):
+    (margin,) = model.growing_margins
+    return int(array(margin.steps))
+
+
+def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
+    model = growing()
+    assert model.count_params() == MODELS["CapsNet without decoder"].make().count_params()
+    for step in (1, 2):
+        loss, expected = next_loss(model)
+        np.testing.assert_allclose(loss, expected(step), rtol=1e-5)
+    # Neither evaluation nor prediction is a step of the training.
+    np.testing.assert_allclose(model.evaluate(IMAGES, LABELS, verbose=0), expected(2), rtol=1e-5)
+    model.predict(IMAGES, verbose=0)
+    assert count(model) == 2
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "set.weights.h5")
+    loaded, other = keras.models.load_model(tmp_path / "model.keras"), growing()
+    other.load_weights(tmp_path / "set.weights.h5")
+    for again in (loaded, other):
+        loss, expected = next_loss(again)
+        np.testing.assert_allclose(loss, expected(3), rtol=1e-5)
+        assert count(again) == 3
+
+
+def test_a_growing_margin_belongs_to_one_training(tmp_path):
+    model, bare = growing(), MODELS["CapsNet without decoder"].make()
+    bare.save_weights(tmp_path / "bare.weights.h5")
+    next_loss(model)
+    model.save_weights(tmp_path / "counted.weights.h5")
+    bare.load_weights(tmp_path / "counted.weights.h5")
+    for a, b in zip(bare.get_weights(), model.get_weights(), strict=False):
+        np.testing.assert_array_equal(a, b)
+    with pytest.warns(UserWarning, match="optimizer"):  # that is not in the file, either
+        model.load_weights(tmp_path / "bare.weights.h5")
+    assert count(model) == 0
+    next_loss(model)
+    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(5, "linear")), jit_compile=False)
+    assert count(model) == 0 and len(model.weights) == len(bare.weights) + 1
+    loss, expected = next_loss(model)
+    np.testing.assert_allclose(loss, expected(2), rtol=1e-5)
+    model.compile("sgd", MarginLoss())
+    assert not model.growing_margins and len(model.weights) == len(bare.weights)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

@@ -25,6 +25,7 @@ PARAMETERS = {
     "sabour2017-cifar10-r1": 22_476_288,
     "sabour2017-smallnorb": 6_661_120,
     "sabour2017-svhn": 1_004_896,
+    "hinton2018-smallnorb": 317_194,
     "heinsen2019-smallnorb": 272_592,
     "heinsen2019-sst5": 142_912,
     "heinsen2019-sst2": 141_376,

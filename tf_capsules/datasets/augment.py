@@ -18,6 +18,7 @@ flip                                         mirrored left to right, probability
 brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
 contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
 standardize                                  mean 0 and deviation 1 over the whole image   the same
+standardize_each                             mean 0 and deviation 1 in each channel        the same
 downscale        factor                      mean over factor x factor blocks              the same
 ===============  ==========================  ============================================  ===========================
 
@@ -93,6 +94,11 @@ def _standardize(image, draw, xp):
     return (image - mean) / xp.maximum(xp.std(image), floor)
 
 
+def _standardize_each(image, draw, xp):
+    # The channels of a stereo pair are two images.
+    return xp.concatenate([_standardize(part, draw, xp) for part in xp.split(image, image.shape[-1], axis=-1)], axis=-1)
+
+
 def _downscale(image, draw, xp, factor):
     height, width, channels = image.shape
     blocks = xp.reshape(image, (height // factor, factor, width // factor, factor, channels))
@@ -121,6 +127,7 @@ _STEPS = {
     "brightness": (_brightness, (_number,), "a number, 0 or more"),
     "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
     "standardize": (_standardize, (), "no value"),
+    "standardize_each": (_standardize_each, (), "no value"),
     "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
 }
 

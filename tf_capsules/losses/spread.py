@@ -11,13 +11,15 @@ from tf_capsules.layers.arguments import class_targets, one_of, positive_int
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SpreadMargin(keras.layers.Layer):
-    """The margin of a `SpreadLoss`, which grows with the training steps; in a network it passes its input on.
+    """The margin of a `SpreadLoss`, which grows with the training steps.
 
     Source: Hinton et al. 2018, section 4.1, "linear" (0.2 to 0.9); "sigmoid": the authors' answers to readers,
     `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps. The count of the training steps is a
     weight of this layer, as a moving mean is one of a normalization: each call with `training` adds 1 on every backend,
-    it is saved and loaded with the network, and a training that is resumed goes on with it. The loss can't be told by
-    Keras which layer it belongs to: compile a network that `load_model` gives with a new `SpreadLoss` of its layer.
+    it is saved and loaded with the network, and a training that is resumed goes on with it. A `CapsuleClassifier` takes
+    the layer over from the loss that it is compiled with. Any other network needs it among its own layers, where it
+    passes its input on; and since Keras can't tell the loss there which layer it belongs to, compile such a network
+    after `load_model` with a new `SpreadLoss` of its layer.
 
     Args:
         schedule: "sigmoid" or "linear".
@@ -35,10 +37,10 @@ class SpreadMargin(keras.layers.Layer):
 
     Example:
         >>> margin = SpreadMargin()
-        >>> network = keras.Sequential([keras.Input((5,)), margin])
-        >>> network.compile("adam", loss=SpreadLoss(margin))
         >>> [round(float(margin.at(step)), 4) for step in (0, 200_000)]
         [0.2142, 0.595]
+        >>> model = tf_capsules.models.hinton2018.MatrixCapsNet()
+        >>> model.compile("adam", loss=SpreadLoss(margin))
     """
 
     def __init__(self, schedule="sigmoid", scale=50_000, **kwargs):
@@ -46,6 +48,19 @@ class SpreadMargin(keras.layers.Layer):
         self.schedule = one_of("schedule", schedule, ("sigmoid", "linear"))
         self.scale = positive_int("scale", scale)
         self.supports_masking = True
+
+    @classmethod
+    def over(cls, steps, schedule="sigmoid"):
+        """The margin whose schedule is through after so many steps; "sigmoid" is then at 0.976, and at 0.595 halfway.
+
+        With the authors' scale the margin would be as large after 400,000 steps only.
+
+        Example:
+            >>> [round(float(SpreadMargin.over(1000).at(step)), 3) for step in (0, 500, 1000)]
+            [0.214, 0.595, 0.976]
+        """
+        steps = positive_int("steps", steps)
+        return cls(schedule, scale=steps if schedule == "linear" else -(-steps // 8))
 
     def build(self, input_shape):
         self.steps = self.add_weight(
@@ -68,6 +83,13 @@ class SpreadMargin(keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         return input_shape
 
+    def load_own_variables(self, store):
+        # Weights that were saved without a count, of a training with another loss, are those of step 0.
+        if self.built and not store.keys():
+            self.steps.assign(0)
+        else:
+            super().load_own_variables(store)
+
     def get_config(self):
         return {**super().get_config(), "schedule": self.schedule, "scale": self.scale}
 
@@ -79,7 +101,7 @@ class SpreadLoss(keras.losses.Loss):
     Source: Hinton et al. 2018, eq. 3, for each sample `sum_(i != t) max(0, margin - (a_t - a_i))^2`, t the right class.
 
     Args:
-        margin: a number; or the `SpreadMargin` layer of the network that is trained, for one that grows.
+        margin: a number; or a `SpreadMargin`, for one that grows.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
@@ -115,8 +137,9 @@ class SpreadLoss(keras.losses.Loss):
         if isinstance(margin, SpreadMargin):
             if not margin.built:
                 raise ValueError(
-                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow: compile the "
-                    "network with SpreadLoss of its own SpreadMargin layer, also after `load_model`."
+                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow: compile a network "
+                    "that is no CapsuleClassifier with SpreadLoss of its own SpreadMargin layer, also after "
+                    "`load_model`."
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
         targets = class_targets(y_true, y_pred)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.layers import Decoder, LabelMask
-from tf_capsules.losses import ReconstructionLoss
+from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
 from tf_capsules.routing.precision import at_least_float32
 
 
@@ -14,7 +14,8 @@ class CapsuleClassifier(keras.Model):
 
     It is called with its input only: images, or what else the encoder takes. `compile` it with a loss and metrics on
     the activations; with a decoder, `fit` adds the reconstruction loss of the capsule that the label keeps (Sabour et
-    al. 2017, section 4.1).
+    al. 2017, section 4.1). Of a `SpreadLoss` whose margin grows, the count of the training steps becomes a part of the
+    network with `compile`: it is saved and loaded with it, so that a training goes on where it was.
 
     Args:
         encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes) and
@@ -27,7 +28,7 @@ class CapsuleClassifier(keras.Model):
         images: (batch, height, width, channels).
 
     Returns:
-        A dict of "activations" (batch, classes) and "poses" (batch, classes, *pose).
+        A dict of "activations" (batch, classes), "poses" (batch, classes, *pose), and what else the encoder has to say.
 
     Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where
     an image has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts,
@@ -44,6 +45,7 @@ class CapsuleClassifier(keras.Model):
         self.logits = logits
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
+        self.growing_margins = []  # none or one: what is taken out of a list Keras tracks no longer
         if decoder is not None and not decoder.built:
             decoder.build(encoder.output["poses"].shape)
         self.built = True  # both parts are
@@ -53,8 +55,29 @@ class CapsuleClassifier(keras.Model):
         """(height, width, channels) of the images."""
         return tuple(self.encoder.input.shape[1:])
 
+    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+        margin = loss.margin if isinstance(loss, SpreadLoss) else None
+        self.growing_margins.clear()
+        if isinstance(margin, SpreadMargin):
+            if not margin.built:
+                margin.build(self.encoder.output["activations"].shape)
+            self.growing_margins.append(margin)
+        super().compile(optimizer, loss, *args, **kwargs)
+
+    def compile_from_config(self, config):
+        # What Keras itself does, but for networks with a `compile` of their own.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def count_params(self):
+        """The number of the network's parameters; the count of the steps for a growing margin is none of them."""
+        return super().count_params() - sum(margin.count_params() for margin in self.growing_margins)
+
     def call(self, images, training=False):
-        return self.encoder(images, training=training)
+        outputs = self.encoder(images, training=training)
+        for margin in self.growing_margins:
+            outputs = {**outputs, "activations": margin(outputs["activations"], training=training)}
+        return outputs
 
     def reconstruct(self, poses, labels=None):
         """Images decoded from one class capsule a sample.

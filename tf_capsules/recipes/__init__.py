@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import keras
 
-from tf_capsules.losses import MarginLoss
+from tf_capsules.losses import MarginLoss, SpreadLoss
 
 DEFAULT = "sabour2017-digits"
 
@@ -32,7 +32,10 @@ class Recipe:
         transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states the model gets;
             None for images.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
-        loss: function without arguments that returns a Keras loss on the activations.
+        loss: function without arguments that returns a Keras loss on the activations; or with `margin_schedule` of the
+            margin.
+        margin_schedule: "sigmoid" or "linear", with `SpreadLoss`: the schedule through which the margin goes in the
+            steps of the whole run (`tf_capsules.losses.SpreadMargin.over`); None for a loss without one.
         metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
         epochs: passes over the training split.
         batch_size: examples a step, over all devices.
@@ -56,6 +59,7 @@ class Recipe:
     transformer: str | None = None
     preprocess: tuple = ()
     loss: Callable = MarginLoss
+    margin_schedule: str | None = None
     metric: str = "accuracy"
     epochs: int = 50
     batch_size: int = 128
@@ -74,6 +78,8 @@ class Recipe:
             raise ValueError(f"warmup {self.warmup} and decay_steps {self.decay_steps} exclude each other.")
         if self.momentum_cycle and self.warmup is None:
             raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
+        if self.margin_schedule is not None and self.loss is not SpreadLoss:
+            raise ValueError(f"margin_schedule {self.margin_schedule!r} is for SpreadLoss, not {self.loss.__name__}.")
         if self.mixup is not None and self.metric == "exact_match":
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 

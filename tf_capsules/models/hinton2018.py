@@ -1,0 +1,127 @@
+"""Networks of "Matrix capsules with EM routing" (Hinton, Sabour, Frosst 2018)."""
+
+import keras
+
+from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
+from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.weights import load_weights
+
+SMALLEST_IMAGE = 17
+
+# Channels are the last axis, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
+
+def MatrixCapsNet(
+    image_shape=(32, 32, 2),
+    classes=5,
+    filters=32,
+    types=32,
+    capsules=(32, 32),
+    pose=(4, 4),
+    iterations=3,
+    coordinates=True,
+    normalization="data",
+    l2=None,
+    logits=False,
+    weights=None,
+    name="matrix_capsnet",
+):
+    """The capsule network: a convolution, primary capsules, two convolutional routing layers, routed class capsules.
+
+    Source: Hinton et al. 2018, section 4 and figure 1; 317,194 parameters (the paper says 310K) and, with `filters=64,
+    types=8, capsules=(16, 16)`, 68,754 (the paper says 68K). Different from the paper: `normalization`, without which
+    the activations of an untrained network hardly differ from 1/2.
+
+    Args:
+        image_shape: (height, width, channels), at least 17 x 17.
+        classes: number of classes.
+        filters: channels of the convolution, the paper's A.
+        types: types of primary capsules, B.
+        capsules: types of capsules of the two convolutional routing layers, (C, D).
+        pose: of every capsule: (rows, columns), or the length of a vector.
+        iterations: of each routing layer.
+        coordinates: whether a vote for a class is told where its child lies.
+        normalization: see `EMRouting`; the paper has 1.0.
+        l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
+        logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
+        weights: None; the path of a weights file; or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled. Its activations (batch, classes) are in (0, 1), unless they are asked for
+        as `logits`; it also returns "logits", of which they are the logistic function.
+
+    Raises:
+        ValueError: arguments out of range, an image that is too small, unknown weights.
+
+    Example:
+        >>> MatrixCapsNet().count_params()
+        317194
+    """
+    if min(image_shape[:2]) < SMALLEST_IMAGE:
+        raise ValueError(f"Images must be at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}. Received: {image_shape}")
+    if not isinstance(capsules, (tuple, list)) or len(capsules) != 2:
+        raise ValueError(f"`capsules` must be two numbers, one a convolutional layer. Received: {capsules!r}")
+
+    def regularized():
+        return {"kernel_regularizer": None if l2 is None else keras.regularizers.L2(l2)}
+
+    # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
+    routing = dict(iterations=iterations, normalization=normalization, dtype="float32")
+    columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.Conv2D(filters, 5, strides=2, activation="relu", name="convolution", **_LAST, **regularized())(
+        images
+    )
+    x = PrimaryCapsules(types, pose, activation=None, scores="sigmoid", name="primary_capsules", **regularized())(x)
+    for number, strides in ((1, 2), (2, 1)):
+        *x, _ = ConvEMRouting(
+            capsules[number - 1],
+            columns,
+            kernel_size=3,
+            strides=strides,
+            name=f"convolutional_capsules_{number}",
+            **routing,
+            **regularized(),
+        )(*x)
+    poses, activations, scores = EMRouting(
+        classes,
+        columns,
+        sharing="positions",
+        coordinates=coordinates,
+        name="class_capsules",
+        **routing,
+        **regularized(),
+    )(*x)
+    outputs = {"activations": scores if logits else activations, "poses": poses, "logits": scores}
+    encoder = keras.Model(images, outputs, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, logits=logits, name=name), weights)
+
+
+def BaselineCNN(image_shape=(32, 32, 2), classes=5, dropout=0.5, weights=None, name="baseline_cnn"):
+    """The convolutional baseline for smallNORB, 4,253,349 parameters (the paper says 4.2M).
+
+    Source: Hinton et al. 2018, section 4.1; the count is met with "same" padding. The dropout rate is not stated.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        dropout: share of the hidden units that is dropped in training.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Example:
+        >>> BaselineCNN().count_params()
+        4253349
+    """
+    layers = keras.layers
+    stack = [keras.Input(image_shape, name="images")]
+    for filters in (32, 64):
+        stack += [layers.Conv2D(filters, 5, padding="same", activation="relu", **_LAST), layers.MaxPooling2D(**_LAST)]
+    stack += [layers.Flatten(**_LAST), layers.Dense(1024, "relu"), layers.Dropout(dropout)]
+    stack += [layers.Dense(classes, "softmax", dtype="float32", name="probabilities")]
+    return load_weights(keras.Sequential(stack, name=name), weights)
