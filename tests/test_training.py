@@ -293,6 +293,7 @@ def plain_network(image_shape, classes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (dict(margin_schedule="linear"), "margin_schedule 'linear' is for SpreadLoss, not MarginLoss"),
         (dict(warmup=0.1), "warmup 0.1 and decay_steps 40 exclude each other"),
         (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
         (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
