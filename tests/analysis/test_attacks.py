@@ -99,14 +99,15 @@ def test_bounds_hold_and_targets_become_likelier(gradient, images, labels, attac
             < probabilities(images)[np.arange(7), labels]).all()  # fmt: skip
 
 
-def test_capsule_lengths_are_attacked_by_their_shares():
+def test_capsule_lengths_are_attacked_by_their_log_odds():
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
     model, labels = CapsNet((8, 7, 1), classes=5, dim=9, **sizes, decoder_units=None), np.array([1, 4, 0])
     pictures = np.random.default_rng(1).random((3, 8, 7, 1), dtype="float32")
 
     def losses(x):
         lengths = keras.ops.convert_to_numpy(model(x)["activations"]).astype("float64")
-        return -np.log(lengths[np.arange(3), labels] / lengths.sum(-1))
+        odds = lengths / (1 - lengths)
+        return -np.log(odds[np.arange(3), labels] / odds.sum(-1))
 
     gradient = InputGradient(model)
     got = gradient(pictures, labels)
@@ -135,7 +136,7 @@ def test_the_loss_of_training_may_be_flat_where_the_default_is_not(images, label
 
 def test_a_logistic_function_that_is_1_in_float32_hides_no_gradient(images, labels):
     inputs = keras.Input(SHAPE)
-    logits = keras.layers.Dense(4, kernel_initializer="ones")(keras.layers.Flatten()(inputs))
+    logits = keras.layers.Dense(4)(keras.layers.Flatten()(inputs))
     logits = keras.layers.Rescaling(1.0, [20.0, 22.0, 24.0, 26.0])(logits)
     outputs = {"activations": keras.ops.sigmoid(logits), "poses": logits}
     hidden, told = keras.Model(inputs, outputs), keras.Model(inputs, {**outputs, "logits": logits})
@@ -202,7 +203,7 @@ def test_curves_show_each_model_solid_and_what_is_transferred_dashed(gradient, i
     assert [axes.get_title() for axes in figure.axes[:2]] == list(attacks.ATTACKS.values())
     assert len(figure.axes) == 4
     lines = {line.get_label(): line for line in figure.axes[2].get_lines()}
-    assert list(lines) == ["a", "b $1, attack made on a", "a, attack made on b $1", "b $1"]
+    assert list(lines) == ["a", "b $1, made on a", "a, made on b $1", "b $1"]
     assert [line.get_linestyle() for line in lines.values()] == ["-", "--", "--", "-"]
     for line, (model, made_on) in zip(
         lines.values(), [("a", "a"), ("b $1", "a"), ("a", "b $1"), ("b $1",) * 2], strict=True
