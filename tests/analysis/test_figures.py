@@ -1,9 +1,12 @@
+import re
+
 import keras
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from tf_capsules.analysis import figures, measure_routing_changes, perturb_dimensions, reconstruct_parts
+from tf_capsules.analysis import figures, measure_routing_changes, measures, perturb_dimensions, reconstruct_parts
+from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
 
 
@@ -287,6 +290,39 @@ def test_routing_changes_are_drawn_on_a_logarithmic_scale(model, images, saved):
 def test_routing_iterations_are_whole_numbers(model, images, iterations):
     (axes,) = figures.routing_changes(model, images, iterations).axes
     assert ticks(axes.xaxis) == [str(i + 1) for i in range(iterations)]
+
+
+def test_vote_distances_have_a_row_an_image_and_a_panel_a_class(saved):
+    model = MatrixCapsNet((17, 18, 1), classes=4, filters=4, types=3, capsules=(3, 9), iterations=2)
+    images = 3 * np.random.default_rng(0).normal(size=(40, 17, 18, 1)).astype("float32")
+    predictions = measures.predict(model, images)["activations"].argmax(-1)
+    index = np.sort(np.unique(predictions, return_index=True)[1])
+    assert len(index) > 1
+    labels = predictions.copy()
+    labels[index[1]] = next(label for label in range(4) if label not in predictions[index[:2]])
+    images, labels = images[index[:2]], labels[index[:2]]
+    names = ["ball", "cube", "cone", "ring"]
+    figure = saved(figures.vote_distances(model, images, labels, farthest=2.5, class_names=names))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == [names[labels[0]], *names, names[labels[1]], *names]
+    bold = [axes.get_title() for axes in figure.axes if axes.title.get_fontweight() == "bold"]
+    assert bold == [names[labels[1]], names[predictions[index[1]]]]
+    distances, couplings = measures.measure_vote_distances(model, images)
+    within = couplings * (distances <= 2.5)
+    # The outlines of both iterations, after the area of the last one.
+    panel = figure.axes[5 + 1 + 2]
+    sums = [sum(patch.get_data().values) for patch in panel.patches]
+    expected = within[:, 1, :, 2].sum(-1)
+    np.testing.assert_allclose(sums, [expected[0], expected[1], expected[1]], rtol=1e-4)
+    share = within[1].sum() / couplings[1].sum()
+    assert f"cut at 2.5, within which {share:.0%} of" in figure.get_supxlabel().replace("\n", " ")
+    untrained = figures.vote_distances(model, images, labels)
+    (within,) = re.findall(r"within which (\d+)% of", untrained.get_supxlabel().replace("\n", " "))
+    assert 50 <= int(within) < 60  # the median of a few votes
+    with pytest.raises(ValueError, match="no image to show with right=0 and wrong=0"):
+        figures.vote_distances(model, images, labels, right=0, wrong=0)
+    with pytest.raises(ValueError, match="2 images and 1 labels"):
+        figures.vote_distances(model, images, labels[:1])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from tf_capsules import analysis
 from tf_capsules.analysis import measures
+from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
 
 
@@ -101,6 +102,37 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     assert not np.allclose(want[0], want[3], rtol=0.01)
 
 
+@pytest.mark.parametrize("pose", [(4, 3), 6])
+def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
+    sizes = dict(classes=5, filters=4, types=2, capsules=(3, 6), iterations=2)
+    model = MatrixCapsNet((25, 22, 1), pose=pose, **sizes)
+    images = np.random.default_rng(0).normal(size=(4, 25, 22, 1)).astype("float32")
+    routing = model.encoder.get_layer("class_capsules")
+    routing.inverse_temperature = (0.01, 0.03)
+    inputs = keras.Model(model.encoder.input, routing.input)
+    poses, activations = inputs.predict(images, batch_size=2, verbose=0)
+    assert poses.shape[1:4] == (3, 2, 6)
+    poses, kernel = poses.reshape(4, 3, 2, 6, -1, poses.shape[-1]), array(routing.kernel)
+    votes = np.einsum("bhwnrc,nocd->bhwnord", poses, kernel)
+    rows, columns = np.array([1, 3, 5]) / 6, np.array([1, 3]) / 4
+    first, second = ((0, 2), (1, 2)) if pose == (4, 3) else ((0, 0), (0, 1))
+    votes[..., first[0], first[1]] += rows[:, None, None, None]
+    votes[..., second[0], second[1]] += columns[:, None, None]
+    votes, activations = votes.reshape(4, 36, 5, -1), activations.reshape(4, 36, 1)
+    distances, couplings = analysis.measure_vote_distances(model, images, batch_size=2)
+    assert distances.shape == couplings.shape == (2, 4, 36, 5)
+    np.testing.assert_allclose(couplings[0], 0.2, atol=1e-6)
+    np.testing.assert_allclose(couplings[1].sum(-1), 1, atol=1e-5)
+    assert couplings[1].std() > 0.01
+    for iteration in range(2):
+        shares = couplings[iteration] * activations
+        means = np.einsum("bio,bioe->boe", shares, votes) / shares.sum(1)[..., None]
+        want = np.linalg.norm(votes - means[:, None], axis=-1)
+        np.testing.assert_allclose(distances[iteration], want, rtol=1e-3, atol=1e-4)
+    routed = model.predict(images, batch_size=2, verbose=0)["poses"]
+    np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=1e-4)
+
+
 def test_equivariance_is_measured_on_shifted_images(model, images):
     shifts = [(0, 0), (0, 2), (-1, 0), (1, -1)]
     moved = np.zeros((4, 8, 7, 1), "float32")
@@ -127,6 +159,10 @@ def test_predictions_do_not_depend_on_the_batches(model, images):
 @pytest.mark.parametrize(
     "call, message",
     [
+        (
+            lambda model, images: analysis.measure_vote_distances(model, images),
+            "layer 'class_capsules' is a DynamicRouting, not an EMRouting",
+        ),
         (
             lambda m, x: analysis.perturb_dimensions(make_model(decoder_units=None), x[0], 1),
             "decoder; 'capsnet' has none",

@@ -6,6 +6,7 @@ import pytest
 from tf_capsules import recipes, training
 from tf_capsules.analysis import runs
 from tf_capsules.datasets.pipeline import Split
+from tf_capsules.models.hinton2018 import MatrixCapsNet
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,13 @@ def test_each_figure_that_the_recipe_names_is_drawn(toys):
     lines = figures["poses_by_azimuth"].axes[0].lines
     assert len(lines) >= 26 and len(lines[0].get_xdata()) == 3
     assert len(figures["poses_by_elevation"].axes[0].lines[0].get_xdata()) == 2
+
+
+def test_vote_distances_are_drawn_for_the_classes_of_the_data(toys):
+    model = MatrixCapsNet((30, 30, 2), filters=4, types=3, capsules=(3, 4), iterations=2)
+    run = dataclasses.replace(toys, model=model, recipe=toys.recipe.but(figures=("vote_distances",)))
+    figure = dict(runs.draw(run))["vote_distances"]
+    assert [axes.get_title() for axes in figure.axes[1:6]] == list(toys.data.spec.class_names)
 
 
 def of_other_data(run, **changes):

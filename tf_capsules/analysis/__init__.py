@@ -5,6 +5,7 @@ from tf_capsules.analysis.attribution import class_shares, sentence_attribution
 from tf_capsules.analysis.measures import (
     measure_equivariance,
     measure_routing_changes,
+    measure_vote_distances,
     perturb_dimensions,
     reconstruct_parts,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "figures",
     "measure_equivariance",
     "measure_routing_changes",
+    "measure_vote_distances",
     "measures",
     "perturb_dimensions",
     "reconstruct_parts",

@@ -11,6 +11,7 @@ import numpy as np
 from tf_capsules.analysis.measures import (
     OFFSETS,
     measure_routing_changes,
+    measure_vote_distances,
     perturb_dimensions,
     predict,
     reconstruct_parts,
@@ -19,6 +20,7 @@ from tf_capsules.analysis.measures import (
 # Colours that stay apart under every common kind of colour blindness (Okabe and Ito 2008), and as shades of grey.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 MARKERS = "osD^vPX"
+_STYLES = ("-", "--", ":")
 # The paper's red and green can't be told apart by many readers. Where these two overlap in full they add up to white.
 ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
 
@@ -277,6 +279,98 @@ def routing_changes(model, images, iterations=5):
     _log_scale(axes)
     images = "one image" if len(images) == 1 else f"{len(images):,} images"
     return _caption(figure, f"Mean over {images}, all children and all parents.")
+
+
+def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class_names=None):
+    """Histograms of the distances of the votes to each class capsule after each routing iteration.
+
+    Source: Hinton et al. 2018, figure 2; the numbers are those of `measure_vote_distances`. A vote weighs as much as
+    it is assigned to the class. Where routing agrees, votes gather near 0 for one class and leave the others.
+
+    Args:
+        model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        right: how many of the correctly classified images are shown, the first ones, each of another class.
+        wrong: the same for wrongly classified images, as far as there are any.
+        farthest: where the axis of the distances is cut; None: at 0.05 as in the paper, or, where less than a tenth of
+            all weight is left there in the last iteration, at the median.
+        class_names: a name for each class; None for numbers. Of a long one the beginning is shown.
+
+    Returns:
+        A figure with a row for each image and a panel for each class.
+
+    Raises:
+        ValueError: see `measure_vote_distances`; or labels or names that do not fit the model, or no image to show.
+
+    Example:
+        >>> vote_distances(model, test_images, test_labels)
+    """
+    labels = np.asarray(labels).reshape(-1)
+    predictions = predict(model, images)["activations"].argmax(-1)
+    if len(labels) != len(predictions):
+        raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
+    names = _names(class_names, model)
+    hits = _of_different_classes(labels, np.flatnonzero(predictions == labels), right)
+    others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
+    index = hits + _of_different_classes(labels, others, wrong)
+    if not index:
+        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    shown = np.asarray(images)[index]
+    distances, couplings = measure_vote_distances(model, shown)
+    if farthest is None:
+        order = np.argsort(distances[-1], axis=None)
+        mass = np.cumsum(couplings[-1].ravel()[order]) / couplings[-1].sum()
+        near = mass[max(0, np.searchsorted(distances[-1].ravel()[order], 0.05) - 1)]
+        farthest = 0.05 if near >= 0.1 else float(distances[-1].ravel()[order][np.searchsorted(mass, 0.5)])
+    edges = np.linspace(0, farthest, 31)
+    figure = _figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(index))
+    grid = figure.subplots(len(index), 1 + len(names), squeeze=False, width_ratios=[0.8] + [1] * len(names))
+    for row, (cells, i) in enumerate(zip(grid, index, strict=True)):
+        low, high = shown[row].min(), shown[row].max()
+        _show(cells[0], (shown[row] - low) / (high - low or 1))
+        cells[0].set(xticks=[], yticks=[])
+        wrong_one = "bold" if predictions[i] != labels[i] else "normal"
+        cells[0].set_title(names[labels[i]], fontsize=9, fontweight=wrong_one, parse_math=False)
+        for number, cell in enumerate(cells[1:]):
+            _histograms(cell, edges, distances[:, row, :, number], couplings[:, row, :, number])
+            style = dict(color=COLORS[0], fontweight=wrong_one) if number == predictions[i] else {}
+            cell.set_title(names[number], fontsize=9, parse_math=False, **style)
+        most = max(cell.dataLim.ymax for cell in cells[1:])
+        for number, cell in enumerate(cells[1:]):
+            cell.set(xlim=(0, farthest), ylim=(0, 1.05 * most or 1))
+            cell.tick_params(labelsize=8, labelleft=not number, labelbottom=row == len(index) - 1)
+        cells[1].set_ylabel("assigned votes", fontsize=8)
+    for cell in grid[-1, 1:]:
+        cell.set_xlabel("distance", fontsize=8)
+    handles, texts = grid[0, 1].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside upper right", ncols=len(texts), frameon=False, fontsize=8)
+    within = (couplings[-1] * (distances[-1] <= farthest)).sum() / couplings[-1].sum()
+    failures = " Bold: a wrong prediction." if (predictions[index] != labels[index]).any() else ""
+    return _caption(
+        figure,
+        "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. Blue "
+        f"title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of the "
+        "assignments lie after the last iteration.",
+    )
+
+
+def _histograms(axes, edges, distances, weights):
+    """One outline an iteration of (iterations, votes), the last one filled."""
+    last = len(distances) - 1
+    for iteration, (values, shares) in enumerate(zip(distances, weights, strict=True)):
+        counts, _ = np.histogram(values, edges, weights=shares)
+        color, label = COLORS[(last - iteration) % len(COLORS)], f"iteration {iteration + 1}"
+        if iteration == last:
+            axes.stairs(counts, edges, color=color, fill=True, alpha=0.3)
+        axes.stairs(counts, edges, color=color, linestyle=_STYLES[min(last - iteration, 2)], label=label)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _of_different_classes(labels, index, count):
+    """The first of these examples of each class, at most `count` of them."""
+    _, first = np.unique(labels[index], return_index=True)
+    return [int(i) for i in index[np.sort(first)][:count]]
 
 
 def _figure(width, height):

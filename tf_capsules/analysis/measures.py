@@ -5,10 +5,11 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.datasets.augment import shifted
-from tf_capsules.layers import DynamicRouting
+from tf_capsules.layers import DynamicRouting, EMRouting
 from tf_capsules.layers.connections import flatten_grid
 from tf_capsules.models import class_scores
 from tf_capsules.routing import DistinctVotes, SharedVotes, dynamic_routing
+from tf_capsules.routing.votes import TransformedVotes
 
 OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
@@ -121,6 +122,70 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
             )
             total[t] += len(batch) * _array(ops.mean(ops.abs(votes.agreement(parents))))
     return total / len(images)
+
+
+def measure_vote_distances(model, images, layer="class_capsules", batch_size=20):
+    """How far the votes for each class lie from its capsule's pose after each routing iteration, and what they weigh.
+
+    Source: Hinton et al. 2018, figure 2 (a histogram of these distances, weighted by the assignments).
+
+    Args:
+        model: a `CapsuleClassifier` with an `EMRouting` layer.
+        images: (batch, height, width, channels).
+        layer: name of the routing layer in the model's encoder.
+        batch_size: images that are routed at a time.
+
+    Returns:
+        A pair of (iterations, batch, children, classes): Euclidean distances between a vote and the pose that the
+        iteration arrives at; and the couplings by which it weighs the votes, which sum to 1 over the classes.
+
+    Raises:
+        ValueError: a layer of another kind, or images of another shape.
+
+    Example:
+        >>> distances, couplings = measure_vote_distances(model, images)
+    """
+    routing = model.encoder.get_layer(layer)
+    if not isinstance(routing, EMRouting):
+        raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not an EMRouting.")
+    children = keras.Model(model.encoder.input, keras.tree.flatten(routing.input))
+    stopped = [_stopped(routing, iteration) for iteration in range(1, routing.iterations + 1)]
+    distances, couplings = [], []
+    for batch in _batches(model, images, batch_size):
+        inputs = keras.tree.flatten(children(batch, training=False))
+        votes = _votes(routing, inputs[0])
+        for again in stopped:
+            means, _, _, weights = again(*inputs, return_couplings=True)
+            differences = votes - _array(means)[:, None]
+            distances.append(np.sqrt(np.square(differences).sum(tuple(range(3, votes.ndim)))))
+            couplings.append(_array(weights))
+    # A batch after the other, in each one iteration after the other.
+    count = len(stopped)
+    return tuple(np.stack([np.concatenate(parts[t::count]) for t in range(count)]) for parts in (distances, couplings))
+
+
+def _stopped(routing, iterations):
+    """An EM routing layer with the same weights that stops after so many iterations."""
+    config = {**routing.get_config(), "iterations": iterations, "name": f"{routing.name}_{iterations}"}
+    if isinstance(routing.inverse_temperature, (tuple, list)):
+        config["inverse_temperature"] = routing.inverse_temperature[:iterations]
+    layer = type(routing).from_config(config)
+    layer.build(keras.tree.flatten(routing.input)[0].shape)
+    layer.set_weights(routing.get_weights())
+    return layer
+
+
+def _votes(routing, poses):
+    """The votes of an EM routing layer, (batch, children, parents, *pose), with the coordinates where it has them."""
+    votes = _array(TransformedVotes(flatten_grid(poses), routing.kernel, routing.bias).store().tensor())
+    if routing.coordinates:
+        height, width, types = poses.shape[1:4]
+        centers = [(np.arange(size) + 0.5) / size for size in (height, width)]
+        where = np.repeat(np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1).reshape(-1, 2), types, axis=0)
+        first_two = (..., slice(2), -1) if votes.ndim > 4 else (..., slice(2))
+        votes = votes.copy()
+        votes[first_two] += where[:, None]
+    return votes
 
 
 def measure_equivariance(model, image, label, shifts):

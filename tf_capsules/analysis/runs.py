@@ -72,6 +72,11 @@ def _routing_changes(run):
     return figures.routing_changes(run.model, images)
 
 
+def _vote_distances(run):
+    images, labels = run.examples(256)
+    return figures.vote_distances(run.model, images, labels, class_names=run.data.spec.class_names)
+
+
 def _stereo_pairs(run):
     return viewpoints.stereo_sheet(run.data.test_split, run.data.spec.class_names)
 
@@ -109,6 +114,7 @@ DRAWERS = {
     "dimension_perturbation": _dimension_perturbation,
     "overlapping_reconstructions": _overlapping_reconstructions,
     "routing_changes": _routing_changes,
+    "vote_distances": _vote_distances,
     "stereo_pairs": _stereo_pairs,
     "poses_by_azimuth": _poses_by_azimuth,
     "poses_by_elevation": _poses_by_elevation,
