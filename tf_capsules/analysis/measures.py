@@ -148,20 +148,19 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     routing = model.encoder.get_layer(layer)
     if not isinstance(routing, EMRouting):
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not an EMRouting.")
-    children = keras.Model(model.encoder.input, keras.tree.flatten(routing.input))
-    stopped = [_stopped(routing, iteration) for iteration in range(1, routing.iterations + 1)]
+    inputs = keras.tree.flatten(routing.input)
+    stopped = [
+        _stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
+    ]
+    routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in stopped)])
     distances, couplings = [], []
     for batch in _batches(model, images, batch_size):
-        inputs = keras.tree.flatten(children(batch, training=False))
-        votes = _votes(routing, inputs[0])
-        for again in stopped:
-            means, _, _, weights = again(*inputs, return_couplings=True)
-            differences = votes - _array(means)[:, None]
-            distances.append(np.sqrt(np.square(differences).sum(tuple(range(3, votes.ndim)))))
-            couplings.append(_array(weights))
-    # A batch after the other, in each one iteration after the other.
-    count = len(stopped)
-    return tuple(np.stack([np.concatenate(parts[t::count]) for t in range(count)]) for parts in (distances, couplings))
+        poses, *results = routed.predict_on_batch(batch)
+        votes = _votes(routing, poses)
+        axes = tuple(range(3, votes.ndim))
+        distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
+        couplings.append([weights for _, weights in results])
+    return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
 
 
 def _stopped(routing, iterations):
