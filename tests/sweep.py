@@ -128,6 +128,7 @@ LAYERS = {
         strides=(1, 2),
         competition="types",
         mask=some_children(5, 6, 3),
+        votes="stored",
     ),
     "HeinsenRouting": heinsen(sharing="none", beta_initializer="ones"),
     "HeinsenRouting vectors": heinsen((BATCH, 9, 6), scores=False),

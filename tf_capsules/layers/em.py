@@ -1,5 +1,7 @@
 """EM routing as layers, fully connected and convolutional."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -17,10 +19,13 @@ from tf_capsules.layers.connections import (
 )
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes
+from tf_capsules.routing.windowed_em import windowed_em_routing
 from tf_capsules.routing.windows import Windows
 
 # With fewer a parent may be left with one child: without stored votes the variance about it is rounding.
 _FEW_CHILDREN = 128
+# Entries of votes that exist at a time: enough for work to outweigh the loop, few enough for the processor's cache.
+_VOTES_AT_A_TIME = 4_000_000
 
 
 class _EMCapsules(keras.layers.Layer):
@@ -80,22 +85,15 @@ class _EMCapsules(keras.layers.Layer):
         self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
         self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
 
-    def _route(self, votes, return_couplings, competition=None):
-        """Poses, activations, logits and, if asked for, couplings."""
-        means, activations, scores, _, *couplings = em_routing(
-            votes,
-            self.iterations,
-            beta_u=self.beta_u,
-            beta_a=self.beta_a,
-            inverse_temperature=self.inverse_temperature,
-            normalization=self.normalization,
-            gradients=self.gradients,
-            epsilon=self.epsilon,
-            variance_floor=self.variance_floor,
-            competition=competition,
-            return_couplings=return_couplings,
-        )
-        return (*(ops.cast(result, self.compute_dtype) for result in (means, activations, scores)), *couplings)
+    @property
+    def _options(self):
+        """Arguments of the routing function."""
+        names = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
+        return {name: getattr(self, name) for name in names} | {"beta_u": self.beta_u, "beta_a": self.beta_a}
+
+    def _results(self, means, scores, *couplings):
+        """Poses, activations, logits and, if there are, couplings."""
+        return (*(ops.cast(x, self.compute_dtype) for x in (means, ops.sigmoid(scores), scores)), *couplings)
 
     def compute_mask(self, *args, **kwargs):
         return None
@@ -238,7 +236,8 @@ class EMRouting(_EMCapsules):
             votes = TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
         else:
             votes = SharedVotes(x, kernel, self.bias, activations, self.chunk)
-        return self._route(votes, return_couplings)
+        means, _, scores, _, *couplings = em_routing(votes, return_couplings=return_couplings, **self._options)
+        return self._results(means, scores, *couplings)
 
     def _add_coordinates(self, poses, kernel):
         """Poses with columns of the coordinates, and the kernel with rows that put them where they belong in a vote.
@@ -284,8 +283,9 @@ class ConvEMRouting(_EMCapsules):
 
     Source: Hinton et al. 2018, section 3 and procedure 1. Each parent position has its window of children, without
     padding; transformations and betas are shared by all positions. A child divides itself among all parents that see
-    it, of all types and at all positions; children that no window covers take no part. Votes are stored: rows times
-    columns of the parents' grid, times children of a window, times `capsules`, times entries of a pose.
+    it, of all types and at all positions; children that no window covers take no part. Votes, which are rows times
+    columns of the parents' grid, times children of a window, times `capsules`, times entries of a pose, exist for a few
+    examples at a time and are not kept for the backward pass, which makes them again.
 
     Args:
         capsules: parent types, that is parents at each position.
@@ -294,6 +294,8 @@ class ConvEMRouting(_EMCapsules):
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, another, simpler
             algorithm.
+        votes: "auto"; or "stored": all of them are kept for the backward pass, as is also done with `normalization`
+            "min_max" and where couplings are asked for. Only then has the layer gradients of higher order.
         use_bias, inverse_temperature, normalization, gradients, epsilon, variance_floor, kernel_initializer,
             beta_u_initializer, beta_a_initializer, bias_initializer, kernel_regularizer: as in `EMRouting`; "data" is
             `100 capsules / children of a window`.
@@ -320,11 +322,14 @@ class ConvEMRouting(_EMCapsules):
         (TensorShape([2, 6, 6, 8, 4, 4]), TensorShape([2, 6, 6, 8]))
     """
 
-    def __init__(self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", **kwargs):
+    def __init__(
+        self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", votes="auto", **kwargs
+    ):
         super().__init__(capsules, dim, iterations, **kwargs)
         self.kernel_size = _pair("kernel_size", kernel_size)
         self.strides = _pair("strides", strides)
         self.competition = one_of("competition", competition, ("all", "types"))
+        self.votes = one_of("votes", votes, ("auto", "stored"))
 
     def build(self, poses_shape, activations_shape=None):
         if not on_grid(poses_shape):
@@ -337,18 +342,29 @@ class ConvEMRouting(_EMCapsules):
         self.input_spec = input_spec(poses_shape, "none")
         self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
+        windows = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
+        votes = windows * self.capsules * math.prod((*rows_of(poses_shape), self.dim))
+        self.chunk = max(1, _VOTES_AT_A_TIME // votes)  # examples
+        self.stores_votes = self.votes == "stored" or self.normalization == "min_max"
         super().build(poses_shape)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
-        windows = self.windows
+        windows, competes = self.windows, self.competition == "all"
         activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
-        if activations is not None:
-            activations = windows.gather(activations)
+        if activations is None:
+            activations = ops.ones(ops.shape(poses)[:4], self.variable_dtype)
         kernel, bias = (x if x is None else ops.reshape(x, (-1, *x.shape[3:])) for x in (self.kernel, self.bias))
-        votes = TransformedVotes(windows.gather(poses), kernel, bias, activations).store(centered=True)
-        results = self._route(votes, return_couplings, windows.couple if self.competition == "all" else None)
-        return tuple(ops.reshape(result, (-1, *windows.shape, *result.shape[1:])) for result in results)
+        if self.stores_votes or return_couplings:
+            votes = TransformedVotes(windows.gather(poses), kernel, bias, windows.gather(activations)).store()
+            options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
+            means, _, scores, _, *couplings = em_routing(votes, **options, **self._options)
+            results = self._results(means, scores, *couplings)
+        else:
+            options = dict(windows=windows, competes=competes, chunk=self.chunk)
+            results = windowed_em_routing(poses, activations, kernel, bias, **options, **self._options)
+            results = self._results(*results)
+        return tuple(ops.reshape(x, (-1, *windows.shape, *x.shape[1:])) for x in results)
 
     def compute_output_shape(self, poses_shape, activations_shape=None):
         grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
@@ -365,6 +381,7 @@ class ConvEMRouting(_EMCapsules):
             "kernel_size": self.kernel_size,
             "strides": self.strides,
             "competition": self.competition,
+            "votes": self.votes,
         }
 
 

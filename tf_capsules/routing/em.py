@@ -24,6 +24,7 @@ def em_routing(
     variance_floor=1e-9,
     competition=None,
     return_couplings=False,
+    return_states=False,
 ):
     """Routes by expectation-maximization: a parent is active where describing the votes by it is cheaper than not to.
 
@@ -50,6 +51,8 @@ def em_routing(
         competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
             children, parents) or (batch, children, 1), such as `Windows.couple`, where a batch is of parent positions.
         return_couplings: also return the couplings R of the last M-step.
+        return_states: return, in place of all else, what there is after each M-step: scores, means, less the origin of
+            the votes, and variances.
 
     Returns:
         Means, which are the parents' poses, (batch, parents, *pose); activations and scores, which are their logits,
@@ -60,19 +63,14 @@ def em_routing(
         ValueError: an argument out of its range.
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
-    if isinstance(inverse_temperature, numbers.Real):
-        inverse_temperature = [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
+    temperature = temperatures(inverse_temperature, iterations)
     pose_axes, entries = tuple(range(2, 2 + len(votes.pose_shape))), math.prod(votes.pose_shape)
     beta_u, beta_a = (
         0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
     )
 
-    def couple(logits):
-        return softmax(logits, axis=-1) if competition is None else competition(logits)
-
-    def couplings(votes, scores, means, variances):
-        constants = -ops.softplus(-scores) - 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
-        return couple(votes.log_density(means, 1 / variances, constants))
+    def couplings(votes, *state):
+        return couple(em_logits(votes, *state), competition)
 
     def fixed_couplings(votes, *state):
         return ops.stop_gradient(couplings(votes, *state))
@@ -84,21 +82,52 @@ def em_routing(
         costs = _normalize(ops.sum(masses, axis=1) * unit_costs, normalization, votes, epsilon)
         return temperature * (beta_a - costs), means, variances
 
-    nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
-    uniform = couple(nothing) / ops.cast(votes.parents, votes.dtype)
-    state = parents(inverse_temperature[0], uniform)
-    before = None
-    for temperature in inverse_temperature[1:]:
+    uniform = uniform_couplings(votes, competition)
+    states = [parents(temperature[0], uniform)]
+    for step in range(1, iterations):
         if gradients == "last":
-            state = tuple(map(ops.stop_gradient, state))
-        e_step = couplings if gradients == "all" else fixed_couplings
-        before, state = state, parents(temperature, e_step, *state)
-    scores, means, variances = state
+            states[-1] = tuple(map(ops.stop_gradient, states[-1]))
+        states.append(parents(temperature[step], couplings if gradients == "all" else fixed_couplings, *states[-1]))
+    if return_states:
+        return states
+    scores, means, variances = states[-1]
     results = means + votes.origin, ops.sigmoid(scores), scores, variances
     if not return_couplings:
         return results
-    last = uniform if before is None else couplings(votes, *before)
+    last = uniform if iterations == 1 else couplings(votes, *states[-2])
     return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+
+
+def em_logits(votes, scores, means, variances):
+    """What the E-step normalises, (batch, children, parents): log densities of the votes plus log activations."""
+    entries = tuple(range(2, len(means.shape)))
+    constants = -ops.softplus(-scores) - 0.5 * ops.sum(ops.log(variances), axis=entries)
+    return votes.log_density(means, 1 / variances, constants)
+
+
+def couple(logits, competition=None):
+    """Couplings of logits, normalised over all parents or as `competition` does."""
+    return softmax(logits, axis=-1) if competition is None else competition(logits)
+
+
+def uniform_couplings(votes, competition=None):
+    """Couplings of the first M-step, (1 or batch, children, 1), the same for all parents that compete."""
+    nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
+    return couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
+
+
+def temperatures(inverse_temperature, iterations):
+    """The inverse temperature of each iteration, for a number by the authors' schedule."""
+    if isinstance(inverse_temperature, numbers.Real):
+        return [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
+    return list(inverse_temperature)
+
+
+def cost_factor(normalization, votes):
+    """The factor on the cost that a number or "data" means."""
+    if normalization != "data":
+        return normalization
+    return 100 * ops.cast(votes.parents, votes.dtype) / ops.cast(votes.children, votes.dtype)
 
 
 def _normalize(costs, normalization, votes, epsilon):
@@ -106,9 +135,7 @@ def _normalize(costs, normalization, votes, epsilon):
     if normalization == "min_max":
         low, high = ops.min(costs, axis=-1, keepdims=True), ops.max(costs, axis=-1, keepdims=True)
         return 10 * (costs - low) / (high - low + epsilon) - 5
-    if normalization == "data":
-        return 100 * costs * ops.cast(votes.parents, costs.dtype) / ops.cast(votes.children, costs.dtype)
-    return normalization * costs
+    return cost_factor(normalization, votes) * costs
 
 
 def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):

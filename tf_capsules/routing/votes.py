@@ -149,8 +149,8 @@ class Votes:
 class StoredVotes(Votes):
     """Answers from the tensor of votes.
 
-    It is kept with the entries of a pose first and the parents last: of the four axes the parents' is, in most layers,
-    the one to be worked on as vectors.
+    It is kept with the parents before and the children after the entries of a pose: then each sum, over children or
+    over entries, is a product of a matrix and a vector for each parent, which makes no further tensor of this size.
 
     Args:
         votes: (batch, children, parents, *pose).
@@ -164,57 +164,72 @@ class StoredVotes(Votes):
         if _pose_shape is None:
             _pose_shape = tuple(votes.shape[3:])
             shape = ops.shape(votes)
-            votes = ops.transpose(ops.reshape(votes, (*shape[:3], math.prod(_pose_shape))), (0, 3, 1, 2))
-        self.votes = votes  # (batch, entries of a pose, children, parents)
-        self.batch, self.entries, self.children, self.parents = ops.shape(votes)
+            votes = ops.transpose(ops.reshape(votes, (*shape[:3], math.prod(_pose_shape))), (0, 2, 3, 1))
+        self.votes = votes  # (batch, parents, entries of a pose, children)
+        self.batch, self.parents, self.entries, self.children = ops.shape(votes)
         self.pose_shape = _pose_shape
         self.groups = groups
         self.dtype = votes.dtype
         self.origin = ops.zeros((1, self.parents, *_pose_shape), self.dtype) if origin is None else origin
         self._take(activations)
+        self._last_squares = None, None
 
-    def _entries_first(self, poses):
-        """(batch, parents, *pose) as (batch, entries, 1, parents)."""
-        poses = ops.reshape(poses, (-1, self.parents, self.entries))
-        return ops.transpose(poses, (0, 2, 1))[:, :, None]
+    def _flat(self, poses):
+        """(batch, parents, *pose) as (batch, parents, entries)."""
+        return ops.reshape(poses, (-1, self.parents, self.entries))
 
     def _shaped(self, poses):
-        """(batch, entries, parents) as (batch, parents, *pose)."""
-        return ops.reshape(ops.transpose(poses, (0, 2, 1)), (-1, self.parents, *self.pose_shape))
+        """(batch, parents, entries) as (batch, parents, *pose)."""
+        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
+
+    def _over_children(self, values, weights):
+        """Weighted sums of (batch, parents, entries, children), (batch, parents, entries)."""
+        if weights.shape[-1] == 1:
+            values = ops.reshape(values, (-1, self.parents * self.entries, self.children))
+            return ops.reshape(ops.matmul(values, weights), (-1, self.parents, self.entries))
+        return ops.matmul(values, ops.transpose(weights, (0, 2, 1))[..., None])[..., 0]
+
+    def _over_entries(self, weights, values):
+        """Weighted sums of (batch, parents, entries, children), (batch, children, parents)."""
+        return ops.transpose(ops.matmul(weights[:, :, None], values)[:, :, 0], (0, 2, 1))
+
+    def squares(self, means):
+        """`(V_ij - m_j)^2`, shaped like the votes; an algorithm asks twice in a row about the same means."""
+        if self._last_squares[0] is not means:
+            self._last_squares = means, ops.square(self.votes - self._flat(means)[..., None])
+        return self._last_squares[1]
 
     def store(self, centered=False):
         return self
 
     def tensor(self):
-        votes = ops.transpose(self.votes, (0, 2, 3, 1))
+        votes = ops.transpose(self.votes, (0, 3, 1, 2))
         votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
         return votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
-        sums = self._shaped(ops.sum(weights[:, None] * self.votes, axis=2))
+        sums = self._shaped(self._over_children(self.votes, weights))
         mass = ops.sum(weights, axis=1)
         return sums + self.origin * ops.reshape(mass, (*ops.shape(mass), *[1] * len(self.pose_shape)))
 
     def agreement(self, poses):
-        result = ops.sum(self.votes * self._entries_first(poses), axis=1)
-        return result + ops.sum(self._entries_first(self.origin * poses), axis=1)
+        result = self._over_entries(self._flat(poses), self.votes)
+        return result + ops.sum(self._flat(self.origin * poses), axis=-1)[:, None]
 
     def log_density(self, means, precisions, constants):
-        squares = ops.square(self.votes - self._entries_first(means)) * self._entries_first(precisions)
-        return constants[:, None] - 0.5 * ops.sum(squares, axis=1)
+        return constants[:, None] - 0.5 * self._over_entries(self._flat(precisions), self.squares(means))
 
     def moments(self, couplings, *state, epsilon=0.0):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
         masses = ops.sum(self._by_group(shares), axis=1)
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
-        divisor = ops.sum(masses, axis=1)[:, None] + epsilon
-        sums = ops.sum(shares[:, None] * self.votes, axis=2)
+        divisor = ops.sum(masses, axis=1)[..., None] + epsilon
         # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
-        means = (sums - epsilon * self._entries_first(self.origin)[:, :, 0]) / divisor
-        squares = ops.square(self.votes - means[:, :, None])
-        variances = ops.sum(shares[:, None] * squares, axis=2) / divisor
-        return masses, self._shaped(means), self._shaped(variances)
+        sums = self._over_children(self.votes, shares) - epsilon * self._flat(self.origin)
+        means = self._shaped(sums / divisor)
+        variances = self._over_children(self.squares(means), shares) / divisor
+        return masses, means, self._shaped(variances)
 
 
 class TransformedVotes(Votes):
@@ -259,13 +274,16 @@ class TransformedVotes(Votes):
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
     def store(self, centered=False):
+        # Of a group of one the center is its only pose: its votes would be no more exact.
+        centered = centered and self.groups != self.poses.shape[1]
         poses = self._by_group(self.poses)
         poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
-        votes = ops.einsum("bpgrd,gjde->brepgj", poses, self.kernel)
+        # As the product gives them, (groups, batch, members, rows, parents, e), and then as they are kept.
+        votes = ops.transpose(ops.einsum("bpgrd,gjde->gbprje", poses, self.kernel), (1, 4, 3, 5, 2, 0))
         if bias is not None:
             bias = bias if centered else bias[None]
-            votes = votes + ops.transpose(bias, (0, 3, 4, 1, 2))[:, :, :, None]
-        votes = ops.reshape(votes, (self.batch, math.prod(self.pose_shape), self.children, self.parents))
+            votes = votes + ops.transpose(bias, (0, 2, 3, 4, 1))[:, :, :, :, None]
+        votes = ops.reshape(votes, (self.batch, self.parents, math.prod(self.pose_shape), self.children))
         origin = self._shaped(self._origin) if centered else None
         return StoredVotes(votes, self.activations, self.groups, origin, self.pose_shape)
 

@@ -70,6 +70,9 @@ class Windows:
         Returns:
             An array of that shape, of which all that belongs to one child sums to 1.
         """
-        highest = self.scatter(ops.stop_gradient(ops.max(logits, axis=-1)), ops.maximum, float("-inf"))
+        # An initial value, for Keras refuses the maximum of an empty batch.
+        highest = self.scatter(
+            ops.stop_gradient(ops.max(logits, axis=-1, initial=float("-inf"))), ops.maximum, float("-inf")
+        )
         joint = ops.exp(logits - self.gather(highest)[..., None])
         return joint / self.gather(self.scatter(ops.sum(joint, axis=-1)))[..., None]

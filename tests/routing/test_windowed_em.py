@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from backend import BACKEND, array, float64, gradients_of
+from keras import ops
+
+from tf_capsules.routing.em import em_routing
+from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.windowed_em import windowed_em_routing
+from tf_capsules.routing.windows import Windows
+
+WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
+CASES = {
+    "data": dict(iterations=3, normalization="data", inverse_temperature=0.01),
+    "last": dict(iterations=3, normalization=2.0, gradients="last", inverse_temperature=(0.1, 0.2, 0.3)),
+    "types": dict(iterations=2, normalization=1.0, competes=False, inverse_temperature=1.0),
+    "once": dict(iterations=1, normalization=1.0, inverse_temperature=1.0, epsilon=1e-2),
+}
+
+
+def arguments(rows, bias, dtype):
+    """Poses, activations, kernel, beta_u, beta_a and the bias; a child and a whole example are masked."""
+    random = np.random.default_rng(0)
+    arrays = [
+        random.normal(size=(5, 7, 6, 3, *rows, 4)),
+        random.uniform(size=(5, 7, 6, 3)),
+        random.normal(size=(18, 2, 4, 5)),
+        random.normal(size=2),
+        random.normal(size=2),
+        *([random.normal(size=(18, 2, *rows, 5))] if bias else []),
+    ]
+    arrays[1][0, 1, 2, 0] = 0
+    arrays[1][3] = 0
+    return [x.astype(dtype) for x in arrays]
+
+
+def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, **options):
+    votes = TransformedVotes(WINDOWS.gather(poses), kernel, bias, WINDOWS.gather(activations)).store()
+    competition = WINDOWS.couple if competes else None
+    means, _, scores, _ = em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
+    return means, scores
+
+
+def recomputed(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, chunk=2, **options):
+    betas = dict(beta_u=beta_u, beta_a=beta_a)
+    options = dict(competes=competes, chunk=chunk, epsilon=1e-9, variance_floor=1e-9) | options
+    return windowed_em_routing(poses, activations, kernel, bias, windows=WINDOWS, **betas, **options)
+
+
+def weighted(form, options):
+    """A scalar to which every entry of the results counts differently."""
+
+    def value(*arrays):
+        means, scores = form(*arrays, **options)
+        weights = ops.reshape(ops.cast(ops.arange(100 * 5) % 7, means.dtype), (-1, 5))[: means.shape[1]]
+        weights = weights[:, None] if len(means.shape) == 4 else weights
+        return ops.sum(means * weights) + ops.sum(ops.square(scores + 1))
+
+    return value
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_em_routing_in_value_and_gradient(case, dtype, tolerance):
+    rows, bias = {"data": ((3,), False), "last": ((), False), "types": ((2,), True), "once": ((), True)}[case]
+    with float64():
+        arrays = arguments(rows, bias, dtype)
+        wanted = gradients_of(weighted(stored, CASES[case]))(*arrays)
+        found = gradients_of(weighted(recomputed, CASES[case]))(*arrays)
+    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+        assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+def test_chunks_do_not_matter_with_xla_either():
+    arrays = arguments((3,), True, "float32")
+    forms = (weighted(recomputed, {**CASES["data"], "chunk": chunk}) for chunk in (1, 9))
+    one, all_at_once = (gradients_of(form, jit=True)(*arrays)[1] for form in forms)
+    for a, b in zip(one, all_at_once, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * np.abs(b).max())
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="elsewhere a graph knows its batch")
+@pytest.mark.parametrize("batch", [0, 1, 5])
+def test_a_batch_whose_size_the_graph_does_not_know(batch):
+    import tensorflow as tf
+
+    poses, activations, *weights = arguments((3,), False, "float32")
+    signature = [tf.TensorSpec((None, *x.shape[1:])) for x in (poses, activations)]
+    graph = tf.function(lambda *x: recomputed(*x, *weights, **CASES["data"]), input_signature=signature)
+    expected = stored(poses[:batch], activations[:batch], *weights, **CASES["data"])
+    for a, b in zip(graph(poses[:batch], activations[:batch]), expected, strict=True):
+        np.testing.assert_allclose(array(a), array(b), atol=2e-5)
+
+
+def test_no_votes_are_kept():
+    """Of an XLA program's memory the temporary part: with all votes it would hold three tensors of them at least."""
+    if BACKEND != "jax":
+        pytest.skip("only JAX tells what a compiled program takes")
+    import jax
+
+    random, windows = np.random.default_rng(0), Windows(8, 8, (3, 3))
+    shapes = (32, 8, 8, 8, 4, 4), (32, 8, 8, 8), (72, 8, 4, 4)
+    arrays = [random.uniform(size=shape).astype("float32") for shape in shapes]
+    votes = 32 * windows.positions * 72 * 8 * 16 * 4
+
+    def value(*arrays):
+        options = dict(windows=windows, competes=True, chunk=1, epsilon=1e-9, variance_floor=1e-9, **CASES["data"])
+        return ops.sum(windowed_em_routing(*arrays, beta_u=ops.zeros(8), beta_a=ops.zeros(8), **options)[0] ** 2)
+
+    program = jax.jit(jax.grad(value, argnums=(0, 1, 2))).lower(*arrays).compile()
+    assert program.memory_analysis().temp_size_in_bytes < votes / 2
