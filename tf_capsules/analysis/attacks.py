@@ -42,9 +42,9 @@ class InputGradient:
     class probabilities p. Capsule activations a are no distribution: each is a probability of its own, that its class
     is present. So their log odds, `log(a / (1 - a))`, are what corresponds to a CNN's logits, in which the softmax is
     taken; they rank the classes as the network does, and their slope does not vanish where squashing or the logistic
-    function is flat. Of several losses on lengths this one made the strongest attacks with a target and nearly the
-    strongest without. Dividing the activations by their sum instead wastes the step on raising all other capsules
-    alike: a network so attacked looks robust and is not.
+    function is flat. No loss is the strongest everywhere: try a claim that a network is robust with a second
+    one. Dividing the activations by their sum instead wastes the step on raising all other capsules alike: a network so
+    attacked looks robust and is not.
 
     "trained" is the loss the model was compiled with, without reconstruction. It is not the default because the margin
     and the spread loss are exactly 0, and so is their gradient, for each image that is classified well enough: nothing

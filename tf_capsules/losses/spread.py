@@ -39,7 +39,8 @@ class SpreadMargin(keras.layers.Layer):
         >>> margin = SpreadMargin()
         >>> [round(float(margin.at(step)), 4) for step in (0, 200_000)]
         [0.2142, 0.595]
-        >>> model = tf_capsules.models.hinton2018.MatrixCapsNet()
+        >>> from tf_capsules.models.hinton2018 import MatrixCapsNet
+        >>> model = MatrixCapsNet()
         >>> model.compile("adam", loss=SpreadLoss(margin))
     """
 
