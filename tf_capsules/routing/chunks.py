@@ -22,10 +22,11 @@ def by_examples(function, size, arrays, results, sums=()):
         What the function returns for the whole batch, as a tuple.
     """
     batch = ops.shape(arrays[0])[0]
-    if isinstance(batch, int) and batch <= size:
+    # Known, or a tensor in TensorFlow's graphs; JAX has a symbol where it only asks for shapes.
+    if not ops.is_tensor(batch) and (not isinstance(batch, int) or batch <= size):
         return function(*arrays)
     count = -(-batch // size)
-    count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+    count = ops.maximum(count, 1) if ops.is_tensor(count) else max(count, 1)
     size = -(-batch // count)  # chunks of one size, so that little has to be filled up
     widths = [math.prod(x.shape[1:]) for x in arrays]
 
