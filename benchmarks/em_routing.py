@@ -1,0 +1,184 @@
+"""What convolutional EM routing takes at the paper's shapes: seconds and peak memory, forward and backward.
+
+    python benchmarks/em_routing.py [--batch 8] [--steps 5] [--output results/em_routing_cost.csv]
+
+Compared are the layer, which keeps no votes for the backward pass, the same with stored votes, each also with XLA, and
+procedure 1 of Hinton et al. 2018 as a textbook writes it in PyTorch (needs `torch`), with competition over all
+positions; three iterations, 4x4 poses, the cost normalised by the data. Each row is a process of its own, one after
+another, three times in turn; seconds are the median of the three medians, memory the largest resident size above the
+idle process. Close other jobs first.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+# rows and columns of the grid, child types, parent types, strides; windows of 3x3
+SHAPES = {
+    "14x14x32 to 6x6x32": (14, 32, 32, 2),
+    "6x6x32 to 4x4x32": (6, 32, 32, 1),
+    "14x14x8 to 6x6x16": (14, 8, 16, 2),
+    "6x6x16 to 4x4x16": (6, 16, 16, 1),
+}
+FORMS = ("layer", "layer, XLA", "stored votes", "stored votes, XLA", "textbook, PyTorch")
+
+
+def measure(form, shape, batch, steps):
+    """Median seconds of a step, and MiB above the idle process."""
+    import numpy as np
+
+    from tf_capsules.training import peak_memory_mb
+
+    size, types, parents, strides = shape
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(batch, size, size, types, 4, 4)).astype("float32")
+    activations = random.uniform(size=(batch, size, size, types)).astype("float32")
+    kernel = random.normal(size=(3, 3, types, parents, 4, 4)).astype("float32")
+    make = torch_step if form == "textbook, PyTorch" else keras_step
+    step = make(form, poses, activations, kernel, strides)
+    before = peak_memory_mb()
+    seconds = []
+    for _ in range(steps + 2):
+        started = time.perf_counter()
+        value = step()
+        seconds.append(time.perf_counter() - started)
+    # Of all forms the same, so that they are seen to compute the same.
+    return {"seconds": statistics.median(seconds[2:]), "memory": peak_memory_mb() - before, "value": float(value)}
+
+
+def keras_step(form, poses, activations, kernel, strides):
+    import tensorflow as tf
+
+    from tf_capsules.layers import ConvEMRouting
+
+    votes = "stored" if form.startswith("stored") else "auto"
+    options = dict(normalization="data", votes=votes, beta_u_initializer="zeros", beta_a_initializer="zeros")
+    layer = ConvEMRouting(kernel.shape[3], 4, 3, strides, **options)
+    layer.build(poses.shape)
+    layer.kernel.assign(kernel)
+    poses, activations = tf.constant(poses), tf.constant(activations)
+
+    @tf.function(jit_compile=form.endswith("XLA"))
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch([poses, activations])
+            means, _, logits = layer(poses, activations)
+            loss = tf.reduce_sum(means * means) + tf.reduce_sum(logits)
+        return tape.gradient(loss, [poses, activations, *(weight.value for weight in layer.trainable_weights)])
+
+    return lambda: tf.norm(gradients()[2]).numpy()
+
+
+def torch_step(form, poses, activations, kernel, strides):
+    """Procedure 1 line by line on stored votes."""
+    import math
+
+    import torch
+    from torch.nn.functional import logsigmoid, unfold
+
+    batch, size, _, types = activations.shape
+    parents = kernel.shape[3]
+    positions = ((size - 3) // strides + 1) ** 2
+    variables = [torch.tensor(x, requires_grad=True) for x in (poses, activations, kernel)]
+    betas = [torch.zeros(parents, requires_grad=True) for _ in range(2)]
+
+    def gather(x):
+        """(batch, size, size, types, ...) as (batch, positions, 9 * types, ...)."""
+        rest = x.shape[4:]
+        x = unfold(x.flatten(3).permute(0, 3, 1, 2), kernel_size=3, stride=strides)
+        x = x.reshape(len(x), types, math.prod(rest), 9, positions).permute(0, 4, 3, 1, 2)
+        return x.reshape(len(x), positions, 9 * types, *rest)
+
+    children = torch.arange(size * size * types, dtype=torch.float64).reshape(1, size, size, types)
+    children = gather(children).long().flatten(1).expand(batch, -1)
+
+    def over_child(x, reduce):
+        """What all that a child is given, (batch, positions, 9 * types), reduces to, where it was."""
+        zeros = torch.zeros(batch, size * size * types)
+        reduced = zeros.scatter_reduce(1, children, x.flatten(1), reduce, include_self=False)
+        return reduced.gather(1, children).reshape(x.shape)
+
+    cover = over_child(torch.ones(batch, positions, 9 * types), "sum")
+
+    def route():
+        poses, activations, kernel = variables
+        beta_u, beta_a = betas
+        votes = torch.einsum("bpird,ijde->bpijre", gather(poses), kernel.reshape(9 * types, parents, 4, 4)).flatten(4)
+        activation = gather(activations)[..., None]
+        routing = (1 / cover / parents)[..., None].expand(*votes.shape[:4])
+        means = variances = scores = None
+        for iteration in range(3):
+            if iteration:
+                squares = (votes - means[:, :, None]) ** 2 / (2 * variances[:, :, None])
+                density = -squares.sum(-1) - 0.5 * (2 * math.pi * variances).log().sum(-1)[:, :, None]
+                logits = logsigmoid(scores)[:, :, None] + density
+                highest = over_child(logits.detach().amax(-1), "amax")
+                joint = (logits - highest[..., None]).exp()
+                routing = joint / over_child(joint.sum(-1), "sum")[..., None]
+            shares = (routing * activation)[..., None]
+            mass = shares.sum(2)
+            means = (shares * votes).sum(2) / (mass + 1e-9)
+            variances = (shares * (votes - means[:, :, None]) ** 2).sum(2) / (mass + 1e-9) + 1e-9
+            costs = 100 * parents / (9 * types) * (beta_u[:, None] + 0.5 * variances.log()) * mass
+            scores = 0.01 * (1 - 0.95 ** (iteration + 1)) * (beta_a - costs.sum(-1))
+        return means, scores
+
+    def step():
+        means, scores = route()
+        ((means**2).sum() + scores.sum()).backward()
+        norm = variables[2].grad.norm().item()
+        for tensor in (*variables, *betas):
+            tensor.grad = None
+        return norm
+
+    return step
+
+
+def alone(*arguments):
+    """The measurement in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", json.dumps(arguments)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--output", default="results/em_routing_cost.csv")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    from tf_capsules.training import append_row, environment
+
+    for name, shape in SHAPES.items():
+        runs = {form: [] for form in FORMS}
+        for _ in range(3):
+            for form in FORMS:
+                runs[form].append(alone(form, shape, options.batch, options.steps))
+        seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
+        for form, three in runs.items():
+            row = {
+                "shape": name,
+                "batch": options.batch,
+                "form": form,
+                "seconds": round(seconds[form], 4),
+                "times_faster_than_textbook": round(seconds["textbook, PyTorch"] / seconds[form], 1),
+                "peak_memory_mb": max(run["memory"] for run in three),
+                "kernel_gradient_norm": round(three[0]["value"], 2),
+                **environment(),
+            }
+            append_row(options.output, row)
+            print(f"{name:20} {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
