@@ -185,7 +185,7 @@ class StoredVotes(Votes):
     def _over_children(self, values, weights):
         """Weighted sums of (batch, parents, entries, children), (batch, parents, entries)."""
         if weights.shape[-1] == 1:
-            values = ops.reshape(values, (-1, self.parents * self.entries, self.children))
+            values = ops.reshape(values, (self.batch, self.parents * self.entries, self.children))
             return ops.reshape(ops.matmul(values, weights), (-1, self.parents, self.entries))
         return ops.matmul(values, ops.transpose(weights, (0, 2, 1))[..., None])[..., 0]
 
