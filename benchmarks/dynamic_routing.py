@@ -12,8 +12,8 @@ other jobs first.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
+
+from processes import alone, timed
 
 VARIANTS = {
     "network, routing without stored votes": dict(votes="auto"),
@@ -29,6 +29,17 @@ VARIANTS = {
 
 def measure(variant, batch, steps):
     """Seconds a step and peak memory in MiB above the process with the libraries imported."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    options = {"iterations": 3, **VARIANTS[variant]}
+    if variant.startswith("network"):
+        return measure_network(options, batch, steps)
+    return measure_layer(options, batch, steps, xla="XLA" in variant)
+
+
+def measure_network(options, batch, steps):
+    """A training step of the MNIST network with other options of its class capsules."""
     import time
 
     import keras
@@ -38,44 +49,46 @@ def measure(variant, batch, steps):
     import tf_capsules
     from tf_capsules.training import peak_memory_mb
 
-    keras.utils.set_random_seed(0)
     before = peak_memory_mb()
-    options = {"iterations": 3, **VARIANTS[variant]}
+    model = network(options)
     rng = np.random.default_rng(0)
-    if variant.startswith("network"):
-        model = network(options)
-        images = tf.constant(rng.random((batch, 28, 28, 1), np.float32))
-        labels = tf.constant(rng.integers(0, 10, batch))
-        model.compile(keras.optimizers.Adam(), tf_capsules.losses.MarginLoss(), jit_compile=False)
-        stream = tf.data.Dataset.from_tensors((images, labels)).repeat()
-        seconds = []
+    images = tf.constant(rng.random((batch, 28, 28, 1), np.float32))
+    labels = tf.constant(rng.integers(0, 10, batch))
+    model.compile(keras.optimizers.Adam(), tf_capsules.losses.MarginLoss(), jit_compile=False)
+    stream = tf.data.Dataset.from_tensors((images, labels)).repeat()
+    seconds = []
 
-        class Clock(keras.callbacks.Callback):
-            def on_train_batch_begin(self, batch, logs=None):
-                self.started = time.perf_counter()
+    class Clock(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            self.started = time.perf_counter()
 
-            def on_train_batch_end(self, batch, logs=None):
-                seconds.append(time.perf_counter() - self.started)
+        def on_train_batch_end(self, batch, logs=None):
+            seconds.append(time.perf_counter() - self.started)
 
-        model.fit(stream, steps_per_epoch=steps + 3, callbacks=[Clock()], verbose=0)
-    else:
-        layer = tf_capsules.layers.DynamicRouting(10, 16, **options)
-        poses = tf.constant(rng.normal(scale=0.1, size=(batch, 1152, 8)).astype(np.float32))
-        layer.build(poses.shape)
-
-        @tf.function(jit_compile="XLA" in variant)
-        def step():
-            with tf.GradientTape() as tape:
-                tape.watch(poses)
-                loss = tf.reduce_sum(tf.square(layer(poses)))
-            return tape.gradient(loss, [poses, layer.kernel.value])
-
-        seconds = []
-        for _ in range(steps + 3):
-            started = time.perf_counter()
-            step()[0].numpy()
-            seconds.append(time.perf_counter() - started)
+    model.fit(stream, steps_per_epoch=steps + 3, callbacks=[Clock()], verbose=0)
     return {"seconds": statistics.median(seconds[3:]), "memory": peak_memory_mb() - before}
+
+
+def measure_layer(options, batch, steps, xla):
+    """The class capsule layer alone, forward and backward."""
+    import numpy as np
+    import tensorflow as tf
+
+    import tf_capsules
+
+    layer = tf_capsules.layers.DynamicRouting(10, 16, **options)
+    rng = np.random.default_rng(0)
+    poses = tf.constant(rng.normal(scale=0.1, size=(batch, 1152, 8)).astype(np.float32))
+    layer.build(poses.shape)
+
+    @tf.function(jit_compile=xla)
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(poses)
+            loss = tf.reduce_sum(tf.square(layer(poses)))
+        return tape.gradient(loss, [poses, layer.kernel.value])
+
+    return timed(lambda: gradients()[0].numpy().ravel()[0], steps)
 
 
 def network(options):
@@ -100,19 +113,17 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--output", default="results/dynamic_routing_cost.csv")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(options.one, options.batch, options.steps)))
+        print(json.dumps(measure(*options.one)))
         return
     from tf_capsules.training import append_row, environment
 
     runs = {variant: [] for variant in VARIANTS}
     for _ in range(3):
         for variant in VARIANTS:
-            arguments = ["--one", variant, "--batch", str(options.batch), "--steps", str(options.steps)]
-            done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=True)
-            runs[variant].append(json.loads(done.stdout.splitlines()[-1]))
+            runs[variant].append(alone(__file__, variant, options.batch, options.steps))
             print(variant, runs[variant][-1], flush=True)
     seconds = {variant: statistics.median(run["seconds"] for run in both) for variant, both in runs.items()}
     mean = seconds["network, mean in place of routing"]

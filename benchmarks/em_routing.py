@@ -12,9 +12,8 @@ idle process. Close other jobs first.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
-import time
+
+from processes import alone, timed
 
 # rows and columns of the grid, child types, parent types, strides; windows of 3x3
 SHAPES = {
@@ -30,8 +29,6 @@ def measure(form, shape, batch, steps):
     """Median seconds of a step, and MiB above the idle process."""
     import numpy as np
 
-    from tf_capsules.training import peak_memory_mb
-
     size, types, parents, strides = shape
     random = np.random.default_rng(0)
     poses = random.normal(size=(batch, size, size, types, 4, 4)).astype("float32")
@@ -39,14 +36,8 @@ def measure(form, shape, batch, steps):
     kernel = random.normal(size=(3, 3, types, parents, 4, 4)).astype("float32")
     make = torch_step if form == "textbook, PyTorch" else keras_step
     step = make(form, poses, activations, kernel, strides)
-    before = peak_memory_mb()
-    seconds = []
-    for _ in range(steps + 2):
-        started = time.perf_counter()
-        value = step()
-        seconds.append(time.perf_counter() - started)
-    # Of all forms the same, so that they are seen to compute the same.
-    return {"seconds": statistics.median(seconds[2:]), "memory": peak_memory_mb() - before, "value": float(value)}
+    # The norm is of all forms the same: they are seen to compute the same.
+    return timed(step, steps)
 
 
 def keras_step(form, poses, activations, kernel, strides):
@@ -137,16 +128,6 @@ def torch_step(form, poses, activations, kernel, strides):
     return step
 
 
-def alone(*arguments):
-    """The measurement in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", json.dumps(arguments)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=8)
@@ -163,7 +144,7 @@ def main():
         runs = {form: [] for form in FORMS}
         for _ in range(3):
             for form in FORMS:
-                runs[form].append(alone(form, shape, options.batch, options.steps))
+                runs[form].append(alone(__file__, form, shape, options.batch, options.steps))
         seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
         for form, three in runs.items():
             row = {

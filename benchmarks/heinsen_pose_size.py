@@ -33,10 +33,10 @@ Each row is a process of its own, one after another. Close other jobs first.
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+
+from processes import alone
 
 POSES = (4, 16, 64, 256)
 DENSITIES = ("gaussian", "soft_k_means")
@@ -151,25 +151,16 @@ def prepare(data_dir, limit, transformer, cache):
     return {name: str(text.cache_states(lowest, split.texts, cache).path) for name, split in splits}
 
 
-def alone(function, **arguments):
-    """The result of a function in a process of its own."""
-    task = json.dumps([function.__name__, arguments])
-    done = subprocess.run([sys.executable, __file__, "--one", task], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def pose_sizes(options, cache):
     from tf_capsules.training import append_row, environment
 
     data = dict(data_dir=options.data_dir, limit=options.train_limit)
     # Not in this process: Linux counts what a process held when it started another one as the other's peak, too.
-    caches = alone(prepare, transformer=options.transformer, cache=cache, **data)
+    caches = alone(__file__, "prepare", dict(transformer=options.transformer, cache=cache, **data))
     how = dict(epochs=options.epochs, learning_rate=options.learning_rate, seed=options.seed)
     for pose in options.poses:
         for density in DENSITIES:
-            one = alone(train, pose=pose, density=density, caches=caches, **data, **how)
+            one = alone(__file__, "train", dict(pose=pose, density=density, caches=caches, **data, **how))
             row = {
                 "pose": pose,
                 "density": density,
@@ -204,7 +195,7 @@ def many_outputs(options):
                 fits = one["memory"] is None or one["memory"] * 2**20 <= options.limit_gb * 1e9
                 if fits:
                     shape = (CHILDREN, rows, columns, outputs, columns)
-                    one = heinsen_routing.alone(name, 1, shape, options.steps, chunk)
+                    one = alone(heinsen_routing.__file__, name, 1, shape, options.steps, chunk)
                     measured.append((outputs, one["memory"]))
                 row = {
                     "children": CHILDREN,

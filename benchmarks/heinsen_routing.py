@@ -14,10 +14,8 @@ loaded. Close other jobs first.
 
 import argparse
 import json
-import statistics
-import subprocess
-import sys
-import time
+
+from processes import alone, timed
 
 # children, rows, columns of a child's pose, parents, columns of a parent's pose
 SHAPES = {
@@ -39,21 +37,13 @@ def measure(form, batch, shape, steps, chunk=None):
     poses = random.normal(size=(batch, children, rows, columns)).astype("float32")
     scores = random.normal(size=(batch, children)).astype("float32")
     make = torch_step if form == "textbook, PyTorch" else keras_step
-    step, peak_memory_mb = make(form, poses, scores, parents, out, chunk)
-    before = peak_memory_mb()
-    seconds = []
-    for _ in range(steps + 2):
-        started = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - started)
-    return {"seconds": statistics.median(seconds[2:]), "memory": peak_memory_mb() - before}
+    return timed(make(form, poses, scores, parents, out, chunk), steps)
 
 
 def keras_step(form, poses, scores, parents, out, chunk):
     import tensorflow as tf
 
     from tf_capsules.layers import HeinsenRouting
-    from tf_capsules.training import peak_memory_mb
 
     votes = "stored" if form.startswith("stored") else "auto"
     layer = HeinsenRouting(parents, out, sharing="all", votes=votes, chunk=chunk)
@@ -68,14 +58,12 @@ def keras_step(form, poses, scores, parents, out, chunk):
             loss = tf.reduce_sum(means * means) + tf.reduce_sum(logits) + tf.reduce_sum(variances)
         return tape.gradient(loss, [poses, scores, *(weight.value for weight in layer.trainable_weights)])
 
-    return lambda: gradients()[0].numpy().ravel()[:1], peak_memory_mb
+    return lambda: gradients()[0].numpy().ravel()[0]
 
 
 def torch_step(form, poses, scores, parents, out, chunk):
     """Algorithm 1 line by line on stored votes."""
     import torch
-
-    from tf_capsules.training import peak_memory_mb
 
     poses, scores = torch.tensor(poses, requires_grad=True), torch.tensor(scores, requires_grad=True)
     rows, columns = poses.shape[2:]
@@ -109,20 +97,12 @@ def torch_step(form, poses, scores, parents, out, chunk):
     def step():
         means, logits, variances = route()
         ((means**2).sum() + logits.sum() + variances.sum()).backward()
+        first = poses.grad.ravel()[0].item()
         for tensor in (poses, scores, *weights):
             tensor.grad = None
+        return first
 
-    return step, peak_memory_mb
-
-
-def alone(*arguments):
-    """The measurement in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", json.dumps(arguments)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
+    return step
 
 
 def compare(steps, output):
@@ -130,7 +110,7 @@ def compare(steps, output):
 
     for name, shape in SHAPES.items():
         for batch in BATCHES[name]:
-            measured = {form: alone(form, batch, shape, steps) for form in FORMS}
+            measured = {form: alone(__file__, form, batch, shape, steps) for form in FORMS}
             slowest = measured["textbook, PyTorch"]["seconds"]
             for form, one in measured.items():
                 row = {
@@ -152,7 +132,7 @@ def scale(steps, output):
     from tf_capsules.training import append_row, environment
 
     for children in CHILDREN:
-        one = alone("layer", 1, (children, 4, 4, 64, 4), steps, CHUNK)
+        one = alone(__file__, "layer", 1, (children, 4, 4, 64, 4), steps, CHUNK)
         row = {
             "children": children,
             "chunk": CHUNK,

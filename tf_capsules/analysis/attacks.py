@@ -13,8 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.figures import COLORS, MARKERS, _caption, _figure, _grid, _short
-from tf_capsules.analysis.measures import _array, _batches, _check_labels
+from tf_capsules.analysis.drawing import COLORS, MARKERS, add_caption, image_grid, new_figure, shortened
+from tf_capsules.analysis.measures import check_labels, in_batches, to_numpy
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.models import class_scores
@@ -96,17 +96,17 @@ class InputGradient:
     def _in_batches(self, function, images, *columns):
         size = min(self.batch_size, len(images))
         parts = []
-        for number, batch in enumerate(_batches(self.model, images, size)):
+        for number, batch in enumerate(in_batches(self.model, images, size)):
             rows = [batch, *(column[number * size : (number + 1) * size] for column in columns)]
             filled = [np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)]) for x in rows]
-            parts.append(_array(function(*filled))[: len(batch)])
+            parts.append(to_numpy(function(*filled))[: len(batch)])
         return np.concatenate(parts)
 
     def _checked_labels(self, images, labels):
         labels = np.asarray(labels)
         if labels.shape != (len(images),) or not len(labels):
             raise ValueError(f"Each image needs one label. Received shapes {np.shape(images)} and {labels.shape}.")
-        _check_labels(labels, self.classes)
+        check_labels(labels, self.classes)
         return labels.astype("int32")
 
 
@@ -514,7 +514,7 @@ def robustness_curves(rows, units="units of the input"):
     for row in rows:
         curves.setdefault((row["goal"], row["attack"], row["model"], row["made_on"]), []).append(row)
     goals, attacks, models = ([*dict.fromkeys(row[key] for row in rows)] for key in ("goal", "attack", "model"))
-    figure = _figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
+    figure = new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
     grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
     for (goal, attack, model, made_on), points in curves.items():
         axes = grid[goals.index(goal), attacks.index(attack)]
@@ -528,7 +528,7 @@ def robustness_curves(rows, units="units of the input"):
             marker=MARKERS[source % len(MARKERS)],
             markersize=5,
             markerfacecolor=color if own else "white",
-            label=_short(model) if own else f"{_short(model)}, made on {_short(made_on)}",
+            label=shortened(model) if own else f"{shortened(model)}, made on {shortened(made_on)}",
         )
     for axes, attack in zip(grid[0], attacks, strict=True):
         axes.set_title(ATTACKS[attack], fontsize=11)
@@ -550,7 +550,7 @@ def robustness_curves(rows, units="units of the input"):
     text = f"{count:,} image{'s' * (count > 1)}. Solid: attacks along the gradients of the model that is judged."
     if len(models) > 1:
         text += " Dashed: along those of another one, whose marker they have."
-    return _caption(figure, text)
+    return add_caption(figure, text)
 
 
 def attacked_images(gradient, images, labels, epsilons=EPSILONS, attack="bim", steps=10, bounds=None, class_names=None):
@@ -582,14 +582,14 @@ def attacked_images(gradient, images, labels, epsilons=EPSILONS, attack="bim", s
     names = range(gradient.classes) if class_names is None else class_names
     if len(names) != gradient.classes:
         raise ValueError(f"The model has {gradient.classes} classes. Received {len(names)} names: {names!r}")
-    names = [_short(name) for name in names]
+    names = [shortened(name) for name in names]
     rows = [images, *_crafted(gradient, attack, images, labels, epsilons, steps, False, bounds)]
     classes = [gradient.classify(row) for row in rows]
     # Values without bounds, as standardized ones, are shown in the range of all pictures of an image.
     pictures = np.stack(rows)
     low, high = bounds or (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4)))
     low, high = (np.reshape(limit, (-1, 1, 1, 1)) for limit in (low, high))
-    figure = _grid(
+    figure = image_grid(
         (pictures - low) / np.maximum(high - low, _TINY),
         ["clean", *(f"{epsilon:g}" for epsilon in epsilons)],
         [names[label] for label in labels],
@@ -600,7 +600,7 @@ def attacked_images(gradient, images, labels, epsilons=EPSILONS, attack="bim", s
         for axes, found, label in zip(line, row, labels, strict=True):
             axes.xaxis.label.set_color("black" if found == label else COLORS[5])
     text = "epsilon on the left. Above: the label. Below: the prediction, orange if wrong."
-    return _caption(figure, f"{ATTACKS[attack].capitalize()}, {text}")
+    return add_caption(figure, f"{ATTACKS[attack].capitalize()}, {text}")
 
 
 def input_units(preprocess):

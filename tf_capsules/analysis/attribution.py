@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.figures import _caption, _figure
+from tf_capsules.analysis.drawing import add_caption, new_figure
 from tf_capsules.layers import HeinsenRouting, SequenceCapsules
 
 _MOST_CLASSES = 12  # in a picture
@@ -129,7 +129,7 @@ def sentence_attribution(tokens, shares, class_names, probabilities):
     width = max(column * count + beside, 7.0)
     row = 0.24 * np.clip(width / 12, 1, 1.6)
     heights = row * len(shown), depth * np.clip(3 / depth, 0.12, 1.2 * row)
-    figure = _figure(width, sum(heights) + above + 1.4)
+    figure = new_figure(width, sum(heights) + above + 1.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     options = dict(cmap=colors.cmap, norm=colors.norm, aspect="auto", interpolation="nearest")
     top.imshow(means[:, shown].T, **options)
@@ -158,7 +158,7 @@ def sentence_attribution(tokens, shares, class_names, probabilities):
     figure.suptitle(
         f"{class_names[best]}, with probability {probabilities[best]:.1%}", fontweight="bold", parse_math=False
     )
-    return _caption(
+    return add_caption(
         figure,
         "Above: what goes to each class, the mean over the layers of the transformer. Below, and as the colour of the "
         f"tokens: what goes to the predicted class. White: an even share, {even:.1%}.",

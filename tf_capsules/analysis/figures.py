@@ -4,10 +4,9 @@
 >>> figure.savefig("perturbation.png")
 """
 
-import textwrap
-
 import numpy as np
 
+from tf_capsules.analysis.drawing import COLORS, MARKERS, add_caption, image_grid, new_figure, shortened, show_image
 from tf_capsules.analysis.measures import (
     OFFSETS,
     measure_routing_changes,
@@ -17,14 +16,10 @@ from tf_capsules.analysis.measures import (
     reconstruct_parts,
 )
 
-# Colours that stay apart under every common kind of colour blindness (Okabe and Ito 2008), and as shades of grey.
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-MARKERS = "osD^vPX"
 _STYLES = ("-", "--", ":")
 # The paper's red and green can't be told apart by many readers. Where these two overlap in full they add up to white.
 ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
 
-_LONGEST_NAME = 20  # characters of a class in a picture
 _LOW_CONTRAST = 0.25  # between the darkest and the brightest pixel, where images look plain grey
 
 
@@ -50,7 +45,7 @@ def training_curves(history):
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
     points = all(len(rows) == 1 for rows in runs.values())
     panels = ["loss"] + [metric] * (metric is not None)
-    figure = _figure(4.8 * len(panels) + 0.4, 4.2)
+    figure = new_figure(4.8 * len(panels) + 0.4, 4.2)
     for axes, quantity in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         shares = quantity != "loss"
         for number, (name, rows) in enumerate(runs.items()):
@@ -83,7 +78,7 @@ def training_curves(history):
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and all("val_loss_std" in row for row in next(iter(runs.values())))
-    return _caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
+    return add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
 
 def loss_comparison(histories):
@@ -103,7 +98,7 @@ def loss_comparison(histories):
     Example:
         >>> loss_comparison({"1 iteration": rows, "3 iterations": other_rows})
     """
-    figure = _figure(6.4, 4.4)
+    figure = new_figure(6.4, 4.4)
     axes = figure.subplots()
     for number, (name, rows) in enumerate(_runs(histories).items()):
         _line(axes, number, *_column(rows, "loss"), name or "training", "-")
@@ -150,9 +145,11 @@ def reconstructions(model, images, labels, right=6, wrong=2, class_names=None):
     shown = np.asarray(images)[index]
     decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
     titles = [_joined(names, (labels[i], predictions[i], source), "({})") for i, source in columns]
-    figure = _grid([shown, decoded], ["input", "reconstruction"], titles, [predictions[i] != labels[i] for i in index])
+    figure = image_grid(
+        [shown, decoded], ["input", "reconstruction"], titles, [predictions[i] != labels[i] for i in index]
+    )
     note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if len(misses) else ""
-    return _caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
+    return add_caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
 
 
 def dimension_perturbation(model, image, label, class_names=None):
@@ -185,16 +182,16 @@ def dimension_perturbation(model, image, label, class_names=None):
         text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
     rows, columns = images.shape[:2]
     mosaic = _mosaic(images)
-    figure = _figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
+    figure = new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
     axes = figure.subplots()
-    _show(axes, mosaic)
+    show_image(axes, mosaic)
     height, width = ((size - 1) / count for size, count in zip(mosaic.shape, (rows, columns), strict=False))
     axes.set_xticks((np.arange(columns) + 0.5) * width, [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS])
     axes.set_yticks((np.arange(rows) + 0.5) * height, np.arange(1, rows + 1))
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")
     axes.set_ylabel("dimension of the capsule")
-    return _caption(figure, text)
+    return add_caption(figure, text)
 
 
 def overlapping_reconstructions(model, images, parts, part_labels, class_names=None):
@@ -238,8 +235,8 @@ def overlapping_reconstructions(model, images, parts, part_labels, class_names=N
     names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
     titles = [_joined(classes, pair) for pair in labels]
     below = [None, None, *([_joined(classes, pair) for pair in choice] for choice in choices)]
-    figure = _grid(rows, names, titles, [set(p) != set(t) for p, t in zip(predicted, labels, strict=True)], below)
-    return _caption(
+    figure = image_grid(rows, names, titles, [set(p) != set(t) for p, t in zip(predicted, labels, strict=True)], below)
+    return add_caption(
         figure,
         "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes. "
         "First orange, second blue, both together white.",
@@ -272,13 +269,13 @@ def routing_changes(model, images, iterations=5):
         >>> routing_changes(model, test_images, iterations=5)
     """
     changes = measure_routing_changes(model, images, iterations)
-    figure = _figure(5.6, 4.0)
+    figure = new_figure(5.6, 4.0)
     axes = figure.subplots()
     _line(axes, 0, np.arange(1, iterations + 1), changes, None, "-")
     _label(axes, "routing iteration", "mean absolute change of a logit")
     _log_scale(axes)
     images = "one image" if len(images) == 1 else f"{len(images):,} images"
-    return _caption(figure, f"Mean over {images}, all children and all parents.")
+    return add_caption(figure, f"Mean over {images}, all children and all parents.")
 
 
 def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class_names=None):
@@ -324,11 +321,11 @@ def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class
         near = mass[max(0, np.searchsorted(distances[-1].ravel()[order], 0.05) - 1)]
         farthest = 0.05 if near >= 0.1 else float(distances[-1].ravel()[order][np.searchsorted(mass, 0.5)])
     edges = np.linspace(0, farthest, 31)
-    figure = _figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(index))
+    figure = new_figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(index))
     grid = figure.subplots(len(index), 1 + len(names), squeeze=False, width_ratios=[0.8] + [1] * len(names))
     for row, (cells, i) in enumerate(zip(grid, index, strict=True)):
         low, high = shown[row].min(), shown[row].max()
-        _show(cells[0], (shown[row] - low) / (high - low or 1))
+        show_image(cells[0], (shown[row] - low) / (high - low or 1))
         cells[0].set(xticks=[], yticks=[])
         wrong_one = "bold" if predictions[i] != labels[i] else "normal"
         cells[0].set_title(names[labels[i]], fontsize=9, fontweight=wrong_one, parse_math=False)
@@ -347,7 +344,7 @@ def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class
     figure.legend(handles, texts, loc="outside upper right", ncols=len(texts), frameon=False, fontsize=8)
     within = (couplings[-1] * (distances[-1] <= farthest)).sum() / couplings[-1].sum()
     failures = " Bold: a wrong prediction." if (predictions[index] != labels[index]).any() else ""
-    return _caption(
+    return add_caption(
         figure,
         "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. Blue "
         f"title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of the "
@@ -373,29 +370,12 @@ def _of_different_classes(labels, index, count):
     return [int(i) for i in index[np.sort(first)][:count]]
 
 
-def _figure(width, height):
-    from matplotlib.figure import Figure
-
-    return Figure((width, height), dpi=150, layout="constrained")
-
-
-def _caption(figure, text):
-    characters = int(figure.get_figwidth() * 13)
-    figure.supxlabel("\n".join(textwrap.wrap(text, characters)), fontsize=9, color="0.25", parse_math=False)
-    return figure
-
-
 def _names(class_names, model):
     """A name for each class of a model, such as a picture has room for; numbers where there are none."""
     classes = model.encoder.output["activations"].shape[-1]
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
-    return [_short(name) for name in (range(classes) if class_names is None else class_names)]
-
-
-def _short(name):
-    text = str(name)
-    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "\u2026"
+    return [shortened(name) for name in (range(classes) if class_names is None else class_names)]
 
 
 def _joined(names, classes, form="{}"):
@@ -456,29 +436,6 @@ def _aligned(pair, truth):
     return pair[::-1] if pair[0] == truth[1] or pair[1] == truth[0] else pair
 
 
-def _grid(rows, names, titles, bold, below=None):
-    """Rows of images with a name each, a title above each column, and under some rows a text under each image."""
-    count = len(titles)
-    aspect = rows[0].shape[1] / rows[0].shape[2]
-    below = [[] if texts is None else texts for texts in below or [None] * len(rows)]
-    texts = [titles, *below]
-    longest = max(len(line) for row in texts for text in row for line in text.split("\n"))
-    lines = sum(max((text.count("\n") + 1 for text in row), default=0) for row in texts)
-    figure = _figure(max(1.0, 0.1 + 0.1 * longest) * count + 1.1, aspect * len(rows) + 0.18 * lines + 0.5)
-    axes = figure.subplots(len(rows), count, squeeze=False)
-    for line, images, name in zip(axes, rows, names, strict=True):
-        for cell, image in zip(line, images, strict=True):
-            _show(cell, image)
-            cell.set(xticks=[], yticks=[])
-        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
-    for cell, title, heavy in zip(axes[0], titles, bold, strict=True):
-        cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal", parse_math=False)
-    for line, under in zip(axes, below, strict=True):
-        for cell, text in zip(line, under, strict=False):
-            cell.set_xlabel(text, fontsize=9, labelpad=2, parse_math=False)
-    return figure
-
-
 def _mosaic(images):
     """(rows, columns, height, width, channels) as one image, tiles parted by lines one pixel wide."""
     rows, columns, height, width, channels = images.shape
@@ -486,10 +443,3 @@ def _mosaic(images):
     framed[:, :, 1:, 1:] = images
     mosaic = framed.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 1), columns * (width + 1), channels)
     return np.pad(mosaic, ((0, 1), (0, 1), (0, 0)), constant_values=1)
-
-
-def _show(axes, image):
-    """An image of one channel in grey, of three in colours; of any other number its channels' mean."""
-    image = np.clip(image if image.shape[-1] == 3 else image.mean(-1), 0, 1)
-    axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    axes.spines[:].set_visible(False)

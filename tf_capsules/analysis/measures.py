@@ -16,8 +16,8 @@ OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
 def predict(model, images, batch_size=100):
     """The model's outputs for any number of images, in batches: a dict of arrays, or the scores of a plain network."""
-    outputs = [model(batch, training=False) for batch in _batches(model, images, batch_size)]
-    return keras.tree.map_structure(lambda *parts: np.concatenate([_array(part) for part in parts]), *outputs)
+    outputs = [model(batch, training=False) for batch in in_batches(model, images, batch_size)]
+    return keras.tree.map_structure(lambda *parts: np.concatenate([to_numpy(part) for part in parts]), *outputs)
 
 
 def perturb_dimensions(model, image, label, offsets=OFFSETS):
@@ -43,7 +43,7 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
     """
     _need_decoder(model)
     poses = predict(model, image[None])["poses"][0]
-    _check_labels(label, len(poses))
+    check_labels(label, len(poses))
     offsets = np.asarray(offsets, "float32")
     size = poses[0].size
     changes = np.eye(size, dtype="float32")[:, None] * offsets[:, None]
@@ -75,7 +75,7 @@ def reconstruct_parts(model, images, labels):
     """
     _need_decoder(model)
     poses, labels = predict(model, images)["poses"], np.asarray(labels)
-    _check_labels(labels, poses.shape[1])
+    check_labels(labels, poses.shape[1])
     if labels.ndim != 2 or len(labels) != len(poses):
         raise ValueError(f"`labels` must be (batch, parts) for {len(poses)} images. Received shape {labels.shape}.")
     decoded = _reconstruct(model, np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1))
@@ -113,14 +113,14 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a DynamicRouting.")
     children = keras.Model(model.encoder.input, routing.input)
     total = np.zeros(iterations)
-    for batch in _batches(model, images, batch_size):
+    for batch in in_batches(model, images, batch_size):
         poses = flatten_grid(children(batch, training=False))
         votes = (DistinctVotes if routing.sharing == "none" else SharedVotes)(poses, routing.kernel)
         for t in range(iterations):
             parents = dynamic_routing(
                 votes, t + 1, bias=routing.bias, leaky=routing.leaky, competition=routing.competition
             )
-            total[t] += len(batch) * _array(ops.mean(ops.abs(votes.agreement(parents))))
+            total[t] += len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(parents))))
     return total / len(images)
 
 
@@ -154,7 +154,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     ]
     routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in stopped)])
     distances, couplings = [], []
-    for batch in _batches(model, images, batch_size):
+    for batch in in_batches(model, images, batch_size):
         poses, *results = routed.predict_on_batch(batch)
         votes = _votes(routing, poses)
         axes = tuple(range(3, votes.ndim))
@@ -176,7 +176,7 @@ def _stopped(routing, iterations):
 
 def _votes(routing, poses):
     """The votes of an EM routing layer, (batch, children, parents, *pose), with the coordinates where it has them."""
-    votes = _array(TransformedVotes(flatten_grid(poses), routing.kernel, routing.bias).store().tensor())
+    votes = to_numpy(TransformedVotes(flatten_grid(poses), routing.kernel, routing.bias).store().tensor())
     if routing.coordinates:
         height, width, types = poses.shape[1:4]
         centers = [(np.arange(size) + 0.5) / size for size in (height, width)]
@@ -212,15 +212,15 @@ def measure_equivariance(model, image, label, shifts):
         raise ValueError(f"`shifts` must be pairs (down, right) of whole pixels. Received: {shifts!r}")
     most = int(np.abs(moves).max())
     outputs = predict(model, np.stack([shifted(np.asarray(image), down, right, most) for down, right in moves]))
-    _check_labels(label, outputs["poses"].shape[1])
+    check_labels(label, outputs["poses"].shape[1])
     return class_scores(outputs)[:, label], outputs["poses"][:, label]
 
 
-def _array(tensor):
+def to_numpy(tensor):
     return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
-def _batches(model, images, batch_size):
+def in_batches(model, images, batch_size):
     shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
     images = np.asarray(images, "float32")
     fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
@@ -230,7 +230,7 @@ def _batches(model, images, batch_size):
 
 
 def _reconstruct(model, poses, labels):
-    return _array(model.reconstruct(poses, labels))
+    return to_numpy(model.reconstruct(poses, labels))
 
 
 def _need_decoder(model):
@@ -238,7 +238,7 @@ def _need_decoder(model):
         raise ValueError(f"Reconstructions need a model with a decoder; {model.name!r} has none.")
 
 
-def _check_labels(labels, classes):
+def check_labels(labels, classes):
     labels = np.asarray(labels)
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {labels.tolist()}")

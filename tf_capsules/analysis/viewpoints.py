@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tf_capsules.analysis.figures import COLORS, _caption, _figure, _short
+from tf_capsules.analysis.drawing import COLORS, add_caption, new_figure, shortened
 from tf_capsules.datasets import augment
 from tf_capsules.models import class_scores
 
@@ -289,7 +289,7 @@ def pose_curves(measured):
         r"$\|p(t)\|\,/\,\|p(0)\|$",
         r"$\cos(p(t),\,p(0))$",
     )
-    figure = _figure(2.5 * vectors + 1.2, 7.2)
+    figure = new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
     for row, name, values in zip(grid, names, compare_poses(measured.poses), strict=True):
         for vector, axes in enumerate(row):
@@ -306,7 +306,7 @@ def pose_curves(measured):
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
     images = measured.activated.size
-    return _caption(
+    return add_caption(
         figure,
         f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category; "
         f"{measured.differing} of {images} images activate another one.",
@@ -338,14 +338,14 @@ def pose_trajectories(measured, class_names=None, instance=None):
     """
     rows = [measured] if isinstance(measured, ViewPoses) else list(measured)
     labels = np.unique(rows[0].views.labels)
-    figure = _figure(2.9 * len(labels), 3.0 * len(rows) + 0.5)
+    figure = new_figure(2.9 * len(labels), 3.0 * len(rows) + 0.5)
     grid = figure.subplots(len(rows), len(labels), squeeze=False)
     for line, row in zip(grid, rows, strict=True):
         for axes, label in zip(line, labels, strict=True):
             _draw_trajectory(axes, project_poses(row.poses[_toy(row.views, label, instance)]))
-            name = f"category {label}" if class_names is None else _short(class_names[label])
+            name = f"category {label}" if class_names is None else shortened(class_names[label])
             axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
-    return _caption(
+    return add_caption(
         figure,
         "Corners: pose vectors; a polygon a view, more opaque from view to view. Ring: the first vector in the first "
         "view; disc: in the last.",
@@ -403,12 +403,12 @@ def stereo_sheet(split, class_names=None, instance=None, **fixed):
     labels = np.unique(views.labels)
     height, width = images.shape[1:3]
     count = len(views.degrees)
-    figure = _figure(12.0, (2 * 11.0 / count * height / width + 0.12) * len(labels) + 0.5)
+    figure = new_figure(12.0, (2 * 11.0 / count * height / width + 0.12) * len(labels) + 0.5)
     for axes, label in zip(figure.subplots(len(labels), 1, squeeze=False)[:, 0], labels, strict=True):
         pairs = images[views.index[_toy(views, label, instance)]]
         axes.imshow(pairs.transpose(3, 1, 0, 2).reshape(2 * height, count * width), cmap="gray", vmin=0, vmax=255)
         axes.set_yticks([height / 2, 1.5 * height], ["left", "right"], fontsize=8)
-        name = f"category {label}" if class_names is None else _short(class_names[label])
+        name = f"category {label}" if class_names is None else shortened(class_names[label])
         axes.set_ylabel(name.replace(" ", "\n"), fontsize=9, parse_math=False)
         axes.set_xticks([])
         axes.tick_params(length=0)
@@ -466,7 +466,7 @@ def accuracy_by_year(ours=(), published=SST5):
 
 
 def _scatter(published, ours, quantity, scale):
-    figure = _figure(7.6, 4.8)
+    figure = new_figure(7.6, 4.8)
     axes = figure.subplots()
     axes.set(xlabel=quantity, ylabel="test accuracy (%)", xscale=scale)
     axes.yaxis.set_major_formatter("{x:g}")

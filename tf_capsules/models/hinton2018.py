@@ -4,6 +4,7 @@ import keras
 
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
 
 SMALLEST_IMAGE = 17
@@ -118,10 +119,5 @@ def BaselineCNN(image_shape=(32, 32, 2), classes=5, dropout=0.5, weights=None, n
         >>> BaselineCNN().count_params()
         4253349
     """
-    layers = keras.layers
-    stack = [keras.Input(image_shape, name="images")]
-    for filters in (32, 64):
-        stack += [layers.Conv2D(filters, 5, padding="same", activation="relu", **_LAST), layers.MaxPooling2D(**_LAST)]
-    stack += [layers.Flatten(**_LAST), layers.Dense(1024, "relu"), layers.Dropout(dropout)]
-    stack += [layers.Dense(classes, "softmax", dtype="float32", name="probabilities")]
-    return load_weights(keras.Sequential(stack, name=name), weights)
+    options = dict(pooling=True, dropout=dropout, weights=weights, name=name)
+    return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

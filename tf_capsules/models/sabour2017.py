@@ -4,6 +4,7 @@ import keras
 
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
+from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
 
 # Capsules are read off the last axis, whatever Keras is set to.
@@ -106,12 +107,10 @@ def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, 
         >>> BaselineCNN().count_params()
         35445522
     """
-    layers = keras.layers
-    stack = [keras.Input(image_shape, name="images")]
-    stack += [layers.Conv2D(filters, 5, padding="same", activation="relu", **_LAST) for filters in (256, 256, 128)]
-    stack += [layers.Flatten(**_LAST), layers.Dense(328, "relu"), layers.Dense(192, "relu"), layers.Dropout(dropout)]
-    stack += [layers.Dense(classes, "softmax", dtype="float32", name="probabilities")]
-    return load_weights(keras.Sequential(stack, name=name), weights)
+    convolutions = ((256, 5), (256, 5), (128, 5))
+    return convolutional_network(
+        image_shape, classes, convolutions, (328, 192), dropout=dropout, weights=weights, name=name
+    )
 
 
 def PoolingCNN(
@@ -138,12 +137,5 @@ def PoolingCNN(
         >>> PoolingCNN().count_params()
         24563978
     """
-    layers = keras.layers
-    stack = [keras.Input(image_shape, name="images")]
-    for filters, kernel_size in ((512, 9), (256, 5)):
-        stack += [layers.Conv2D(filters, kernel_size, padding="same", activation="relu", **_LAST)]
-        stack += [layers.MaxPooling2D(**_LAST)]
-    stack += [layers.Flatten(**_LAST), layers.Dense(1024, "relu")]
-    stack += [layers.Dropout(dropout)] if dropout else []
-    stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
-    return load_weights(keras.Sequential(stack, name=name), weights)
+    options = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
+    return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

@@ -1,0 +1,43 @@
+"""What the papers compare capsules with: convolutions, hidden layers, one number a class."""
+
+import keras
+
+from tf_capsules.models.weights import load_weights
+
+# The last axis, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
+
+def convolutional_network(
+    image_shape,
+    classes,
+    convolutions,
+    hidden,
+    pooling=False,
+    dropout=0.0,
+    activation="softmax",
+    weights=None,
+    name=None,
+):
+    """A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
+        hidden: units of each hidden layer, ReLU.
+        pooling: whether the largest of 2x2 is taken after each convolution.
+        dropout: share of the last hidden units that is dropped in training.
+        activation: "sigmoid" where several classes may be present, "softmax" where one is.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+    """
+    layers = keras.layers
+    stack = [keras.Input(image_shape, name="images")]
+    for channels, kernel_size in convolutions:
+        stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **_LAST)]
+        stack += [layers.MaxPooling2D(**_LAST)] if pooling else []
+    stack += [layers.Flatten(**_LAST), *(layers.Dense(units, "relu") for units in hidden)]
+    stack += [layers.Dropout(dropout)] if dropout else []
+    stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
+    return load_weights(keras.Sequential(stack, name=name), weights)
