@@ -35,7 +35,7 @@ def test_gather_and_scatter(size, kernel, strides, shape):
             sums[:, r, c] += row[:, child]
             highest[:, r, c] = np.maximum(highest[:, r, c], row[:, child])
     np.testing.assert_allclose(array(windows.scatter(values)), sums, atol=1e-5)
-    np.testing.assert_allclose(array(windows.scatter(values, ops.maximum, -9.0)), highest, atol=1e-6)
+    np.testing.assert_allclose(array(windows.scatter(values, ops.max, -9.0)), highest, atol=1e-6)
 
 
 def test_cover_of_smallnorb():
