@@ -256,6 +256,7 @@ def test_labels_that_are_no_class_are_refused_before_training(tmp_path, monkeypa
             Settings(image_size=16, data=__file__),
             "--image-size 16 is for a folder of images. Received: .*test_training",
         ),
+        (Settings(iterations=0), "--iterations must be at least 1. Received: 0"),
         (Settings(warmup=1.0), "--warmup must be between 0 and 1. Received: 1.0"),
         (Settings(mixup=0.0), "--mixup must be above 0. Received: 0.0"),
         (Settings(stop_at=95.0), "--stop-at must be a share above 0, at most 1. Received: 95.0"),
@@ -314,6 +315,16 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     recipe = Settings(warmup=0.5).apply(TINY)
     assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
+
+
+def test_iterations_are_those_of_every_routing_layer(tmp_path):
+    recipe = Settings(iterations=2).apply(TINY)
+    assert recipe.model_options == {**TINY.model_options, "iterations": 2}
+    assert (
+        recipe.model(image_shape=(8, 8, 1), **recipe.model_options).encoder.get_layer("class_capsules").iterations == 2
+    )
+    with pytest.raises(TrainingError, match="--iterations 2 is for networks that route; .* trains a BaselineCNN"):
+        training.train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 
 def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):

@@ -73,6 +73,7 @@ def _parser():
         ("epochs", int, "passes over the training examples"),
         ("batch-size", int, "examples a step, over all devices"),
         ("learning-rate", float, "at the start, or at the top of a warm-up"),
+        ("iterations", int, "of each routing layer of the network"),
         ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
         ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
         ("mixup", float, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)"),

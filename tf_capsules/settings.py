@@ -1,6 +1,7 @@
 """What a user may set for a run, checked before anything is loaded."""
 
 import dataclasses
+import inspect
 import math
 import pathlib
 
@@ -33,6 +34,7 @@ class Settings:
         decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
         stop_at: end training after the first epoch whose validation metric, from 0 to 1, is at least this; a run may
             be resumed with another value.
+        iterations: of each routing layer, for a model with this argument.
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
         data: a .npz file of arrays (`tf_capsules.datasets.arrays.load_npz`), or a folder of images with one folder a
@@ -61,6 +63,7 @@ class Settings:
     warmup: float | None = None
     mixup: float | None = None
     stop_at: float | None = None
+    iterations: int | None = None
     seed: int = 0
     dataset: str | None = None
     data: str | None = None
@@ -80,10 +83,16 @@ class Settings:
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""
-        for name in ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size"):
+        counts = ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size")
+        for name in (*counts, "iterations"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
+        if self.iterations is not None and "iterations" not in inspect.signature(recipe.model).parameters:
+            raise TrainingError(
+                f"--iterations {self.iterations} is for networks that route; {recipe.name} trains a "
+                f"{recipe.model.__name__}."
+            )
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
         if self.warmup is not None and not 0 < self.warmup < 1:
@@ -144,7 +153,9 @@ class Settings:
             recipe = dataclasses.replace(recipe, dataset_options={})
         if self.warmup is not None:
             values["decay_steps"] = None
-        return dataclasses.replace(recipe, **values)
+        if self.iterations is not None:
+            values["model_options"] = {"iterations": self.iterations}
+        return recipe.but(**values)
 
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""

@@ -603,7 +603,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
             which without a history are "".
     """
     metric = recipe.metric
-    asked = ((name, getattr(settings, name)) for name in ("warmup", "mixup", "stop_at"))
+    asked = ((name, getattr(settings, name)) for name in ("warmup", "mixup", "stop_at", "iterations"))
     asked = [f"{name} {value}" for name, value in asked if value is not None]
     values = [row[f"val_{metric}"] for row in history]
     last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}

@@ -94,7 +94,7 @@ def test_reconstruct_keeps_the_longest_or_the_label():
 
 
 def test_fit_reduces_the_loss_and_trains_every_weight():
-    model = tiny(metrics=["accuracy"], jit_compile=False)
+    model = tiny(metrics=["accuracy"])
     before = model.get_weights()
     history = model.fit(IMAGES, LABELS, batch_size=4, epochs=25, verbose=0).history
     assert history["loss"][-1] < 0.6 * history["loss"][0]
