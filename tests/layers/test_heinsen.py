@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import BACKEND, array
 from keras import ops
 from oracle import ATOL, HEINSEN, heinsen_case
 
@@ -36,6 +36,29 @@ def test_oracle_of_fixed_inputs():
     layer = built(HeinsenRouting(3, 2, single_beta=True), x)
     assert len(layer.weights) == 3
     check(layer(x["mu_inp"], x["a_inp"], return_couplings=True), HEINSEN["H_single_beta"])
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="other backends know all shapes")
+def test_chunks_of_an_unknown_number_of_children():
+    import tensorflow as tf
+
+    layer = HeinsenRouting(5, 4, sharing="all", chunk=16)
+    layer.build((None, None, 4, 4))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))])
+    def graph(poses, scores):
+        with tf.GradientTape() as tape:
+            tape.watch(poses)
+            results = layer(poses, scores)
+            loss = sum(tf.reduce_sum(result**2) for result in results)
+        return *results, tape.gradient(loss, poses)
+
+    rng = np.random.default_rng(0)
+    for children in (0, 1, 50):
+        poses = tf.constant(rng.normal(size=(2, children, 4, 4)).astype("float32"))
+        scores = tf.constant(rng.normal(size=(2, children)).astype("float32"))
+        for result, expected in zip(graph(poses, scores), graph.python_function(poses, scores), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("votes", ["auto", "stored"])

@@ -451,31 +451,30 @@ class SharedVotes(TransformedVotes):
         count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
         size = -(-members // count)  # chunks of one size, so that little has to be filled up
         missing = (count * size - members) * self.groups
-        given = () if callable(couplings) else (couplings,)
-
-        def chunks(x):
-            """(batch, children, ...) as (chunks, batch, children of a chunk, ...), filled up with zeros."""
-            x = ops.pad(x, [[0, 0], [0, missing]] + [[0, 0]] * (len(x.shape) - 2))
-            shape = ops.shape(x)
-            x = ops.reshape(x, (shape[0], count, size * self.groups, *shape[2:]))
-            return ops.moveaxis(x, 1, 0)
-
         bias = () if self.bias is None else (self.bias,)
-        center = self.center
+        center, entries = self.center, self.rows * self.columns
+        # As one array: of several, whose number is unknown, TensorFlow's scan makes nothing.
+        given = [ops.reshape(self.poses, (self.batch, self.children, entries))]
+        given += [ops.broadcast_to(self.activations, (self.batch, self.children))[..., None]]
+        if not callable(couplings):
+            given += [ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))]
+        packed = ops.concatenate(given, axis=-1)
+        packed = ops.pad(packed, [[0, 0], [0, missing], [0, 0]])
+        packed = ops.reshape(packed, (self.batch, count, size * self.groups, packed.shape[-1]))
 
         @keras.remat
-        def sums(poses, activations, given, center, kernel, bias, state):
-            votes = SharedVotes(poses, kernel, *bias, activations=activations, _center=center)
-            return votes._sums(*(given or (couplings, *state)))
+        def sums(packed, center, kernel, bias, state):
+            poses, activations, own = ops.split(packed, [entries, entries + 1], axis=-1)
+            poses = ops.reshape(poses, (*ops.shape(poses)[:2], self.rows, self.columns))
+            votes = SharedVotes(poses, kernel, *bias, activations=activations[..., 0], _center=center)
+            return votes._sums(couplings if callable(couplings) else own, *state)
 
-        def step(total, chunk):
-            return total + sums(*chunk, center, self.kernel, bias, state), None
+        def step(total, packed):
+            return total + sums(packed, center, self.kernel, bias, state), None
 
         features = 1 + self.rows * (self.columns + self.columns * (self.columns + 1) // 2)
         start = ops.zeros((self.batch, self.groups, features, self.parents), self.dtype)
-        activations = ops.broadcast_to(self.activations, (self.batch, self.children))
-        given = tuple(chunks(ops.broadcast_to(x, (self.batch, *ops.shape(x)[1:]))) for x in given)
-        return ops.scan(step, start, (chunks(self.poses), chunks(activations), given))[0]
+        return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
 
 
 class DistinctVotes(TransformedVotes):
