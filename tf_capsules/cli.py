@@ -88,7 +88,7 @@ def _parser():
         help="for texts: another frozen transformer, a folder, installed package or name on the hub",
     )
     sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
-    sub.add_argument("--jit", help="compile the step with XLA: auto, on or off (default: auto)")
+    _jit_option(sub)
     sub.add_argument("--strategy", help="none or mirrored (default: none)")
     sub.add_argument(
         "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
@@ -108,6 +108,7 @@ def _parser():
     sub.add_argument(
         "--crops", type=int, help="sum the probabilities over so many random crops of each image, always the same ones"
     )
+    _jit_option(sub)
     _weights_option(sub)
     _data_options(sub)
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
@@ -204,6 +205,10 @@ def _data_options(sub):
         metavar="GB",
         help="most room for hidden states of a set of texts (default: 20)",
     )
+
+
+def _jit_option(sub):
+    sub.add_argument("--jit", help="compile each step with XLA: auto, on or off (default: auto)")
 
 
 def _settings(options):

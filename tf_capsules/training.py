@@ -605,6 +605,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     metric = recipe.metric
     asked = ((name, getattr(settings, name)) for name in ("warmup", "mixup", "stop_at", "iterations"))
     asked = [f"{name} {value}" for name, value in asked if value is not None]
+    asked += [] if settings.jit == "auto" else [f"jit {settings.jit}"]
     values = [row[f"val_{metric}"] for row in history]
     last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
     last, best = (last, max(values, default="")) if measured is None else (measured, "")

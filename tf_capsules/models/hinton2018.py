@@ -103,7 +103,8 @@ def MatrixCapsNet(
 def BaselineCNN(image_shape=(32, 32, 2), classes=5, dropout=0.5, weights=None, name="baseline_cnn"):
     """The convolutional baseline for smallNORB, 4,253,349 parameters (the paper says 4.2M).
 
-    Source: Hinton et al. 2018, section 4.1; the count is met with "same" padding. The dropout rate is not stated.
+    Source: Hinton et al. 2018, the baseline of its experiments; the count is met with "same" padding. The dropout rate
+    is not stated.
 
     Args:
         image_shape: (height, width, channels).

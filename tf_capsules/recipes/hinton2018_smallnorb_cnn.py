@@ -1,6 +1,6 @@
 """smallNORB, the convolutional baseline of 4.2 million parameters.
 
-Paper: Hinton et al. 2018, section 4.1 and table 1
+Paper: Hinton et al. 2018, section 4 and table 1
 Command: tf-capsules train hinton2018-smallnorb-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 5.2% test error
