@@ -282,3 +282,4 @@ def test_scores_that_are_logits_need_a_loss_of_logits(gradient, images, labels):
 def test_units_follow_the_preprocessing():
     assert input_units((("shift", 2), ("crop", 24))) == ("shares of the pixel range", (0.0, 1.0))
     assert input_units((("crop", 24), ("standardize",)))[1] is None
+    assert input_units((("standardize_each",), ("crop", 24))) == ("standard deviations of a channel", None)

@@ -1,7 +1,8 @@
 """Adversarial images: the fast gradient sign and the basic iterative method, and how well networks resist them.
 
 Epsilon is the most by which any value of an image is changed, in the units of the network's input: shares of the pixel
-range where a recipe feeds images in [0, 1], standard deviations of an image where it standardizes each one.
+range where a recipe feeds images in [0, 1], standard deviations of an image, or of each of its channels, where it
+standardizes them.
 
 First what is measured, as NumPy arrays and rows; then the figures, each a `matplotlib.figure.Figure`.
 """
@@ -616,7 +617,10 @@ def input_units(preprocess):
         >>> input_units((("crop", 24), ("standardize",)))
         ('standard deviations of an image', None)
     """
-    if any(name == "standardize" for name, *_ in augment.check(preprocess)):
+    names = {name for name, *_ in augment.check(preprocess)}
+    if "standardize_each" in names:
+        return "standard deviations of a channel", None
+    if "standardize" in names:
         return "standard deviations of an image", None
     return "shares of the pixel range", (0.0, 1.0)
 
