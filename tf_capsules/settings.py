@@ -83,8 +83,8 @@ class Settings:
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""
-        counts = ("epochs", "batch_size", "decay_steps", "train_limit", "test_limit", "devices", "image_size")
-        for name in (*counts, "iterations"):
+        counts = ("epochs", "batch_size", "decay_steps", "iterations", "train_limit", "test_limit")
+        for name in (*counts, "devices", "image_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
