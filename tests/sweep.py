@@ -7,12 +7,15 @@ import numpy as np
 
 from tf_capsules.layers import (
     CapsuleLength,
+    ConcurrentRouting,
     ConvEMRouting,
+    ConvInvertedAttentionRouting,
     CoordinateChannels,
     Decoder,
     DynamicRouting,
     EMRouting,
     HeinsenRouting,
+    InvertedAttentionRouting,
     LabelMask,
     PrimaryCapsules,
     SequenceCapsules,
@@ -79,6 +82,25 @@ def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
     return Case(HeinsenRouting, {"capsules": 4, "dim": 5, "sharing": "all", **options}, arguments, unused=unused)
 
 
+def attention(inputs, of=InvertedAttentionRouting, parents=None, mask=None, **options):
+    arguments = {"poses": inputs}
+    if parents is not None:
+        arguments["parents"] = parents
+    if mask is not None:
+        arguments["mask"] = mask
+    return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
+
+
+def chain(**options):
+    """A convolutional and two fully connected layers."""
+    layers = [
+        ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2)),
+        InvertedAttentionRouting(6, 3, votes="stored"),
+        InvertedAttentionRouting(2, 3),
+    ]
+    return ConcurrentRouting(layers, **options)
+
+
 def some_children(*shape):
     return np.random.default_rng(1).integers(0, 2, (BATCH, *shape)).astype(bool)
 
@@ -139,6 +161,30 @@ LAYERS = {
     "HeinsenRouting one class": heinsen(capsules=1, unused="beta_ignore"),
     "HeinsenRouting as many parents as children": heinsen(capsules=None),
     "HeinsenRouting parents on a line": heinsen(capsules=None, symmetry_breaking="all"),
+    "InvertedAttentionRouting": attention((BATCH, 9, 2, 3), kernel_regularizer="l2"),
+    "InvertedAttentionRouting again": attention(
+        (BATCH, 9, 2, 3), parents=(BATCH, 4, 2, 5), mask=some_children(9), scaled=False
+    ),
+    "InvertedAttentionRouting grid": attention(
+        GRID, parents=(BATCH, 4, 2), votes="stored", mask=some_children(2, 3, 4), dim=2, layer_norm=False
+    ),
+    "InvertedAttentionRouting numbers": attention((BATCH, 9, 3), dim=1, initial_pose="learned"),
+    "ConvInvertedAttentionRouting": attention(
+        (BATCH, 4, 5, 2, 3, 6), ConvInvertedAttentionRouting, kernel_size=(3, 2), initial_pose="random"
+    ),
+    "ConvInvertedAttentionRouting again": attention(
+        (BATCH, 5, 6, 3, 4),
+        ConvInvertedAttentionRouting,
+        parents=(BATCH, 3, 2, 4, 5),
+        strides=(1, 2),
+        mask=some_children(5, 6, 3),
+    ),
+    "ConcurrentRouting": Case(chain, {}, {"poses": (BATCH, 4, 5, 2, 3, 6)}),
+    "ConcurrentRouting sequential": Case(
+        chain,
+        {"iterations": 3, "schedule": "sequential"},
+        {"poses": (BATCH, 4, 5, 2, 3, 6), "mask": some_children(4, 5, 2)},
+    ),
     "SequenceCapsules": Case(SequenceCapsules, {"dim": 6}, TEXT),
     "SequenceCapsules norm after": Case(SequenceCapsules, {"dim": 6, "norm": "post"}, TEXT),
     "CapsuleLength": Case(CapsuleLength, {}, {"poses": (BATCH, 4, 3)}),

@@ -6,17 +6,25 @@ from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import DynamicRouting
 from tf_capsules.layers.em import ConvEMRouting, EMRouting
 from tf_capsules.layers.heinsen import HeinsenRouting
+from tf_capsules.layers.inverted_attention import (
+    ConcurrentRouting,
+    ConvInvertedAttentionRouting,
+    InvertedAttentionRouting,
+)
 from tf_capsules.layers.primary import PrimaryCapsules
 from tf_capsules.layers.sequence import SequenceCapsules
 
 __all__ = [
     "CapsuleLength",
+    "ConcurrentRouting",
     "ConvEMRouting",
+    "ConvInvertedAttentionRouting",
     "CoordinateChannels",
     "Decoder",
     "DynamicRouting",
     "EMRouting",
     "HeinsenRouting",
+    "InvertedAttentionRouting",
     "LabelMask",
     "PrimaryCapsules",
     "SequenceCapsules",

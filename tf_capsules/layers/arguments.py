@@ -16,6 +16,14 @@ def positive_int(name, value):
     return number
 
 
+def pair(name, value):
+    """(rows, columns) of a number or a pair."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2:
+        raise ValueError(f"`{name}` must be a number or (rows, columns). Received: {value!r}")
+    return tuple(positive_int(name, size) for size in values)
+
+
 def one_of(name, value, choices):
     """The value, if it is one of the choices."""
     if value not in choices:

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, positive_int
+from tf_capsules.layers.arguments import known_axes, one_of, pair, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
     check_per_child,
@@ -326,8 +326,8 @@ class ConvEMRouting(_EMCapsules):
         self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", votes="auto", **kwargs
     ):
         super().__init__(capsules, dim, iterations, **kwargs)
-        self.kernel_size = _pair("kernel_size", kernel_size)
-        self.strides = _pair("strides", strides)
+        self.kernel_size = pair("kernel_size", kernel_size)
+        self.strides = pair("strides", strides)
         self.competition = one_of("competition", competition, ("all", "types"))
         self.votes = one_of("votes", votes, ("auto", "stored"))
 
@@ -383,14 +383,6 @@ class ConvEMRouting(_EMCapsules):
             "competition": self.competition,
             "votes": self.votes,
         }
-
-
-def _pair(name, value):
-    """(rows, columns) of a number or a pair."""
-    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(values) != 2:
-        raise ValueError(f"`{name}` must be a number or (rows, columns). Received: {value!r}")
-    return tuple(positive_int(name, size) for size in values)
 
 
 def _initial_betas(normalization, capsules):

@@ -3,6 +3,7 @@
 from tf_capsules.routing.dynamic import dynamic_routing
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.heinsen import heinsen_routing, mask_scores
+from tf_capsules.routing.inverted_attention import inverted_attention
 from tf_capsules.routing.squash import length, squash
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
 from tf_capsules.routing.windows import Windows
@@ -17,6 +18,7 @@ __all__ = [
     "dynamic_routing",
     "em_routing",
     "heinsen_routing",
+    "inverted_attention",
     "length",
     "mask_scores",
     "squash",

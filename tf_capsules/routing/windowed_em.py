@@ -1,8 +1,7 @@
 """EM routing on a grid that keeps no votes for the backward pass: there they are made again, a few examples at a time.
 
-The votes of convolutional capsules have a matrix of their own for each pair of a child and a parent, and no form that
-is smaller than they are. So the gradient is written out here. What is kept of the forward pass are the parents after
-each iteration. The backward pass makes votes V and couplings R again and goes through the iterations from the last to
+The gradient is written out (see `windowed_votes.py`). What is kept of the forward pass are the parents after each
+iteration. The backward pass makes votes V and couplings R again and goes through the iterations from the last to
 the first. Each adds to the gradient of the votes an outer product, of what it finds for the entries of a parent
 (`left`) and for its children (`right`); all of them are one matrix product at the end.
 """
@@ -14,10 +13,9 @@ from keras import ops
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.em import cost_factor, couple, em_logits, em_routing, temperatures, uniform_couplings
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.windowed_votes import make_votes, over_children, over_entries, transposed_votes
 
-# Axis legend: b example, B example and position of a parent, i child in a window, j parent type, k entry of a pose,
-# r row of a pose, d column of a child's pose, e column of a parent's pose, t iteration.
+# Axis legend as in `windowed_votes.py`; t iteration.
 
 
 def windowed_em_routing(
@@ -51,11 +49,8 @@ def windowed_em_routing(
     lambdas = temperatures(options["inverse_temperature"], iterations)
     competition = windows.couple if competes else None
 
-    def make_votes(poses, activations, kernel, bias):
-        return TransformedVotes(windows.gather(poses), kernel, bias, windows.gather(activations)).store()
-
     def forward(poses, activations, kernel, beta_u, beta_a, bias=None):
-        votes = make_votes(poses, activations, kernel, bias)
+        votes = make_votes(windows, poses, kernel, bias, activations)
         states = em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, return_states=True, **options)
         flat = [
             ops.concatenate(
@@ -66,7 +61,7 @@ def windowed_em_routing(
         return (ops.reshape(ops.stack(flat, axis=1), (-1, positions, iterations, parents, 2 * entries + 1)),)
 
     def backward(poses, activations, states, upstream, kernel, beta_u, beta_a, bias=None):
-        votes = make_votes(poses, activations, kernel, bias)
+        votes = make_votes(windows, poses, kernel, bias, activations)
         upstream = ops.reshape(upstream, (-1, parents, entries + 1))
         states = ops.reshape(states, (-1, iterations, parents, 2 * entries + 1))
         # Never below the floor, unless they are what fills up a chunk.
@@ -102,7 +97,7 @@ def windowed_em_routing(
             d_sums = d_means / divisor[..., None]
             d_masses -= ops.sum(d_squares * (variances - options["variance_floor"]) + d_sums * means, axis=-1)
             squares = votes.squares(means)
-            d_shares = d_masses[..., None] + _over_entries(d_sums, votes.votes) + _over_entries(d_squares, squares)
+            d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, squares)
             left.append(ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2))
             right.append(ops.broadcast_to(shares, ops.shape(d_shares)))
             d_activations += ops.sum(d_shares * couplings[t], axis=1)
@@ -117,9 +112,9 @@ def windowed_em_routing(
             # logits = log sigmoid(scores) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
             scores, means, variances = states[t - 1]
             precisions, total = 1 / variances, ops.sum(d_logits, axis=-1)
-            d_precisions = -0.5 * _over_children(votes.squares(means), d_logits)
+            d_precisions = -0.5 * over_children(votes.squares(means), d_logits)
             d_variances = -precisions * (d_precisions * precisions + 0.5 * total[..., None])
-            d_means = precisions * (_over_children(votes.votes, d_logits) - means * total[..., None])
+            d_means = precisions * (over_children(votes.votes, d_logits) - means * total[..., None])
             d_scores = total * ops.sigmoid(-scores)
             left.append(ops.stack([-precisions, means * precisions], axis=2))
             right.append(d_logits)
@@ -127,15 +122,9 @@ def windowed_em_routing(
         # Of each pair (slope, offset) on the left: slope * V + offset.
         left = ops.reshape(ops.stack(left, axis=-1), (-1, parents, 2 * entries, len(left)))
         slopes, offsets = ops.split(ops.matmul(left, ops.stack(right, axis=2)), 2, axis=2)
-        d_votes = ops.reshape(slopes * votes.votes + offsets, (-1, parents, *(rows or (1,)), out, children))
-        d_votes = ops.transpose(d_votes, (4, 0, 2, 1, 3))  # (i, B, r, j, e), as the product makes votes
-        x = ops.reshape(windows.gather(poses), (-1, children, *(rows or (1,)), poses.shape[-1]))
-        d_poses = ops.einsum("iBrje,ijde->Bird", d_votes, kernel)
-        d_poses = windows.scatter(ops.reshape(d_poses, (-1, children * math.prod(poses.shape[4:]))))
-        d_kernel = ops.einsum("Bird,iBrje->ijde", x, d_votes)
-        d_bias = () if bias is None else (ops.transpose(ops.sum(d_votes, axis=1), (0, 2, 1, 3)),)
+        d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
         d_activations = windows.scatter(d_activations)
-        return ops.reshape(d_poses, (-1, *poses.shape[1:])), d_activations, d_kernel, d_beta_u, d_beta_a, *d_bias
+        return d_poses, d_activations, d_kernel, d_beta_u, d_beta_a, *(() if bias is None else (d_bias,))
 
     @ops.custom_gradient
     def route(poses, activations, *shared):
@@ -158,13 +147,3 @@ def windowed_em_routing(
 
     results = ops.reshape(route(*given), (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]
-
-
-def _over_entries(weights, values):
-    """(B, j, k) and (B, j, k, i) to (B, j, i)."""
-    return ops.matmul(weights[:, :, None], values)[:, :, 0]
-
-
-def _over_children(values, weights):
-    """(B, j, k, i) and (B, j, i) to (B, j, k)."""
-    return ops.matmul(values, weights[..., None])[..., 0]

@@ -20,11 +20,12 @@ class Windows:
         kernel_size, strides: of the windows, each (rows, columns).
 
     Attributes:
-        shape: of the grid of parents, (rows, columns).
+        grid, shape: of the grids of children and of parents, (rows, columns).
     """
 
     def __init__(self, height, width, kernel_size, strides=(1, 1)):
-        self.grid, (down, across) = (height, width), strides
+        self.grid, self.kernel_size, self.strides = (height, width), tuple(kernel_size), tuple(strides)
+        down, across = strides
         self.offsets = [(row, column) for row in range(kernel_size[0]) for column in range(kernel_size[1])]
         self.shape = tuple((n - k) // s + 1 for n, k, s in zip(self.grid, kernel_size, strides, strict=True))
         if min(self.shape) < 1:

@@ -1,0 +1,203 @@
+import keras
+import numpy as np
+import oracle
+import pytest
+from backend import array, float64, gradients_of
+from keras import ops
+
+from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, DynamicRouting, InvertedAttentionRouting
+
+CASES = oracle.read("inverted_attention")
+RANDOM = np.random.default_rng(0)
+
+
+def matrices(x):
+    """Poses of four numbers as matrices of 2x2."""
+    return x.reshape(*x.shape[:-1], 2, 2)
+
+
+def of_case(layer, case, kernel="W", gamma="gamma", beta="beta", dtype="float32"):
+    """Gives a built layer a case's weights."""
+    layer.kernel.assign(oracle.expand(**case["params"][kernel], dtype=dtype))
+    layer.normalization.gamma.assign(matrices(oracle.expand(**case["params"][gamma], dtype=dtype)))
+    layer.normalization.beta.assign(matrices(oracle.expand(**case["params"][beta], dtype=dtype)))
+    return layer
+
+
+@pytest.mark.parametrize("votes", ["auto", "stored"])
+def test_convolution_of_the_hand_computed_case(votes):
+    case = CASES["B_conv_matrix_k3_s2_valid"]
+    poses = matrices(oracle.expand(**case["params"]["child"]))
+    layer = ConvInvertedAttentionRouting(3, 2, kernel_size=3, strides=2, votes=votes)
+    layer.build(poses.shape)
+    of_case(layer, case)
+    parents = None
+    for wanted in case["iterations"]:
+        again, couplings = layer(poses, parents, return_couplings=True)
+        parents = layer(poses, parents)
+        expected = np.array(wanted["pose"])
+        np.testing.assert_allclose(array(parents).reshape(expected.shape), expected, atol=oracle.ATOL)
+        np.testing.assert_allclose(array(again), array(parents), atol=1e-5)
+        if "R_position00" in wanted:
+            np.testing.assert_allclose(array(couplings)[0, 0, 0], wanted["R_position00"], atol=oracle.ATOL)
+
+
+def three_layers(case, dtype="float32", votes="auto", **options):
+    """The chain of the case, with its weights."""
+    layers = [
+        ConvInvertedAttentionRouting(2, 2, kernel_size=3, dtype=dtype, votes=votes),
+        InvertedAttentionRouting(3, 2, dtype=dtype, votes=votes),
+        InvertedAttentionRouting(2, 2, dtype=dtype, votes=votes),
+    ]
+    chain = ConcurrentRouting(layers, dtype=dtype, **options)
+    chain.build((None, 4, 4, 2, 2, 2))
+    for number, layer in enumerate(layers, start=1):
+        of_case(layer, case, f"W{number}", f"gamma{number}", f"beta{number}", dtype)
+    return chain
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_three_layers_of_the_hand_computed_case(iterations, schedule):
+    case = CASES["C_three_layers_concurrent_and_sequential"]
+    primary, w, b = (oracle.expand(**case["params"][key]) for key in ("primary", "classifier_w", "classifier_b"))
+    wanted = case["outputs"][schedule][str(iterations)]
+    poses = array(three_layers(case, iterations=iterations, schedule=schedule)(matrices(primary))).reshape(2, 2, 4)
+    atol = 1e-4 if iterations == 5 else oracle.ATOL
+    np.testing.assert_allclose((poses @ w.reshape(4, 1))[..., 0] + b, wanted["logits"], atol=atol)
+    if "class_poses" in wanted:
+        np.testing.assert_allclose(poses, wanted["class_poses"], atol=atol)
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_gradients_are_those_of_stored_votes(schedule):
+    case = CASES["C_three_layers_concurrent_and_sequential"]
+    with float64():
+        primary = matrices(oracle.expand(**case["params"]["primary"], dtype="float64"))
+        found = []
+        for votes in ("auto", "stored"):
+            chain = three_layers(case, "float64", votes, iterations=3, schedule=schedule)
+
+            def scalar(poses, *weights, chain=chain):
+                outputs, _ = chain.stateless_call(list(weights), [], poses)
+                return ops.sum(ops.square(outputs) * ops.convert_to_tensor(np.arange(1.0, 3)[:, None, None]))
+
+            value, gradients = gradients_of(scalar)(primary, *(array(x) for x in chain.trainable_variables))
+            found.append([value, *gradients])
+    for a, b in zip(*found, strict=True):
+        assert a.dtype == "float64" and np.abs(b).max() > 0
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_convolution_is_the_same_layer_on_each_window(masked):
+    poses = RANDOM.normal(size=(2, 4, 5, 3, 6)).astype("float32")
+    mask = RANDOM.integers(0, 2, size=poses.shape[:4]).astype(bool) if masked else None
+    convolution = ConvInvertedAttentionRouting(4, 5, kernel_size=(2, 3))
+    above = convolution(poses, convolution(poses, mask=mask), mask=mask)
+    assert above.shape == (2, 3, 3, 4, 5)
+    layer = InvertedAttentionRouting(4, 5)
+    layer.build((None, 18, 6))
+    layer.kernel.assign(array(convolution.kernel).reshape(18, 4, 6, 5))
+    for row in range(3):
+        for column in range(3):
+            window = poses[:, row : row + 2, column : column + 3].reshape(2, 18, 6)
+            keep = None if mask is None else mask[:, row : row + 2, column : column + 3].reshape(2, 18)
+            wanted = layer(window, layer(window, mask=keep), mask=keep)
+            np.testing.assert_allclose(array(above)[:, row, column], array(wanted), rtol=1e-4, atol=1e-5)
+
+
+def test_masked_children_do_not_count():
+    poses = RANDOM.normal(size=(3, 7, 2, 3)).astype("float32")
+    mask = np.ones((3, 7), bool)
+    mask[:, 2] = False
+    mask[1] = False
+    layer = InvertedAttentionRouting(4, 5)
+    parents = layer(poses, mask=mask)
+    found = array(layer(poses, parents, mask=mask))
+    other = np.where(mask[:, :, None, None], poses, 1.5)
+    np.testing.assert_allclose(array(layer(other, layer(other, mask=mask), mask=mask)), found, rtol=1e-5, atol=1e-5)
+    # Of no children at all the offset of the normalization is left.
+    np.testing.assert_allclose(found[1], 0, atol=1e-6)
+    couplings = array(layer(poses, parents, mask=mask, return_couplings=True)[1])
+    np.testing.assert_allclose(couplings.sum(-1), mask, atol=1e-6)
+
+
+@pytest.mark.parametrize("of", [InvertedAttentionRouting, ConvInvertedAttentionRouting])
+def test_initial_poses(of):
+    poses = RANDOM.normal(size=(2, 3, 4, 5, 2, 3)).astype("float32")
+    layers = {start: of(4, 5, initial_pose=start) for start in ("zeros", "random", "learned")}
+    found = {start: array(layer(poses)) for start, layer in layers.items()}
+    assert [len(layer.trainable_weights) for layer in layers.values()] == [3, 3, 4]
+    for layer in layers.values():
+        layer.kernel.assign(layers["zeros"].kernel)
+    found = {start: array(layer(poses)) for start, layer in layers.items()}
+    # What is learned begins at zeros, with which children agree as with none.
+    np.testing.assert_allclose(found["learned"], found["zeros"], rtol=1e-4, atol=1e-5)
+    assert np.abs(found["random"] - found["zeros"]).max() > 0.01
+
+
+def test_poses_are_normalized_and_dropped():
+    poses = RANDOM.normal(size=(2, 9, 2, 3)).astype("float32")
+    normal = array(InvertedAttentionRouting(4, 5)(poses)).reshape(2, 4, 10)
+    np.testing.assert_allclose(normal.mean(-1), 0, atol=1e-5)
+    np.testing.assert_allclose(normal.std(-1), 1, atol=1e-3)
+    layer = InvertedAttentionRouting(4, 5, layer_norm=False, dropout=0.5)
+    assert np.mean(array(layer(poses)) == 0) == 0
+    assert 0.2 < np.mean(array(layer(poses, training=True)) == 0) < 0.8
+
+
+def test_a_new_kernel_is_drawn_as_the_authors_do():
+    layer = ConvInvertedAttentionRouting(16, 4, kernel_size=3)
+    layer.build((None, 8, 8, 32, 4, 4))
+    assert layer.count_params() == 3 * 3 * 32 * 16 * 16 + 32
+    np.testing.assert_allclose(array(layer.kernel).std(), (16 / (4 * 32 * 9)) ** 0.5, rtol=0.02)
+
+
+def test_all_iterations_on_request():
+    chain = [InvertedAttentionRouting(4, 3), InvertedAttentionRouting(2, 3)]
+    poses = RANDOM.normal(size=(2, 9, 3)).astype("float32")
+    for schedule in ("concurrent", "sequential"):
+        layer = ConcurrentRouting(chain, iterations=3, schedule=schedule)
+        found = layer(poses, return_iterations=True)
+        assert [[x.shape for x in own] for own in found] == [[(2, 4, 3)] * 3, [(2, 2, 3)] * 3]
+        np.testing.assert_allclose(array(found[-1][-1]), array(layer(poses)), atol=1e-6)
+    # Of one layer both are the same.
+    both = [ConcurrentRouting(chain[:1], iterations=4, schedule=name)(poses) for name in ("concurrent", "sequential")]
+    np.testing.assert_allclose(array(both[0]), array(both[1]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: InvertedAttentionRouting(0, 4), "capsules"),
+        (lambda: InvertedAttentionRouting(3, 4, initial_pose="ones"), "initial_pose"),
+        (lambda: InvertedAttentionRouting(3, 4, dropout=1.0), "dropout"),
+        (lambda: InvertedAttentionRouting(3, 4, votes="free"), "votes"),
+        (lambda: InvertedAttentionRouting(3, 4).build((None, None, 4)), "number of children"),
+        (lambda: ConvInvertedAttentionRouting(3, 4, kernel_size=0), "kernel_size"),
+        (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 9, 4)), "on a grid"),
+        (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 2, 5, 3, 4)), "smaller than the window"),
+        (lambda: InvertedAttentionRouting(3, 4)(np.ones((2, 5, 4)), mask=np.ones((2, 4))), "mask"),
+        (lambda: ConcurrentRouting([]), "one or more"),
+        (lambda: ConcurrentRouting([DynamicRouting(3, 4)]), "parents"),
+        (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)], iterations=0), "iterations"),
+        (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)], schedule="both"), "schedule"),
+    ],
+)
+def test_clear_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_it_trains_in_a_network():
+    images = keras.Input((7, 7, 8))
+    x = keras.layers.Reshape((7, 7, 2, 2, 2))(images)
+    chain = [ConvInvertedAttentionRouting(3, 2, strides=2), InvertedAttentionRouting(4, 2)]
+    x = ConcurrentRouting(chain, iterations=2)(x)
+    x = keras.layers.Dense(1)(keras.layers.Reshape((4, 4))(x))
+    model = keras.Model(images, keras.layers.Flatten()(x))
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs, labels = RANDOM.normal(size=(32, 7, 7, 8)).astype("float32"), np.arange(32) % 4
+    losses = model.fit(inputs, labels, epochs=12, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]

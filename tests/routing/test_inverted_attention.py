@@ -1,0 +1,140 @@
+import numpy as np
+import oracle
+import pytest
+from backend import array, float64, gradients_of, run
+from keras import ops
+
+from tf_capsules.routing import DistinctVotes, Windows, inverted_attention
+from tf_capsules.routing.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.windowed_votes import summed_votes
+
+CASES = oracle.read("inverted_attention")
+WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
+
+
+def case_arrays(name):
+    """Children (batch, n, rows, q) or vectors, kernel (n, m, d, e) as this package has them, gain and offset."""
+    case = CASES[name]
+    child, w, gamma, beta = (oracle.expand(**case["params"][key]) for key in ("child", "W", "gamma", "beta"))
+    if w.shape[2:] == (2, 2):
+        child = child.reshape(*child.shape[:-1], 2, 2)
+    else:
+        w = w.transpose(0, 1, 3, 2)
+    return case, child, w, gamma, beta
+
+
+def normalized(sums, gamma, beta):
+    """Layer normalization over the entries of each pose, flat."""
+    x = array(sums).reshape(*sums.shape[:2], -1)
+    x = x - x.mean(-1, keepdims=True)
+    return gamma * x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-5) + beta
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("name", ["A_fc_matrix", "A2_fc_vector"])
+def test_the_hand_computed_cases(name, stored):
+    case, child, kernel, gamma, beta = case_arrays(name)
+    votes = DistinctVotes(child, kernel)
+    votes = votes.store() if stored else votes
+    if "votes_sample0_child0" in case:
+        own = array(votes.tensor())[0, 0].reshape(kernel.shape[1], -1)
+        np.testing.assert_allclose(own, case["votes_sample0_child0"], atol=oracle.ATOL)
+    parents = None
+    for wanted in case["iterations"]:
+        sums, couplings = inverted_attention(votes, parents, scale=len(gamma) ** -0.5, return_couplings=True)
+        poses = normalized(sums, gamma, beta)
+        np.testing.assert_allclose(array(couplings), wanted["R"], atol=oracle.ATOL)
+        np.testing.assert_allclose(poses, wanted["pose"], atol=oracle.ATOL)
+        parents = poses.reshape(sums.shape)
+
+
+def test_without_scale_and_without_normalization():
+    case, child, kernel, gamma, beta = case_arrays("A_fc_matrix")
+    votes, plain, poses = DistinctVotes(child, kernel), None, None
+    for _ in range(3):
+        plain = inverted_attention(votes, plain, scale=0.5)
+        sums = inverted_attention(votes, poses)
+        poses = normalized(sums, gamma, beta).reshape(sums.shape)
+    wanted = np.array(case["pose_iter3_without_layer_norm"])
+    np.testing.assert_allclose(array(plain).reshape(wanted.shape), wanted, atol=oracle.ATOL)
+    np.testing.assert_allclose(poses.reshape(wanted.shape), case["pose_iter3_without_scale"], atol=oracle.ATOL)
+
+
+def arguments(rows, dtype):
+    """Poses, kernel, parents and mask, of which an example is masked as a whole."""
+    random = np.random.default_rng(0)
+    arrays = (
+        random.normal(size=(5, 7, 6, 3, *rows, 4)),
+        random.normal(size=(18, 2, 4, 5)),
+        random.normal(size=(5 * WINDOWS.positions, 2, *rows, 5)),
+    )
+    mask = random.integers(0, 2, size=(5, 7, 6, 3))
+    mask[3] = 0
+    return [x.astype(dtype) for x in arrays], mask.astype(bool)
+
+
+def in_windows(poses, kernel, parents, mask, chunk=2):
+    options = dict(windows=WINDOWS, chunk=chunk, scale=0.3, mask=mask)
+    return windowed_inverted_attention(poses, parents, kernel, **options)
+
+
+def over_stored_votes(poses, kernel, parents, mask):
+    votes = TransformedVotes(WINDOWS.gather(poses), kernel).store()
+    mask = None if mask is None else WINDOWS.gather(ops.convert_to_tensor(mask))
+    return inverted_attention(votes, parents, scale=0.3, mask=mask)
+
+
+def weighted(form, mask, first):
+    """A scalar to which every entry of the result counts differently."""
+
+    def value(*arrays):
+        sums = form(*arrays[:2], None if first else arrays[2], mask)
+        weights = ops.reshape(ops.cast(ops.arange(100 * 5) % 7, sums.dtype), (-1, 5))[: sums.shape[1]]
+        weights = weights[:, None] if len(sums.shape) == 4 else weights
+        return ops.sum(ops.square(sums) * weights) + ops.sum(sums)
+
+    return value
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_in_windows_it_is_the_same_in_value_and_gradient(rows, first, masked, dtype, tolerance):
+    with float64():
+        arrays, mask = arguments(rows, dtype)
+        arrays, mask = arrays[: 3 - first], mask if masked else None
+        wanted = gradients_of(weighted(over_stored_votes, mask, first))(*arrays)
+        found = gradients_of(weighted(in_windows, mask, first))(*arrays)
+    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+        assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+def test_so_it_is_with_xla():
+    arrays, mask = arguments((), "float32")
+    wanted = gradients_of(weighted(over_stored_votes, mask, False))(*arrays)[1]
+    found = gradients_of(weighted(in_windows, mask, False), jit=True)(*arrays)[1]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_a_sum_of_all_votes_is_a_convolution(rows):
+    (poses, kernel, _), _ = arguments(rows, "float32")
+    wanted = np.einsum("bi...d,ijde->bj...e", array(WINDOWS.gather(poses)), kernel)
+    sums = run(lambda *x: summed_votes(WINDOWS, *x), poses, kernel)
+    np.testing.assert_allclose(sums, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_one_parent_takes_all_and_one_child_is_taken():
+    random = np.random.default_rng(1)
+    poses, kernel = random.normal(size=(2, 6, 3)).astype("float32"), random.normal(size=(6, 1, 3, 5)).astype("float32")
+    votes = DistinctVotes(poses, kernel)
+    sums, couplings = inverted_attention(votes, random.normal(size=(2, 1, 5)), return_couplings=True)
+    np.testing.assert_allclose(array(couplings), 1)
+    np.testing.assert_allclose(array(sums), np.einsum("bid,ijde->bje", poses, kernel), rtol=1e-5, atol=1e-5)
+    one = DistinctVotes(poses[:, :1], random.normal(size=(1, 4, 3, 5)).astype("float32"))
+    couplings = inverted_attention(one, random.normal(size=(2, 4, 5)), return_couplings=True)[1]
+    np.testing.assert_allclose(array(couplings).sum(-1), 1, rtol=1e-6)

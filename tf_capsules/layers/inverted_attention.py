@@ -1,0 +1,387 @@
+"""Inverted dot-product attention routing as layers, fully connected and convolutional, and chains of them."""
+
+import inspect
+import math
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import known_axes, one_of, pair, positive_int
+from tf_capsules.layers.connections import (
+    check_per_child,
+    children_of,
+    count_groups,
+    flatten_grid,
+    input_spec,
+    on_grid,
+    rows_of,
+)
+from tf_capsules.routing.inverted_attention import inverted_attention, windowed_inverted_attention
+from tf_capsules.routing.votes import DistinctVotes, TransformedVotes
+from tf_capsules.routing.windowed_votes import make_votes
+from tf_capsules.routing.windows import Windows
+
+# Entries of votes that exist at a time: enough for work to outweigh the loop, few enough for the processor's cache.
+_VOTES_AT_A_TIME = 4_000_000
+
+
+class _InvertedAttention(keras.layers.Layer):
+    """What the layers have in common: how they route, their weights, and what is done to the sum of the votes."""
+
+    def __init__(
+        self,
+        capsules,
+        dim,
+        scaled=True,
+        layer_norm=True,
+        dropout=0.0,
+        initial_pose="zeros",
+        votes="auto",
+        kernel_initializer=None,
+        kernel_regularizer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.capsules = positive_int("capsules", capsules)
+        self.dim = positive_int("dim", dim)
+        self.scaled = scaled
+        self.layer_norm = layer_norm
+        self.initial_pose = one_of("initial_pose", initial_pose, ("zeros", "random", "learned"))
+        self.votes = one_of("votes", votes, ("auto", "stored"))
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.variable_dtype)
+        self.normalization = None
+        self.supports_masking = True
+
+    def _add_weights(self, groups, poses_shape):
+        """Kernel (*groups, capsules, columns, dim), the initial pose, and gain and offset of the normalization."""
+        pose = (*rows_of(poses_shape), self.dim)
+        initializer = self.kernel_initializer
+        if initializer is None:
+            initializer = keras.initializers.RandomNormal(
+                stddev=math.sqrt(self.capsules / (poses_shape[-1] * math.prod(groups)))
+            )
+        self.kernel = self.add_weight(
+            (*groups, self.capsules, poses_shape[-1], self.dim),
+            initializer,
+            regularizer=self.kernel_regularizer,
+            name="kernel",
+            autocast=False,
+        )
+        self.initial = None
+        if self.initial_pose != "zeros":
+            learned = self.initial_pose == "learned"
+            start = "zeros" if learned else keras.initializers.RandomNormal(stddev=1.0)
+            shape = (self.capsules, *pose)
+            self.initial = self.add_weight(shape, start, trainable=learned, name="initial_pose", autocast=False)
+        self.scale = math.prod(pose) ** -0.5 if self.scaled else 1.0
+        # Of a single number nothing but the offset would be left.
+        if self.layer_norm and math.prod(pose) > 1:
+            axes = tuple(range(-len(pose), 0))
+            self.normalization = keras.layers.LayerNormalization(axes, epsilon=1e-5, dtype=self.variable_dtype)
+            self.normalization.build((None, self.capsules, *pose))
+
+    def _finished(self, sums, training):
+        sums = self.dropout(sums, training=training)
+        return ops.cast(sums if self.normalization is None else self.normalization(sums), self.compute_dtype)
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, poses, parents=None, mask=None, training=None, return_couplings=False):
+        spec = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
+        if return_couplings:
+            return spec, keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype)
+        return spec
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "capsules": self.capsules,
+            "dim": self.dim,
+            "scaled": self.scaled,
+            "layer_norm": self.layer_norm,
+            "dropout": self.dropout.rate,
+            "initial_pose": self.initial_pose,
+            "votes": self.votes,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class InvertedAttentionRouting(_InvertedAttention):
+    """Fully connected capsules, routed by inverted dot-product attention: one iteration a call.
+
+    Source: Tsai et al. 2020, sections 2 and 3. A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that
+    is a matrix keeps its rows, so that there is a weight for each column of the child and of the parent only. A child
+    shares its vote out by a softmax, over the parents, of how well it agrees with the pose each had in the iteration
+    before; the sums are layer normalized. There are no activations. Further iterations are further calls with what the
+    last one returned, as `ConcurrentRouting` makes them. Routing runs in at least float32 whatever the dtype policy.
+    Different from the paper's equations, as in its released code: the scale of the agreement.
+
+    Args:
+        capsules: number of parents.
+        dim: columns of a parent's pose; for vectors its length.
+        scaled: whether agreements are divided by the square root of the size of a parent's pose.
+        layer_norm: whether sums are normalized over the entries of a pose, with one learned gain and offset for all
+            capsules; poses of one number never are.
+        dropout: rate at which entries of the sums are dropped in training, before they are normalized.
+        initial_pose: what children agree with in a first iteration: "zeros", with which all agree alike; "random",
+            drawn once from a normal distribution; "learned", from zeros on.
+        votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does.
+        kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
+        kernel_regularizer: of the kernel.
+
+    Call arguments:
+        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
+            (batch, height, width, types, ...).
+        parents: what the layer returned in the iteration before; None in a first iteration.
+        mask: (batch, children) or (batch, height, width, types), true for the children that take part.
+        return_couplings: also return the couplings.
+
+    Returns:
+        (batch, capsules, dim) or (batch, capsules, rows, dim); with `return_couplings` a pair of them and the couplings
+        (batch, children, capsules).
+
+    Raises:
+        ValueError: arguments out of range, poses of another rank or an unknown number of children.
+
+    Example:
+        >>> layer = InvertedAttentionRouting(capsules=10, dim=4)
+        >>> poses = np.ones((2, 72, 4, 4))
+        >>> layer(poses, parents=layer(poses)).shape
+        TensorShape([2, 10, 4, 4])
+    """
+
+    def build(self, poses_shape, parents_shape=None):
+        children = count_groups(self, poses_shape, "none")
+        self.input_spec = input_spec(poses_shape, "none")
+        self._add_weights((children,), poses_shape)
+        # Numbers held for each pair: a parent's pose if stored, else a child's.
+        self.stores_votes = self.votes == "stored" or poses_shape[-1] > self.dim
+        super().build(poses_shape)
+
+    def call(self, poses, parents=None, mask=None, training=None, return_couplings=False):
+        check_per_child(poses, mask=mask)
+        x = flatten_grid(poses)
+        mask = None if mask is None else ops.reshape(mask, ops.shape(x)[:2])
+        votes = TransformedVotes(x, self.kernel).store() if self.stores_votes else DistinctVotes(x, self.kernel)
+        if parents is None and self.initial is not None:
+            parents = self.initial[None]
+        options = dict(scale=self.scale, mask=mask, return_couplings=return_couplings)
+        found = inverted_attention(votes, parents, **options)
+        if return_couplings:
+            return self._finished(found[0], training), found[1]
+        return self._finished(found, training)
+
+    def compute_output_shape(self, poses_shape, parents_shape=None):
+        return (poses_shape[0], self.capsules, *rows_of(poses_shape), self.dim)
+
+    def _couplings_shape(self, poses_shape):
+        return poses_shape[0], children_of(poses_shape), self.capsules
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ConvInvertedAttentionRouting(_InvertedAttention):
+    """Convolutional capsules, routed by inverted dot-product attention: one iteration a call.
+
+    Source: Tsai et al. 2020, sections 2 and 3. `InvertedAttentionRouting` in each window of a convolution without
+    padding, all of them with the same transformations. Only the parents at one position compete for a child: one that
+    several windows cover has a vote in each. A first iteration is a plain convolution; in later ones votes exist for a
+    few examples at a time and are not kept for the backward pass, which makes them again.
+
+    Args:
+        capsules: parent types, that is parents at each position.
+        dim: columns of a parent's pose; for vectors its length.
+        kernel_size, strides: of the windows, a number or (rows, columns).
+        votes: "auto"; or "stored": all of them are kept for the backward pass, as is also done where couplings are
+            asked for. Only then has the layer gradients of higher order.
+        scaled, layer_norm, dropout, initial_pose, kernel_regularizer: as in `InvertedAttentionRouting`.
+        kernel_initializer: as there, the children being those of a window.
+
+    Call arguments:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        parents: what the layer returned in the iteration before; None in a first iteration.
+        mask: (batch, height, width, types), true for the children that take part.
+        return_couplings: also return the couplings.
+
+    Returns:
+        (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); with `return_couplings` a pair of
+        them and the couplings (batch, new height, new width, children of a window, capsules), the children in the order
+        row, column, type.
+
+    Raises:
+        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+
+    Example:
+        >>> layer = ConvInvertedAttentionRouting(8, 4, kernel_size=3, strides=2)
+        >>> layer(np.zeros((2, 15, 15, 5, 4, 4))).shape
+        TensorShape([2, 7, 7, 8, 4, 4])
+    """
+
+    def __init__(self, capsules, dim, kernel_size=3, strides=1, **kwargs):
+        super().__init__(capsules, dim, **kwargs)
+        self.kernel_size = pair("kernel_size", kernel_size)
+        self.strides = pair("strides", strides)
+
+    def build(self, poses_shape, parents_shape=None):
+        if not on_grid(poses_shape):
+            raise ValueError(
+                "ConvInvertedAttentionRouting takes poses on a grid (batch, height, width, types, ...). "
+                f"Received input shape {tuple(poses_shape)}."
+            )
+        known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
+        known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
+        self.input_spec = input_spec(poses_shape, "none")
+        self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
+        self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
+        children = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
+        votes = children * self.capsules * math.prod((*rows_of(poses_shape), self.dim))
+        self.chunk = max(1, _VOTES_AT_A_TIME // votes)  # examples
+        super().build(poses_shape)
+
+    def call(self, poses, parents=None, mask=None, training=None, return_couplings=False):
+        check_per_child(poses, mask=mask)
+        windows, batch = self.windows, ops.shape(poses)[0]
+        kernel = ops.reshape(self.kernel, (-1, *self.kernel.shape[3:]))
+        if mask is not None:
+            mask = ops.reshape(mask, ops.shape(poses)[:4])
+        if parents is None:
+            parents = self.initial
+            if parents is not None:
+                parents = ops.broadcast_to(parents[None], (batch * windows.positions, *parents.shape))
+        else:
+            parents = ops.reshape(parents, (-1, *parents.shape[3:]))
+        options = dict(scale=self.scale)
+        if self.votes == "stored" or return_couplings:
+            votes = make_votes(windows, poses, kernel)
+            mask = None if mask is None else windows.gather(mask)
+            found = inverted_attention(votes, parents, mask=mask, return_couplings=return_couplings, **options)
+            sums, *couplings = found if return_couplings else (found,)
+        else:
+            options |= dict(windows=windows, chunk=self.chunk, mask=mask)
+            sums, couplings = windowed_inverted_attention(poses, parents, kernel, **options), []
+        results = self._finished(sums, training), *couplings
+        results = tuple(ops.reshape(x, (-1, *windows.shape, *x.shape[1:])) for x in results)
+        return results if return_couplings else results[0]
+
+    def compute_output_shape(self, poses_shape, parents_shape=None):
+        grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
+        return (poses_shape[0], *grid, self.capsules, *rows_of(poses_shape), self.dim)
+
+    def _couplings_shape(self, poses_shape):
+        grid = self.compute_output_shape(poses_shape)[:3]
+        return *grid, self.kernel_size[0] * self.kernel_size[1] * poses_shape[3], self.capsules
+
+    def get_config(self):
+        return {**super().get_config(), "kernel_size": self.kernel_size, "strides": self.strides}
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ConcurrentRouting(keras.layers.Layer):
+    """A chain of capsule layers that are routed together, several times.
+
+    Source: Tsai et al. 2020, section 3 and procedure 1; "sequential": section 5.2 and ablation B. In the first
+    iteration each layer gets what the one below has just found. In each later one all layers are brought up to date at
+    once, each from what its children and it itself were in the iteration before: none sees what another finds in the
+    same iteration. Weights are the same in all iterations.
+
+    Args:
+        layers: capsule layers, the lowest first, whose call takes `parents`, what they returned in the iteration
+            before: `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or yours.
+        iterations: at least 1; 1 is the chain of layers as it is.
+        schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one begins.
+
+    Call arguments:
+        poses: what the lowest layer takes.
+        mask: true for the children of the lowest layer that take part, or None.
+        return_iterations: return, in place of the last layer's result, those of all layers in all iterations.
+
+    Returns:
+        What the last layer returns, of the last iteration; with `return_iterations` a list with a list of every
+        iteration's result for each layer.
+
+    Raises:
+        ValueError: no layers, one that does not take `parents`, iterations below 1 or an unknown schedule.
+
+    Example:
+        >>> chain = [ConvInvertedAttentionRouting(8, 4, strides=2), InvertedAttentionRouting(10, 4)]
+        >>> ConcurrentRouting(chain, iterations=2)(np.ones((2, 9, 9, 5, 4, 4))).shape
+        TensorShape([2, 10, 4, 4])
+    """
+
+    def __init__(self, layers, iterations=2, schedule="concurrent", **kwargs):
+        super().__init__(**kwargs)
+        self.chain = list(layers)
+        if not self.chain:
+            raise ValueError("`layers` must be one or more capsule layers. Received none.")
+        for layer in self.chain:
+            if not isinstance(layer, keras.Layer) or "parents" not in inspect.signature(layer.call).parameters:
+                raise ValueError(f"`layers` must be layers whose call takes `parents`. Received: {layer!r}")
+        self.iterations = positive_int("iterations", iterations)
+        self.schedule = one_of("schedule", schedule, ("concurrent", "sequential"))
+        self.supports_masking = True
+
+    def build(self, poses_shape):
+        for layer in self.chain:
+            if not layer.built:
+                layer.build(poses_shape)
+            poses_shape = layer.compute_output_shape(poses_shape)
+        super().build(poses_shape)
+
+    def call(self, poses, mask=None, training=None, return_iterations=False):
+        masks = [mask] + [None] * (len(self.chain) - 1)
+
+        def routed(number, children, parents=None):
+            return self.chain[number](children, parents=parents, mask=masks[number], training=training)
+
+        found = []
+        if self.schedule == "sequential":
+            children = poses
+            for number in range(len(self.chain)):
+                own = [routed(number, children)]
+                while len(own) < self.iterations:
+                    own.append(routed(number, children, own[-1]))
+                found.append(own)
+                children = own[-1]
+        else:
+            for number in range(len(self.chain)):
+                found.append([routed(number, found[-1][0] if number else poses)])
+            for _ in range(self.iterations - 1):
+                children = [poses, *(own[-1] for own in found[:-1])]
+                parents = [own[-1] for own in found]
+                for number, own in enumerate(found):
+                    own.append(routed(number, children[number], parents[number]))
+        return found if return_iterations else found[-1][-1]
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, poses, mask=None, training=None, return_iterations=False):
+        shape, specs = poses.shape, []
+        for layer in self.chain:
+            shape = layer.compute_output_shape(shape)
+            specs.append([keras.KerasTensor(shape, layer.compute_dtype) for _ in range(self.iterations)])
+        return specs if return_iterations else specs[-1][-1]
+
+    def compute_output_shape(self, poses_shape):
+        for layer in self.chain:
+            poses_shape = layer.compute_output_shape(poses_shape)
+        return poses_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "layers": [keras.saving.serialize_keras_object(layer) for layer in self.chain],
+            "iterations": self.iterations,
+            "schedule": self.schedule,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
+        return cls(**{**config, "layers": layers})

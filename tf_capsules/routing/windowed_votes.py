@@ -1,0 +1,77 @@
+"""Votes on a grid that are made again for the backward pass: what the gradients that are written out have in common.
+
+The votes of convolutional capsules have a matrix of their own for each pair of a child and a parent, and no form that
+is smaller than they are. So they exist for a few examples at a time, `make_votes`, and in the backward pass once more;
+a routing's gradient with respect to them goes on to poses and kernel by `transposed_votes`.
+"""
+
+import math
+
+from keras import ops
+
+from tf_capsules.routing.votes import TransformedVotes
+
+# Axis legend: B example and position of a parent, i child in a window, j parent type, k entry of a pose, r row of a
+# pose, d column of a child's pose, e column of a parent's pose.
+
+
+def make_votes(windows, poses, kernel, bias=None, activations=None):
+    """The votes of all windows, as `StoredVotes` of a batch of parent positions.
+
+    Args:
+        windows: `tf_capsules.routing.windows.Windows`.
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        kernel: (children of a window, parents, d, e).
+        bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
+        activations: (batch, height, width, types), or None.
+    """
+    activations = None if activations is None else windows.gather(activations)
+    return TransformedVotes(windows.gather(poses), kernel, bias, activations).store()
+
+
+def transposed_votes(d_votes, windows, poses, kernel):
+    """The transpose of `make_votes`: from a gradient with respect to the votes those with respect to what they are of.
+
+    Args:
+        d_votes: (batch * positions, parents, entries of a pose, children of a window).
+        windows, poses, kernel: as in `make_votes`.
+
+    Returns:
+        Gradients with respect to the poses, to the kernel and to a bias (children of a window, parents, rows or 1, e).
+    """
+    children, parents, columns, out = kernel.shape
+    rows = poses.shape[4] if len(poses.shape) == 6 else 1
+    d_votes = ops.reshape(d_votes, (-1, parents, rows, out, children))
+    d_votes = ops.transpose(d_votes, (4, 0, 2, 1, 3))  # (i, B, r, j, e), as the product makes votes
+    x = ops.reshape(windows.gather(poses), (-1, children, rows, columns))
+    d_poses = ops.einsum("iBrje,ijde->Bird", d_votes, kernel)
+    d_poses = windows.scatter(ops.reshape(d_poses, (-1, children * math.prod(poses.shape[4:]))))
+    d_kernel = ops.einsum("Bird,iBrje->ijde", x, d_votes)
+    d_bias = ops.transpose(ops.sum(d_votes, axis=1), (0, 2, 1, 3))
+    return ops.reshape(d_poses, (-1, *poses.shape[1:])), d_kernel, d_bias
+
+
+def over_entries(weights, values):
+    """(B, j, k) and (B, j, k, i) to (B, j, i)."""
+    return ops.matmul(weights[:, :, None], values)[:, :, 0]
+
+
+def over_children(values, weights):
+    """(B, j, k, i) and (B, j, i) to (B, j, k)."""
+    return ops.matmul(values, weights[..., None])[..., 0]
+
+
+def summed_votes(windows, poses, kernel):
+    """The sum of the votes of all children of each window, (batch * positions, parents, *pose): a plain convolution."""
+    rows = tuple(poses.shape[4:-1])
+    types, columns = poses.shape[3], poses.shape[-1]
+    _, parents, _, out = kernel.shape
+    # The rows of a pose are examples of their own.
+    x = ops.moveaxis(poses, 4, 1) if rows else poses
+    x = ops.reshape(x, (-1, *windows.grid, types * columns))
+    kernel = ops.reshape(kernel, (*windows.kernel_size, types, parents, columns, out))
+    kernel = ops.reshape(ops.moveaxis(kernel, 4, 3), (*windows.kernel_size, types * columns, parents * out))
+    sums = ops.conv(x, kernel, windows.strides, "valid", data_format="channels_last")
+    sums = ops.reshape(sums, (-1, *rows, windows.positions, parents, out))
+    sums = ops.moveaxis(sums, 1, 3) if rows else sums
+    return ops.reshape(sums, (-1, parents, *rows, out))
