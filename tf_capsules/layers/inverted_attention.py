@@ -351,11 +351,13 @@ class ConcurrentRouting(keras.layers.Layer):
         else:
             for number in range(len(self.chain)):
                 found.append([routed(number, found[-1][0] if number else poses)])
-            for _ in range(self.iterations - 1):
+            for left in reversed(range(self.iterations - 1)):
                 children = [poses, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
-                    own.append(routed(number, children[number], parents[number]))
+                    # What a layer finds takes as many more iterations to reach the last one as there are layers above.
+                    if return_iterations or len(found) - 1 - number <= left:
+                        own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]
 
     def compute_mask(self, *args, **kwargs):

@@ -1,0 +1,156 @@
+"""What concurrent routing by inverted attention takes at the CIFAR-10 shapes: seconds and peak memory, both ways.
+
+    python benchmarks/inverted_attention.py [--batch 16] [--steps 5] [--output results/inverted_attention_cost.csv]
+
+16x16x32 capsules of 4x4 go through a convolution of 3x3 with stride 2, one with stride 1, and a full connection to ten
+classes, with 1, 2, 3 and 5 iterations. (With 2 the class capsules depend on what the layers below found in the first,
+and nothing but the class layer is routed again.) Compared are the layers, which keep no votes for the backward pass,
+the same with stored votes, each also with XLA, and the routing of Tsai et al. 2020 as a textbook writes it in PyTorch
+(needs `torch`): patches, one einsum for the votes, a softmax. Each row is a process of its own, one after another,
+three times in turn; seconds are the median of the three medians, memory the largest resident size above the idle
+process. Close other jobs first.
+"""
+
+import argparse
+import json
+import statistics
+
+from processes import alone, timed
+
+ITERATIONS = (1, 2, 3, 5)
+FORMS = ("layers", "layers, XLA", "stored votes", "stored votes, XLA", "textbook, PyTorch")
+TYPES, CLASSES = 32, 10
+
+
+def measure(form, iterations, batch, steps):
+    """Median seconds of a step, and MiB above the idle process."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(batch, 16, 16, TYPES, 4, 4)).astype("float32")
+    shapes = [(3, 3, TYPES, TYPES, 4, 4), (3, 3, TYPES, TYPES, 4, 4), (800, CLASSES, 4, 4)]
+    spreads = [(TYPES / (4 * 9 * TYPES)) ** 0.5] * 2 + [(CLASSES / (4 * 800)) ** 0.5]
+    kernels = [random.normal(0, spread, shape).astype("float32") for shape, spread in zip(shapes, spreads, strict=True)]
+    make = torch_step if form == "textbook, PyTorch" else keras_step
+    # The norm is of all forms the same: they are seen to compute the same.
+    return timed(make(form, iterations, poses, kernels), steps)
+
+
+def keras_step(form, iterations, poses, kernels):
+    import tensorflow as tf
+
+    from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, InvertedAttentionRouting
+
+    votes = "stored" if form.startswith("stored") else "auto"
+    layers = [
+        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, strides=2, votes=votes),
+        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, votes=votes),
+        InvertedAttentionRouting(CLASSES, 4, votes=votes),
+    ]
+    chain = ConcurrentRouting(layers, iterations)
+    chain.build(poses.shape)
+    for layer, kernel in zip(layers, kernels, strict=True):
+        layer.kernel.assign(kernel)
+    poses = tf.constant(poses)
+
+    @tf.function(jit_compile=form.endswith("XLA"))
+    def gradients():
+        with tf.GradientTape() as tape:
+            tape.watch(poses)
+            loss = tf.reduce_sum(chain(poses) ** 3)
+        return tape.gradient(loss, [poses, *(weight.value for weight in chain.trainable_weights)])
+
+    return lambda: tf.norm(gradients()[0]).numpy()
+
+
+def torch_step(form, iterations, poses, kernels):
+    """The paper's equations line by line on stored votes."""
+    import torch
+    from torch.nn.functional import layer_norm
+
+    poses, *kernels = (torch.tensor(x, requires_grad=True) for x in (poses, *kernels))
+    norms = [(torch.ones(16, requires_grad=True), torch.zeros(16, requires_grad=True)) for _ in kernels]
+
+    def patches(x, strides):
+        """(batch, height, width, types, 4, 4) as (batch, rows, columns, 3, 3, types, 4, 4)."""
+        x = x.unfold(1, 3, strides).unfold(2, 3, strides)
+        return x.permute(0, 1, 2, 6, 7, 3, 4, 5)
+
+    def normalized(x, norm):
+        return layer_norm(x.flatten(-2), (16,), *norm, eps=1e-5).unflatten(-1, (4, 4))
+
+    def convolution(x, parents, kernel, norm, strides):
+        votes = torch.einsum("bxyklird,klijde->bxyklijre", patches(x, strides), kernel)
+        if parents is None:
+            shares = torch.full(votes.shape[:-2], 1 / votes.shape[-3])
+        else:
+            shares = (torch.einsum("bxyklijre,bxyjre->bxyklij", votes, parents) / 4).softmax(-1)
+        return normalized(torch.einsum("bxyklijre,bxyklij->bxyjre", votes, shares), norm)
+
+    def classes(x, parents, kernel, norm):
+        votes = torch.einsum("bird,ijde->bijre", x.flatten(1, 3), kernel)
+        if parents is None:
+            shares = torch.full(votes.shape[:-2], 1 / votes.shape[-3])
+        else:
+            shares = (torch.einsum("bijre,bjre->bij", votes, parents) / 4).softmax(-1)
+        return normalized(torch.einsum("bijre,bij->bjre", votes, shares), norm)
+
+    def route(children, parents):
+        return [
+            convolution(children[0], parents[0], kernels[0], norms[0], 2),
+            convolution(children[1], parents[1], kernels[1], norms[1], 1),
+            classes(children[2], parents[2], kernels[2], norms[2]),
+        ]
+
+    def step():
+        first = convolution(poses, None, kernels[0], norms[0], 2)
+        second = convolution(first, None, kernels[1], norms[1], 1)
+        found = [first, second, classes(second, None, kernels[2], norms[2])]
+        for _ in range(iterations - 1):
+            found = route([poses, *found[:-1]], found)
+        (found[-1] ** 3).sum().backward()
+        norm = poses.grad.norm().item()
+        for tensor in (poses, *kernels, *(x for pair in norms for x in pair)):
+            tensor.grad = None
+        return norm
+
+    return step
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--output", default="results/inverted_attention_cost.csv")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    from tf_capsules.training import append_row, environment
+
+    for iterations in ITERATIONS:
+        runs = {form: [] for form in FORMS}
+        for _ in range(3):
+            for form in FORMS:
+                runs[form].append(alone(__file__, form, iterations, options.batch, options.steps))
+        seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
+        for form, three in runs.items():
+            row = {
+                "iterations": iterations,
+                "batch": options.batch,
+                "form": form,
+                "seconds": round(seconds[form], 4),
+                "times_faster_than_textbook": round(seconds["textbook, PyTorch"] / seconds[form], 1),
+                "peak_memory_mb": max(run["memory"] for run in three),
+                "gradient_norm": round(three[0]["value"], 3),
+                **environment(),
+            }
+            append_row(options.output, row)
+            print(
+                f"{iterations} iterations {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
