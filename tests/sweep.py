@@ -20,7 +20,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
     SequenceCapsules,
 )
-from tf_capsules.models import hinton2018
+from tf_capsules.models import hinton2018, tsai2020
 from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
@@ -211,6 +211,13 @@ def heinsen_network(of, options, inputs):
     return Case(of, {"classes": 4, "parts": 9, **options}, inputs, "float32")
 
 
+def network_of_tsai(name, image_shape, **options):
+    arguments = {"image_shape": image_shape, "classes": 4, **options}
+    return Case(getattr(tsai2020, name), arguments, {"images": (BATCH, *image_shape)}, "float32")
+
+
+SMALL_CHAIN = dict(filters=6, types=3, pose=(2, 5), convolutions=((5, 3, 2), (4, 2, 1)), hidden=(3,))
+
 MODELS = {
     "CapsNet": capsnet(),
     "CapsNet without decoder": capsnet(decoder_units=None, leaky=True, use_bias=True, padding="same"),
@@ -247,5 +254,15 @@ MODELS = {
     "BaselineCNN with pooling": Case(
         hinton2018.BaselineCNN, {"image_shape": (4, 5, 1), "classes": 6}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
+    "AttentionCapsNet": network_of_tsai("AttentionCapsNet", (13, 14, 3), **SMALL_CHAIN),
+    "AttentionCapsNet sigmoid": network_of_tsai(
+        "AttentionCapsNet", (13, 14, 3), probabilities="sigmoid", iterations=1, **SMALL_CHAIN
+    ),
+    "DynamicCapsNet": network_of_tsai("DynamicCapsNet", (17, 18, 3), filters=5, types=3, iterations=1),
+    "EMCapsNet": network_of_tsai("EMCapsNet", (14, 15, 3), filters=5, types=3, capsules=(4, 6), iterations=1),
+    "BaselineCNN normalized": network_of_tsai("BaselineCNN", (32, 33, 1), filters=5),
+    "ResNet18": network_of_tsai("ResNet18", (9, 10, 3), filters=(5, 4, 6, 7)),
+    "DiverseCNN": network_of_tsai("DiverseCNN", (13, 14, 1), filters=5, hidden=6),
+    "DiverseCNN learned pooling": network_of_tsai("DiverseCNN", (13, 14, 1), filters=5, hidden=6, pooling="learned"),
     "MeanPooling": Case(MeanPooling, {"layers": 3, "width": 7, "classes": 4}, TEXT, "float32"),
 }

@@ -28,6 +28,7 @@ class PrimaryCapsules(keras.layers.Layer):
             second convolution, which gives each capsule an activation.
         scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
             1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
+        use_bias: whether the convolutions have a bias.
         kernel_initializer, bias_initializer, kernel_regularizer: of both convolutions.
 
     Call arguments:
@@ -56,6 +57,7 @@ class PrimaryCapsules(keras.layers.Layer):
         activation="squash",
         scores=None,
         scale=1.0,
+        use_bias=True,
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
         kernel_regularizer=None,
@@ -75,7 +77,7 @@ class PrimaryCapsules(keras.layers.Layer):
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=bias_initializer,
             kernel_initializer=kernel_initializer, kernel_regularizer=kernel_regularizer, dtype=self.dtype_policy,
-            data_format="channels_last",
+            data_format="channels_last", use_bias=use_bias,
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
@@ -112,7 +114,7 @@ class PrimaryCapsules(keras.layers.Layer):
     def call(self, features):
         x = self.convolution(features)
         if self.scale != 1.0:
-            bias = ops.cast(self.convolution.bias, x.dtype)
+            bias = ops.cast(self.convolution.bias, x.dtype) if self.convolution.use_bias else 0.0
             x = (x - bias) * self.scale + bias
         shape = ops.shape(x)
         poses = ops.reshape(x, (shape[0], shape[1], shape[2], self.types, *self.pose_shape))
@@ -141,6 +143,7 @@ class PrimaryCapsules(keras.layers.Layer):
             "activation": self.activation if named else keras.activations.serialize(self.activation),
             "scores": None if self.scores is None else keras.activations.serialize(self.scores),
             "scale": self.scale,
+            "use_bias": self.convolution.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.convolution.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.convolution.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.convolution.kernel_regularizer),

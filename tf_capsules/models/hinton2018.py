@@ -3,6 +3,7 @@
 import keras
 
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
+from tf_capsules.models.backbones import features_of
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -25,6 +26,7 @@ def MatrixCapsNet(
     normalization="data",
     l2=None,
     logits=False,
+    backbone=None,
     weights=None,
     name="matrix_capsnet",
 ):
@@ -35,7 +37,7 @@ def MatrixCapsNet(
     the activations of an untrained network hardly differ from 1/2.
 
     Args:
-        image_shape: (height, width, channels), at least 17 x 17.
+        image_shape: (height, width, channels), at least 17 x 17, or a feature map of at least 7 x 7.
         classes: number of classes.
         filters: channels of the convolution, the paper's A.
         types: types of primary capsules, B.
@@ -46,6 +48,8 @@ def MatrixCapsNet(
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
+        backbone: None, or a Keras model from images to a feature map, in place of the convolution; `l2` does not reach
+            it.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
@@ -60,7 +64,7 @@ def MatrixCapsNet(
         >>> MatrixCapsNet().count_params()
         317194
     """
-    if min(image_shape[:2]) < SMALLEST_IMAGE:
+    if backbone is None and min(image_shape[:2]) < SMALLEST_IMAGE:
         raise ValueError(f"Images must be at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}. Received: {image_shape}")
     if not isinstance(capsules, (tuple, list)) or len(capsules) != 2:
         raise ValueError(f"`capsules` must be two numbers, one a convolutional layer. Received: {capsules!r}")
@@ -72,9 +76,10 @@ def MatrixCapsNet(
     routing = dict(iterations=iterations, normalization=normalization, dtype="float32")
     columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = keras.Input(image_shape, name="images")
-    x = keras.layers.Conv2D(filters, 5, strides=2, activation="relu", name="convolution", **_LAST, **regularized())(
-        images
-    )
+    if backbone is None:
+        options = dict(strides=2, activation="relu", name="convolution")
+        backbone = keras.layers.Conv2D(filters, 5, **options, **_LAST, **regularized())
+    x = features_of(images, backbone)
     x = PrimaryCapsules(types, pose, activation=None, scores="sigmoid", name="primary_capsules", **regularized())(x)
     for number, strides in ((1, 2), (2, 1)):
         *x, _ = ConvEMRouting(

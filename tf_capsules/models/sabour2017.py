@@ -3,6 +3,7 @@
 import keras
 
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
+from tf_capsules.models.backbones import features_of
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -29,6 +30,7 @@ def CapsNet(
     competition="parents",
     decoder_units=(512, 1024),
     reconstruction_weight=0.0005,
+    backbone=None,
     weights=None,
     name="capsnet",
 ):
@@ -51,6 +53,7 @@ def CapsNet(
         iterations, leaky, use_bias, competition: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
+        backbone: None, or a Keras model from images to a feature map, in place of the first convolution.
         weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
         name: of the model.
 
@@ -65,8 +68,11 @@ def CapsNet(
         8215568
     """
     images = keras.Input(image_shape, name="images")
-    options = dict(padding=padding, activation="relu", name="convolution")
-    x = keras.layers.Conv2D(filters, kernel_size, **options, **_LAST)(images)
+    if backbone is None:
+        backbone = keras.layers.Conv2D(
+            filters, kernel_size, padding=padding, activation="relu", name="convolution", **_LAST
+        )
+    x = features_of(images, backbone)
     x = PrimaryCapsules(
         types, pose, primary_kernel_size, primary_strides, padding, scale=primary_scale, name="primary_capsules"
     )(x)

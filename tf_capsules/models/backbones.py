@@ -1,0 +1,106 @@
+"""What lies under capsules: Keras models from images to a feature map."""
+
+import keras
+
+# Channels are the last axis, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
+
+def fan_in_uniform(fan_in):
+    """An initializer of weights and biases, uniform within `1 / sqrt(fan_in)`."""
+    limit = fan_in**-0.5
+    return keras.initializers.RandomUniform(-limit, limit)
+
+
+def padded_convolution(x, filters, kernel_size=3, strides=1, padding=1, use_bias=True, name=None):
+    """A convolution of an image that zeros surround, `padding` of them on every side: not Keras' "same" padding,
+    which has none before and one after where the stride is 2 and the size even."""
+    fan_in = kernel_size**2 * x.shape[-1]
+    x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
+    options = dict(kernel_initializer=fan_in_uniform(fan_in), bias_initializer=fan_in_uniform(fan_in))
+    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, name=name, **options, **_LAST)(x)
+
+
+def batch_normalized(x):
+    return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+
+
+def SimpleBackbone(image_shape=(32, 32, 3), filters=256, kernel_size=3, batch_norm=False, name="simple_backbone"):
+    """One convolution with stride 2, a rim of zeros and ReLU.
+
+    Source: Tsai et al. 2020, tables 8 and 9; with a kernel of 4 and normalized, those of the EM networks it compares.
+
+    Args:
+        image_shape: (height, width, channels).
+        filters: channels of the feature map.
+        kernel_size: of the convolution.
+        batch_norm: whether batch normalization comes between the convolution and ReLU.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to (batch, new height, new width, filters).
+
+    Example:
+        >>> SimpleBackbone().output_shape
+        (None, 16, 16, 256)
+    """
+    images = keras.Input(image_shape, name="images")
+    x = padded_convolution(images, filters, kernel_size, strides=2, name="convolution")
+    x = keras.layers.ReLU()(batch_normalized(x) if batch_norm else x)
+    return keras.Model(images, x, name=name)
+
+
+def ResNetBackbone(image_shape=(32, 32, 3), stem=64, filters=(64, 128), blocks=(3, 4), name="resnet_backbone"):
+    """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
+
+    Source: He et al. 2016, in the form of Tsai et al. 2020, tables 10 and 11 (1,340,224 trainable parameters).
+
+    Args:
+        image_shape: (height, width, channels).
+        stem: channels of the first convolution.
+        filters: channels of each stage.
+        blocks: basic blocks of each stage.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to (batch, new height, new width, filters of the last stage).
+
+    Example:
+        >>> ResNetBackbone().output_shape
+        (None, 16, 16, 128)
+    """
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.ReLU()(batch_normalized(padded_convolution(images, stem, use_bias=False)))
+    for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True)):
+        for block in range(count):
+            x = _basic_block(x, channels, strides=2 if stage and not block else 1)
+    return keras.Model(images, x, name=name)
+
+
+def _basic_block(x, channels, strides):
+    """Two convolutions and a shortcut, which is a convolution of 1x1 where shapes differ."""
+    shortcut = x
+    if strides > 1 or x.shape[-1] != channels:
+        shortcut = batch_normalized(padded_convolution(x, channels, 1, strides, padding=0, use_bias=False))
+    x = keras.layers.ReLU()(batch_normalized(padded_convolution(x, channels, strides=strides, use_bias=False)))
+    x = batch_normalized(padded_convolution(x, channels, use_bias=False))
+    return keras.layers.ReLU()(keras.layers.Add()([x, shortcut]))
+
+
+def features_of(images, backbone):
+    """The feature map that a backbone makes of images.
+
+    Args:
+        images: symbolic, (batch, height, width, channels).
+        backbone: a Keras model or layer from images to (batch, new height, new width, channels).
+
+    Raises:
+        ValueError: it is no Keras layer, or what it makes is no feature map of known size.
+    """
+    if not isinstance(backbone, keras.Layer):
+        raise ValueError(f"`backbone` must be a Keras model or layer. Received: {backbone!r}")
+    x = backbone(images)
+    if not keras.backend.is_keras_tensor(x) or len(x.shape) != 4 or None in x.shape[1:]:
+        given = tuple(x.shape) if keras.backend.is_keras_tensor(x) else x
+        raise ValueError(f"`backbone` must give features (batch, height, width, channels) of known size, not {given}.")
+    return x

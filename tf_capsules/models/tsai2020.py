@@ -1,0 +1,304 @@
+"""Networks of "Capsules with inverted dot-product attention routing" (Tsai et al. 2020), and those it compares with."""
+
+import keras
+
+from tf_capsules.layers import (
+    ConcurrentRouting,
+    ConvInvertedAttentionRouting,
+    InvertedAttentionRouting,
+    PrimaryCapsules,
+)
+from tf_capsules.layers.arguments import one_of
+from tf_capsules.models import hinton2018, sabour2017
+from tf_capsules.models.backbones import (
+    ResNetBackbone,
+    SimpleBackbone,
+    batch_normalized,
+    fan_in_uniform,
+    features_of,
+    padded_convolution,
+)
+from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.weights import load_weights
+
+BACKBONES = ("simple", "resnet")
+
+
+def AttentionCapsNet(
+    image_shape=(32, 32, 3),
+    classes=10,
+    backbone="simple",
+    filters=256,
+    types=32,
+    pose=(4, 4),
+    primary_kernel_size=1,
+    primary_strides=1,
+    convolutions=((32, 3, 2), (32, 3, 1)),
+    hidden=(),
+    iterations=2,
+    schedule="concurrent",
+    scaled=True,
+    layer_norm=True,
+    dropout=0.0,
+    initial_pose="zeros",
+    votes="auto",
+    probabilities="softmax",
+    weights=None,
+    name="attention_capsnet",
+):
+    """The capsule network: a backbone, primary capsules, and capsule layers that are routed together.
+
+    Source: Tsai et al. 2020, section 3 and tables 8 to 11 and 18; trainable parameters 561,297 with the simple backbone
+    and 1,828,817 with the residual one. A linear unit, one for all class capsules, reads a class's logit off its pose.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
+        filters: channels of the simple backbone.
+        types: types of primary capsules.
+        pose: of every capsule: (rows, columns), or the length of a vector.
+        primary_kernel_size, primary_strides: of the primary capsules' convolution, which has no bias.
+        convolutions: (types, kernel size, strides) of each convolutional capsule layer.
+        hidden: number of capsules of each fully connected layer below the classes.
+        iterations, schedule: of the routing, see `ConcurrentRouting`.
+        scaled, layer_norm, dropout, initial_pose, votes: see `InvertedAttentionRouting`.
+        probabilities: "softmax" of the logits, which are then the activations; "sigmoid" where several classes may be
+            present: the activations are probabilities, and "logits" come beside them.
+        weights: None; the path of a weights file; or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Raises:
+        ValueError: arguments out of range, an image that is too small, unknown weights.
+
+    Example:
+        >>> AttentionCapsNet().count_params()
+        561297
+    """
+    one_of("probabilities", probabilities, ("softmax", "sigmoid"))
+    dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
+    images = keras.Input(image_shape, name="images")
+    x = features_of(images, _backbone(backbone, image_shape, filters=filters))
+    x = PrimaryCapsules(
+        types,
+        pose,
+        primary_kernel_size,
+        primary_strides,
+        activation="layer_norm",
+        use_bias=False,
+        kernel_initializer=fan_in_uniform(primary_kernel_size**2 * x.shape[-1]),
+        name="primary_capsules",
+    )(x)
+    # In float32 under every dtype policy: these are the model's answers.
+    options = dict(
+        scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, votes=votes, dtype="float32"
+    )
+    chain = [
+        ConvInvertedAttentionRouting(
+            capsules, dim, kernel_size, strides, name=f"convolutional_capsules_{number}", **options
+        )
+        for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1)
+    ]
+    chain += [
+        InvertedAttentionRouting(capsules, dim, name=f"capsules_{number}", **options)
+        for number, capsules in enumerate(hidden, start=1)
+    ]
+    chain.append(InvertedAttentionRouting(classes, dim, name="class_capsules", **options))
+    poses = ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")(x)
+    entries = keras.layers.Reshape((classes, -1), dtype="float32")(poses)
+    logits = _dense(entries, 1, dtype="float32", name="logit")
+    logits = keras.layers.Reshape((classes,), dtype="float32")(logits)
+    outputs = {"activations": logits, "poses": poses}
+    if probabilities == "sigmoid":
+        outputs |= {"activations": keras.layers.Activation("sigmoid", dtype="float32")(logits), "logits": logits}
+    encoder = keras.Model(images, outputs, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, logits=probabilities == "softmax", name=name), weights)
+
+
+def DynamicCapsNet(
+    image_shape=(32, 32, 3),
+    classes=10,
+    backbone="simple",
+    filters=256,
+    types=32,
+    iterations=3,
+    weights=None,
+    name="dynamic_capsnet",
+):
+    """Dynamic routing as the paper compares it: the network of Sabour et al. 2017 without decoder.
+
+    Source: Tsai et al. 2020, tables 12 to 15; 7,992,576 parameters, with the residual backbone 12,451,136 trainable
+    ones. Different from the appendix: the last stage of that backbone has 256 channels, as the published count asks.
+
+    Args:
+        image_shape, classes, filters, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
+        backbone: "simple", a convolution of 9x9; "resnet"; or a Keras model from images to a feature map.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Example:
+        >>> DynamicCapsNet().count_params()
+        7992576
+    """
+    options = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
+    if backbone == "simple":
+        return sabour2017.CapsNet(image_shape, classes, filters, **options)
+    backbone = _backbone(backbone, image_shape, resnet=(64, 256))
+    return sabour2017.CapsNet(image_shape, classes, backbone=backbone, primary_strides=1, **options)
+
+
+def EMCapsNet(
+    image_shape=(32, 32, 3),
+    classes=10,
+    backbone="simple",
+    filters=256,
+    types=32,
+    capsules=(32, 32),
+    iterations=2,
+    weights=None,
+    name="em_capsnet",
+):
+    """EM routing as the paper compares it: the network of Hinton et al. 2018 on another backbone.
+
+    Source: Tsai et al. 2020, tables 16 and 17; trainable parameters, the betas (148 with ten classes) left out: 452,896
+    and with the residual backbone 1,710,432.
+
+    Args:
+        image_shape, classes, types, capsules, iterations, weights, name: see
+            `tf_capsules.models.hinton2018.MatrixCapsNet`.
+        filters: channels of the simple backbone.
+        backbone: "simple", a normalized convolution of 4x4; "resnet"; or a Keras model from images to a feature map.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Example:
+        >>> EMCapsNet().name
+        'em_capsnet'
+    """
+    backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
+    options = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
+    return hinton2018.MatrixCapsNet(image_shape, classes, backbone=backbone, **options)
+
+
+def BaselineCNN(image_shape=(32, 32, 3), classes=10, filters=1024, weights=None, name="baseline_cnn"):
+    """The convolutional baseline for CIFAR, 18,919,434 trainable parameters.
+
+    Source: Tsai et al. 2020, tables 8 and 9.
+
+    Args:
+        image_shape: (height, width, channels), at least 32 x 32.
+        classes: number of classes.
+        filters: channels of each convolution.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Example:
+        >>> BaselineCNN().output_shape
+        (None, 10)
+    """
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
+    for _ in range(2):
+        x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=2)))
+        x = keras.layers.AveragePooling2D(2, data_format="channels_last")(x)
+    x = keras.layers.Flatten(data_format="channels_last")(x)
+    return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
+
+
+def ResNet18(image_shape=(32, 32, 3), classes=10, filters=(64, 128, 256, 512), weights=None, name="resnet18"):
+    """The residual network of 18 layers for CIFAR, 11,173,962 trainable parameters.
+
+    Source: He et al. 2016; Tsai et al. 2020, section 4.1: no pooling after the first convolution, which is 3x3.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        filters: channels of each of the four stages.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
+
+    Example:
+        >>> ResNet18().output_shape
+        (None, 10)
+    """
+    images = keras.Input(image_shape, name="images")
+    x = ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
+    x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
+    return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
+
+
+def DiverseCNN(
+    image_shape=(36, 36, 1),
+    classes=10,
+    pooling="average",
+    filters=1024,
+    hidden=640,
+    weights=None,
+    name="diverse_cnn",
+):
+    """The convolutional baselines for DiverseMultiMNIST.
+
+    Source: Tsai et al. 2020, table 18; trainable parameters 19,553,162 with average pooling, 42,490,762 with a learned
+    one. Not stated, and none here: a non-linearity between the last two layers.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        pooling: "average": `hidden` channels at each position, then their means; "learned": as many units that see all
+            positions.
+        filters: channels of each convolution.
+        hidden: see `pooling`.
+        weights: None, a path, or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), each on its own, not compiled.
+
+    Raises:
+        ValueError: an unknown kind of pooling.
+
+    Example:
+        >>> DiverseCNN().output_shape
+        (None, 10)
+    """
+    one_of("pooling", pooling, ("average", "learned"))
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
+    for strides in (2, 1):
+        x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=strides, padding=0)))
+    if pooling == "average":
+        x = padded_convolution(x, hidden, 1, padding=0)
+        x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
+    else:
+        x = _dense(keras.layers.Flatten(data_format="channels_last")(x), hidden)
+    return load_weights(keras.Model(images, _probabilities(x, classes, "sigmoid"), name=name), weights)
+
+
+def _backbone(backbone, image_shape, filters=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
+    """The model that a name stands for, or the one that was given."""
+    if not isinstance(backbone, str):
+        return backbone
+    one_of("backbone", backbone, BACKBONES)
+    if backbone == "resnet":
+        return ResNetBackbone(image_shape, filters=resnet)
+    return SimpleBackbone(image_shape, filters, kernel_size, batch_norm)
+
+
+def _dense(x, units, **options):
+    start = [fan_in_uniform(x.shape[-1]) for _ in range(2)]
+    return keras.layers.Dense(units, kernel_initializer=start[0], bias_initializer=start[1], **options)(x)
+
+
+def _probabilities(x, classes, activation):
+    return _dense(x, classes, activation=activation, dtype="float32", name="probabilities")
