@@ -17,7 +17,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import SpreadLoss
-from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
+from tf_capsules.optimizers import CoupledSGD, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
 
 DIGITS = recipes.get("sabour2017-digits")
@@ -295,7 +295,9 @@ def plain_network(image_shape, classes):
     ("changes", "message"),
     [
         (dict(margin_schedule="linear"), "margin_schedule 'linear' is for SpreadLoss, not MarginLoss"),
-        (dict(warmup=0.1), "warmup 0.1 and decay_steps 40 exclude each other"),
+        (dict(warmup=0.1), "decay_steps 40 and warmup 0.1 exclude each other"),
+        (dict(drops=(0.5,)), r"decay_steps 40 and drops \(0.5,\) exclude each other"),
+        (dict(drops=(0.5, 0.2), decay_steps=None), r"between 0 and 1 and in order, not \(0.5, 0.2\)"),
         (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
         (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
     ],
@@ -315,6 +317,18 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     recipe = Settings(warmup=0.5).apply(TINY)
     assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
+
+
+def test_the_learning_rate_drops_at_shares_of_the_run(tmp_path):
+    recipe = TINY.but(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
+    run = training.train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
+    assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
+    with pytest.raises(TrainingError, match="epochs 3, now 4: with a learning rate that drops"):
+        training.train(recipe.but(epochs=4), run.folder, SHORT, resume=True)
+    with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):
+        training.train(recipe, tmp_path / "other", Settings(decay_steps=9))
+    warmed = Settings(warmup=0.5).apply(recipe)
+    assert (warmed.warmup, warmed.drops) == (0.5, ())
 
 
 def test_iterations_are_those_of_every_routing_layer(tmp_path):

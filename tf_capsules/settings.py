@@ -109,8 +109,9 @@ class Settings:
                     raise TrainingError(
                         f"--{name} {getattr(self, name)} is for recipes on texts; {recipe.name} is on images."
                     )
-        if self.decay_steps is not None and (self.warmup or recipe.warmup) is not None:
-            source = f"the warm-up of {recipe.name}" if self.warmup is None else f"--warmup {self.warmup}"
+        if self.decay_steps is not None and ((self.warmup or recipe.warmup) is not None or recipe.drops):
+            source = f"the {'drops' if recipe.drops else 'warm-up'} of {recipe.name}"
+            source = source if self.warmup is None else f"--warmup {self.warmup}"
             raise TrainingError(f"--decay-steps {self.decay_steps} and {source} exclude each other.")
         if not 0 <= self.seed < 2**31:
             raise TrainingError(f"--seed must be from 0 to {2**31 - 1}. Received: {self.seed}")
@@ -152,7 +153,7 @@ class Settings:
         if values.get("dataset") not in (None, recipe.dataset):
             recipe = dataclasses.replace(recipe, dataset_options={})
         if self.warmup is not None:
-            values["decay_steps"] = None
+            values |= {"decay_steps": None, "drops": ()}
         if self.iterations is not None:
             values["model_options"] = {"iterations": self.iterations}
         return recipe.but(**values)

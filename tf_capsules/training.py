@@ -65,6 +65,10 @@ def compile_model(model, recipe, spec, jit="auto"):
     if recipe.warmup is not None:
         rate = WarmupCosine(rate, steps, recipe.warmup)
         options = {"beta_1": MomentumCycle(steps, recipe.warmup)} if recipe.momentum_cycle else {}
+    elif recipe.drops:
+        values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
+        boundaries = [round(drop * steps) for drop in recipe.drops]
+        rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
     elif recipe.decay_steps is not None:
         rate = FlooredExponentialDecay(rate, recipe.decay_steps)
     optimizer = recipe.optimizer(rate, **options)
@@ -466,6 +470,7 @@ _PLACES = ("data", "data_dir", "download", "cache", "cache_limit")
 
 _OVER_THE_WHOLE_RUN = {
     "warmup": "with a warm-up every epoch's learning rate depends on their number",
+    "drops": "with a learning rate that drops every epoch's depends on their number",
     "margin_schedule": "with a growing margin every epoch's margin depends on their number",
 }
 
@@ -479,7 +484,7 @@ def _differences(before, after):
     epochs = [config["resolved"]["epochs"] for config in (before, after)]
     if epochs[0] != epochs[1]:
         for part, reason in _OVER_THE_WHOLE_RUN.items():
-            if after["resolved"][part] is not None:
+            if after["resolved"][part]:
                 changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
     return list(dict.fromkeys(changed))
 

@@ -13,6 +13,7 @@ STEPS = {
     "contrast": ("contrast", 0.2, 1.8),
     "standardize": ("standardize",),
     "standardize_each": ("standardize_each",),
+    "normalize": ("normalize", (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)),
     "downscale": ("downscale", 2),
 }
 
@@ -163,6 +164,13 @@ def test_shapes_through_a_chain():
     assert augment.output_shape(steps, (30, 28, 3)) == (8, 8, 3)
 
 
+def test_normalize_takes_each_channel_s_own_numbers():
+    x = image()
+    found = augment.apply((("normalize", (0.5, 0, -1), (2, 1, 0.5)),), x)
+    expected = np.stack([(x[..., 0] - 0.5) / 2, x[..., 1], (x[..., 2] + 1) / 0.5], axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "steps, words",
     [
@@ -178,6 +186,9 @@ def test_shapes_through_a_chain():
         ((("brightness", True),), "'brightness' takes"),
         (("flip",), "a name and its values"),
         ((("crop", 9),), "'crop' 9: the image has 6x8"),
+        ((("normalize", 0.5, 0.2),), "'normalize' takes"),
+        ((("normalize", (0.5,), (0.0,)),), "'normalize' takes a mean and a deviation above 0"),
+        ((("normalize", (0.5,), (0.2,)),), "'normalize' .*the image has 3 channels"),
         ((("downscale", 4),), "'downscale' 4 does not divide 6x8"),
     ],
 )

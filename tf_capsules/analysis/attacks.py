@@ -611,7 +611,7 @@ def input_units(preprocess):
         preprocess: the recipe's steps (`tf_capsules.datasets.augment`).
 
     Returns:
-        A pair: a text, and (0, 1) or, where images are standardized and have no common bounds, None.
+        A pair: a text, and (0, 1) or, where images are standardized or normalized and have no common bounds, None.
 
     Example:
         >>> input_units((("crop", 24), ("standardize",)))
@@ -622,6 +622,8 @@ def input_units(preprocess):
         return "standard deviations of a channel", None
     if "standardize" in names:
         return "standard deviations of an image", None
+    if "normalize" in names:
+        return "standard deviations of the data set's channels", None
     return "shares of the pixel range", (0.0, 1.0)
 
 

@@ -19,6 +19,8 @@ brightness       delta, in units of 1/255    a number in [-delta, delta] added  
 contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
 standardize                                  mean 0 and deviation 1 over the whole image   the same
 standardize_each                             mean 0 and deviation 1 in each channel        the same
+normalize        means, deviations, a        less the channel's mean, over its deviation   the same
+                 number a channel
 downscale        factor                      mean over factor x factor blocks              the same
 ===============  ==========================  ============================================  ===========================
 
@@ -99,6 +101,10 @@ def _standardize_each(image, draw, xp):
     return xp.concatenate([_standardize(part, draw, xp) for part in xp.split(image, image.shape[-1], axis=-1)], axis=-1)
 
 
+def _normalize(image, draw, xp, means, deviations):
+    return (image - xp.asarray(means, dtype=image.dtype)) / xp.asarray(deviations, dtype=image.dtype)
+
+
 def _downscale(image, draw, xp, factor):
     height, width, channels = image.shape
     blocks = xp.reshape(image, (height // factor, factor, width // factor, factor, channels))
@@ -111,6 +117,14 @@ def _whole(low):
 
 def _number(value):
     return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _numbers(value, above=-math.inf):
+    return isinstance(value, (list, tuple)) and all(isinstance(x, Real) and above < x < math.inf for x in value)
+
+
+def _deviations(value):
+    return _numbers(value, above=0)
 
 
 def _fill(value):
@@ -128,6 +142,7 @@ _STEPS = {
     "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
     "standardize": (_standardize, (), "no value"),
     "standardize_each": (_standardize_each, (), "no value"),
+    "normalize": (_normalize, (_numbers, _deviations), "a mean and a deviation above 0 for each channel, as two lists"),
     "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
 }
 
@@ -180,6 +195,9 @@ def output_shape(steps, image_shape):
             if values[0] > min(height, width):
                 raise ValueError(f"preprocess step 'crop' {values[0]}: the image has {height}x{width} pixels there")
             height = width = values[0]
+        elif name == "normalize":
+            if not len(values[0]) == len(values[1]) == channels:
+                raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")
         elif name == "downscale":
             if height % values[0] or width % values[0]:
                 raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")

@@ -2,5 +2,6 @@
 
 from tf_capsules.optimizers.radam import RAdam
 from tf_capsules.optimizers.schedules import FlooredExponentialDecay, MomentumCycle, WarmupCosine
+from tf_capsules.optimizers.sgd import CoupledSGD
 
-__all__ = ["FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]
+__all__ = ["CoupledSGD", "FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]

@@ -42,6 +42,7 @@ class Recipe:
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
         learning_rate: at the start, or with `warmup` at its highest.
         decay_steps: steps after which the rate has fallen to 0.96 of itself; None for a constant rate.
+        drops: in place of `decay_steps`, the shares of all steps after which the rate falls to a tenth of itself.
         warmup: in place of `decay_steps`, the share of all steps in which the rate rises, to fall as a half cosine
             after them (`tf_capsules.optimizers.WarmupCosine`); None for none.
         momentum_cycle: with `warmup`, the optimizer is called with a `tf_capsules.optimizers.MomentumCycle` as beta_1.
@@ -66,6 +67,7 @@ class Recipe:
     optimizer: Callable = keras.optimizers.Adam
     learning_rate: float = 0.001
     decay_steps: int | None = 2000
+    drops: tuple = ()
     warmup: float | None = None
     momentum_cycle: bool = False
     mixup: float | None = None
@@ -74,8 +76,12 @@ class Recipe:
     title: str = ""
 
     def __post_init__(self):
-        if self.warmup is not None and self.decay_steps is not None:
-            raise ValueError(f"warmup {self.warmup} and decay_steps {self.decay_steps} exclude each other.")
+        given = {"decay_steps": self.decay_steps, "drops": self.drops or None, "warmup": self.warmup}
+        given = [f"{name} {value}" for name, value in given.items() if value is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other.")
+        if not all(0 < drop < 1 for drop in self.drops) or list(self.drops) != sorted(self.drops):
+            raise ValueError(f"drops are shares of all steps, between 0 and 1 and in order, not {self.drops}.")
         if self.momentum_cycle and self.warmup is None:
             raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
         if self.margin_schedule is not None and self.loss is not SpreadLoss:

@@ -1,0 +1,12 @@
+"""CIFAR-10, inverted attention, simple backbone, 1 iteration.
+
+Paper: Tsai et al. 2020, section 4.2 and table 1
+Command: tf-capsules train tsai2020-cifar10-r1
+Device: one GPU, or two CPU cores for a few epochs
+Published: 85.17% test accuracy, the best of 1 to 5 iterations
+Measured: not yet
+"""
+
+from tf_capsules.recipes.tsai2020_cifar10 import RECIPE as CIFAR10
+
+RECIPE = CIFAR10.but(model_options=dict(iterations=1))
