@@ -40,6 +40,16 @@ def test_by_hand(dtype):
     assert float(ExactMatch()(labels, scores, sample_weight=weights)) == 0.75
 
 
+def test_with_a_threshold_the_number_of_classes_must_be_right_too():
+    scores = np.array([[0.9, 0.6, 0.1], [0.9, 0.4, 0.1], [0.9, 0.8, 0.6], [0.4, 0.3, 0.1]])
+    labels = np.array([[1, 1, 0]] * 3 + [[0, 0, 0]])
+    assert float(ExactMatch(0.5)(labels, scores)) == 0.5
+    assert float(ExactMatch()(labels[:3], scores[:3])) == 1
+    metric = ExactMatch(0.3, name="set")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert again.get_config() == metric.get_config() and float(again(labels[:2], scores[:2])) == 1
+
+
 def test_class_numbers_count_as_one_present_class():
     scores = np.array([[0.9, 0.8, 0.1], [0.9, 0.1, 0.8], [0.5, 0.6, 0.1]])
     assert float(ExactMatch()(np.array([0, 2, 1]), scores)) == np.float32(2 / 3)

@@ -299,6 +299,7 @@ def plain_network(image_shape, classes):
         (dict(drops=(0.5,)), r"decay_steps 40 and drops \(0.5,\) exclude each other"),
         (dict(drops=(0.5, 0.2), decay_steps=None), r"between 0 and 1 and in order, not \(0.5, 0.2\)"),
         (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
+        (dict(threshold=0.5), "threshold 0.5 is for the metric exact_match, not accuracy"),
         (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
     ],
 )

@@ -9,11 +9,16 @@ from tf_capsules.routing.precision import at_least_float32
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class ExactMatch(keras.metrics.MeanMetricWrapper):
-    """Share of the samples whose k most active classes are exactly the k present ones.
+    """Share of the samples of which exactly the present classes are predicted.
 
-    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right).
-    k is each sample's own number of present classes. A sample is right when its least active present class beats its
-    most active absent one.
+    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right):
+    predicted are the k most active classes, k being each sample's own number of present ones, so that a sample is right
+    when its least active present class beats its most active absent one. Tsai et al. 2020, section 5.3 (numbers that
+    are not known): predicted are all classes above a threshold.
+
+    Args:
+        threshold: None for the k most active classes, or what the activation of a class has to exceed.
+        name, dtype: of the metric.
 
     Call arguments:
         y_true: multi-hot rows (batch, classes), or class numbers (batch,).
@@ -25,19 +30,25 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
     Example:
         >>> float(ExactMatch()(np.array([[1, 1, 0]]), np.array([[0.9, 0.3, 0.4]])))
         0.0
+        >>> float(ExactMatch(0.5)(np.array([[1, 1, 0]]), np.array([[0.9, 0.6, 0.4]])))
+        1.0
     """
 
-    def __init__(self, name="exact_match", dtype=None):
-        super().__init__(_exact_match, name=name, dtype=dtype)
+    def __init__(self, threshold=None, name="exact_match", dtype=None):
+        super().__init__(_exact_match, name=name, dtype=dtype, threshold=threshold)
+        self.threshold = threshold
 
     def get_config(self):
-        return {"name": self.name, "dtype": self.dtype}
+        return {"threshold": self.threshold, "name": self.name, "dtype": self.dtype}
 
 
-def _exact_match(y_true, y_pred):
+def _exact_match(y_true, y_pred, threshold):
     y_pred = at_least_float32(y_pred)
     present = class_targets(y_true, y_pred) > 0
     far = ops.cast(3e38, y_pred.dtype)
     weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1)
     strongest_absent = ops.max(ops.where(present, -far, y_pred), axis=-1)
-    return ops.cast(weakest_present > strongest_absent, "float32")
+    right = weakest_present > strongest_absent
+    if threshold is not None:
+        right = ops.logical_and(weakest_present > threshold, strongest_absent <= threshold)
+    return ops.cast(right, "float32")

@@ -74,7 +74,7 @@ def compile_model(model, recipe, spec, jit="auto"):
     optimizer = recipe.optimizer(rate, **options)
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
-    metric = ExactMatch() if recipe.metric == "exact_match" else recipe.metric
+    metric = ExactMatch(recipe.threshold) if recipe.metric == "exact_match" else recipe.metric
     if recipe.mixup is not None:
         # By its name Keras would choose the metric that fits the mixed rows, and give it evaluation's class numbers.
         metric = keras.metrics.SparseCategoricalAccuracy(metric)
@@ -579,13 +579,15 @@ def evaluate_ensemble(runs, part="test", crops=None):
     recipe = runs[0].recipe
     check_crops(recipe, crops)
     data = runs[0].data
-    metric = ExactMatch() if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
+    metric = (
+        ExactMatch(recipe.threshold) if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
+    )
     options = [{}] if crops is None else [{"crop": number} for number in range(crops)]
     streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
     for views in zip(*streams, strict=True):
         labels = views[0][1]
         outputs = ((run.model, run.model.predict_on_batch(images)) for run in runs for images, _ in views)
-        scores = sum(class_probabilities(*pair) for pair in outputs)
+        scores = sum(class_probabilities(*pair) for pair in outputs) / (len(runs) * len(views))
         metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
     return {recipe.metric: float(metric.result())}
 

@@ -37,6 +37,8 @@ class Recipe:
         margin_schedule: "sigmoid" or "linear", with `SpreadLoss`: the schedule through which the margin goes in the
             steps of the whole run (`tf_capsules.losses.SpreadMargin.over`); None for a loss without one.
         metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
+        threshold: with "exact_match", above which an activation says that its class is present; None: as many classes
+            are predicted as there are present.
         epochs: passes over the training split.
         batch_size: examples a step, over all devices.
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
@@ -62,6 +64,7 @@ class Recipe:
     loss: Callable = MarginLoss
     margin_schedule: str | None = None
     metric: str = "accuracy"
+    threshold: float | None = None
     epochs: int = 50
     batch_size: int = 128
     optimizer: Callable = keras.optimizers.Adam
@@ -86,6 +89,8 @@ class Recipe:
             raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
         if self.margin_schedule is not None and self.loss is not SpreadLoss:
             raise ValueError(f"margin_schedule {self.margin_schedule!r} is for SpreadLoss, not {self.loss.__name__}.")
+        if self.threshold is not None and self.metric != "exact_match":
+            raise ValueError(f"threshold {self.threshold} is for the metric exact_match, not {self.metric}.")
         if self.mixup is not None and self.metric == "exact_match":
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 
