@@ -1,0 +1,62 @@
+"""Networks of Keras and of keras-hub under capsules."""
+
+import keras
+import numpy as np
+import pytest
+from backend import array
+
+from tf_capsules.models import hinton2018, sabour2017, tsai2020
+
+SHAPE = (64, 64, 3)
+
+
+def application(name, layer, alpha):
+    model = getattr(keras.applications, name)(SHAPE, alpha=alpha, include_top=False, weights=None)
+    return keras.Model(model.input, model.get_layer(layer).output)
+
+
+def hub(name, **options):
+    return getattr(pytest.importorskip("keras_hub").models, name)(image_shape=SHAPE, **options)
+
+
+BACKBONES = {
+    "MobileNet": lambda: application("MobileNet", "conv_pw_3_relu", 0.25),
+    "MobileNetV2": lambda: application("MobileNetV2", "block_3_expand_relu", 0.35),
+    "hub VGG": lambda: hub("VGGBackbone", stackwise_num_repeats=[1, 1], stackwise_num_filters=[5, 7]),
+    "hub ResNet": lambda: hub(
+        "ResNetBackbone",
+        input_conv_filters=[5],
+        input_conv_kernel_sizes=[3],
+        stackwise_num_filters=[64],
+        stackwise_num_blocks=[1],
+        stackwise_num_strides=[1],
+        block_type="basic_block",
+    ),
+}
+HEADS = {
+    "attention": lambda backbone: tsai2020.AttentionCapsNet(
+        SHAPE, 3, backbone, types=2, pose=(2, 2), convolutions=((4, 3, 2),)
+    ),
+    "EM": lambda backbone: hinton2018.MatrixCapsNet(
+        SHAPE, 3, types=2, capsules=(3, 4), pose=(2, 2), iterations=2, backbone=backbone
+    ),
+    "dynamic": lambda backbone: sabour2017.CapsNet(
+        SHAPE, 3, types=2, pose=4, dim=5, decoder_units=None, backbone=backbone
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_any_backbone_under_any_capsules(name, tmp_path):
+    images = np.random.default_rng(0).random((2, *SHAPE)).astype("float32")
+    for head in HEADS.values():
+        model = head(BACKBONES[name]())
+        outputs = model.predict_on_batch(images)
+        assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
+    model.compile("adam", "mse")
+    before = array(model.encoder.layers[1].trainable_weights[0])
+    model.fit(images, np.eye(3)[[0, 2]], verbose=0)
+    assert np.abs(array(model.encoder.layers[1].trainable_weights[0]) - before).max() > 0
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras").predict_on_batch(images)
+    np.testing.assert_allclose(again["activations"], model.predict_on_batch(images)["activations"], atol=1e-5)
