@@ -25,7 +25,7 @@ BACKBONES = {
     "hub VGG": lambda: hub("VGGBackbone", stackwise_num_repeats=[1, 1], stackwise_num_filters=[5, 7]),
     "hub ResNet": lambda: hub(
         "ResNetBackbone",
-        input_conv_filters=[5],
+        input_conv_filters=[64],
         input_conv_kernel_sizes=[3],
         stackwise_num_filters=[64],
         stackwise_num_blocks=[1],
