@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from tf_capsules.analysis import figures, measure_routing_changes, measures, perturb_dimensions, reconstruct_parts
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
+from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +285,19 @@ def test_routing_changes_are_drawn_on_a_logarithmic_scale(model, images, saved):
     np.testing.assert_array_equal(points[:, 0], [1, 2, 3, 4])
     np.testing.assert_allclose(points[:, 1], measure_routing_changes(model, images, 4), rtol=1e-6)
     assert axes.get_yscale() == "log" and "6 images" in figure.get_supxlabel()
+
+
+def test_pose_changes_have_a_panel_a_schedule_and_a_line_a_layer(saved):
+    model = AttentionCapsNet((11, 12, 1), 4, filters=5, types=3, pose=(2, 2), convolutions=((4, 3, 1),))
+    images = np.random.default_rng(0).normal(size=(3, 11, 12, 1)).astype("float32")
+    figure = saved(figures.pose_changes(model, images, iterations=5))
+    assert [axes.get_title() for axes in figure.axes] == ["concurrent", "sequential"]
+    for axes in figure.axes:
+        points = [line.get_xydata() for line in axes.get_lines()]
+        want = measures.measure_pose_changes(model, images, 5, axes.get_title())
+        np.testing.assert_allclose([line[:, 1] for line in points], want, rtol=1e-5)
+        np.testing.assert_array_equal(points[0][:, 0], [2, 3, 4, 5])
+    assert "3 images" in figure.get_supxlabel()
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5])

@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from tf_capsules import analysis
 from tf_capsules.analysis import measures
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
+from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 
 def make_model(**options):
@@ -102,6 +105,25 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     assert not np.allclose(want[0], want[3], rtol=0.01)
 
 
+@pytest.mark.parametrize("pose", [(2, 3), 6])
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_pose_changes_are_those_between_networks_of_more_and_more_iterations(pose, schedule):
+    options = dict(filters=5, types=3, pose=pose, convolutions=((4, 3, 1),), schedule=schedule)
+    models = [AttentionCapsNet((11, 12, 1), 4, iterations=count, **options) for count in (1, 2, 3)]
+    images = np.random.default_rng(0).normal(size=(5, 11, 12, 1)).astype("float32")
+    poses = []
+    for model in models:
+        model.set_weights(models[0].get_weights())
+        poses.append(model.predict_on_batch(images)["poses"].reshape(5, 4, 6))
+    found = analysis.measure_pose_changes(models[0], images, iterations=3, batch_size=2)
+    assert found.shape == (2, 2)
+    if schedule == "concurrent":
+        want = [np.linalg.norm(after - before, axis=-1).mean() for before, after in itertools.pairwise(poses)]
+        np.testing.assert_allclose(found[-1], want, rtol=1e-4)
+    other = analysis.measure_pose_changes(models[0], images, 3, "sequential")
+    assert np.allclose(found, other, rtol=1e-4) == (schedule == "sequential")
+
+
 @pytest.mark.parametrize("pose", [(4, 3), 6])
 def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
     sizes = dict(classes=5, filters=4, types=2, capsules=(3, 6), iterations=2)
@@ -174,6 +196,8 @@ def test_predictions_do_not_depend_on_the_batches(model, images):
         (lambda m, x: analysis.reconstruct_parts(m, x, [[1, 2]]), r"6 images. Received shape \(1, 2\)"),
         (lambda m, x: analysis.reconstruct_parts(m, x, [[-1, 2]] * 6), "Received: .*-1"),
         (lambda m, x: analysis.measure_routing_changes(m, x, 0), "Received: 0"),
+        (lambda m, x: analysis.measure_pose_changes(m, x, 1), "Received: 1"),
+        (lambda m, x: analysis.measure_pose_changes(m, x, layer="convolution"), "Conv2D, not a ConcurrentRouting"),
         (lambda m, x: analysis.measure_routing_changes(m, x, layer="convolution"), "Conv2D, not a DynamicRouting"),
         (lambda m, x: analysis.measure_routing_changes(m, x[:0]), r"\(0, 8, 7, 1\)"),
         (lambda m, x: analysis.measure_equivariance(m, x[0], 1, [1, 2]), r"Received: \[1, 2\]"),

@@ -4,6 +4,7 @@ from tf_capsules.analysis import figures, measures
 from tf_capsules.analysis.attribution import class_shares, sentence_attribution
 from tf_capsules.analysis.measures import (
     measure_equivariance,
+    measure_pose_changes,
     measure_routing_changes,
     measure_vote_distances,
     perturb_dimensions,
@@ -14,6 +15,7 @@ __all__ = [
     "class_shares",
     "figures",
     "measure_equivariance",
+    "measure_pose_changes",
     "measure_routing_changes",
     "measure_vote_distances",
     "measures",

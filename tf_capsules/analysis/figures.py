@@ -9,6 +9,7 @@ import numpy as np
 from tf_capsules.analysis.drawing import COLORS, MARKERS, add_caption, image_grid, new_figure, shortened, show_image
 from tf_capsules.analysis.measures import (
     OFFSETS,
+    measure_pose_changes,
     measure_routing_changes,
     measure_vote_distances,
     perturb_dimensions,
@@ -276,6 +277,39 @@ def routing_changes(model, images, iterations=5):
     _log_scale(axes)
     images = "one image" if len(images) == 1 else f"{len(images):,} images"
     return add_caption(figure, f"Mean over {images}, all children and all parents.")
+
+
+def pose_changes(model, images, iterations=50):
+    """How far the poses of each layer move in each routing iteration, routed concurrently and sequentially.
+
+    Source: see `measure_pose_changes`, whose numbers these are.
+
+    Args:
+        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer named "routing".
+        images: (batch, height, width, channels).
+        iterations: how many are shown.
+
+    Returns:
+        A figure with a panel for each schedule.
+
+    Raises:
+        ValueError: see `measure_pose_changes`.
+
+    Example:
+        >>> pose_changes(model, test_images)
+    """
+    figure = new_figure(9.6, 4.0)
+    schedules = ("concurrent", "sequential")
+    names = [layer.name.replace("_", " ") for layer in model.encoder.get_layer("routing").chain]
+    for axes, schedule in zip(figure.subplots(1, 2, sharey=True), schedules, strict=True):
+        for number, changes in enumerate(measure_pose_changes(model, images, iterations, schedule)):
+            _line(axes, number, np.arange(2, iterations + 1), changes, names[number], "-")
+        _label(axes, "routing iteration", "mean distance that a pose moves" if schedule == "concurrent" else "")
+        axes.set_title(schedule, fontsize=11)
+        _log_scale(axes)
+        axes.legend(fontsize=9, frameon=False)
+    images = "one image" if len(images) == 1 else f"{len(images):,} images"
+    return add_caption(figure, f"Mean over {images} and all capsules of a layer; the same weights in all iterations.")
 
 
 def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class_names=None):

@@ -5,8 +5,8 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.datasets.augment import shifted
-from tf_capsules.layers import DynamicRouting, EMRouting
-from tf_capsules.layers.connections import flatten_grid
+from tf_capsules.layers import ConcurrentRouting, DynamicRouting, EMRouting
+from tf_capsules.layers.connections import flatten_grid, rows_of
 from tf_capsules.models import class_scores
 from tf_capsules.routing import DistinctVotes, SharedVotes, dynamic_routing
 from tf_capsules.routing.votes import TransformedVotes
@@ -121,6 +121,48 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
                 votes, t + 1, bias=routing.bias, leaky=routing.leaky, competition=routing.competition
             )
             total[t] += len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(parents))))
+    return total / len(images)
+
+
+def measure_pose_changes(model, images, iterations=50, schedule=None, layer="routing", batch_size=20):
+    """How far the poses of each layer move in each iteration of concurrent routing.
+
+    Source: the question that Tsai et al. 2020, section 4.1, leaves open: whether poses converge where all layers are
+    routed together with the same weights in all iterations, as in a deep equilibrium model.
+
+    Args:
+        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer.
+        images: (batch, height, width, channels).
+        iterations: at least 2; it may exceed those that the model was trained with.
+        schedule: "concurrent" or "sequential"; None: the model's own.
+        layer: name of the `ConcurrentRouting` in the model's encoder.
+        batch_size: images that are routed at a time.
+
+    Returns:
+        (layers, iterations - 1): the mean, over images and capsules, of the Euclidean norm of `p(t) - p(t - 1)`, t from
+        2 on.
+
+    Raises:
+        ValueError: fewer than two iterations, an unknown schedule, a layer of another kind, or images of another shape.
+
+    Example:
+        >>> measure_pose_changes(model, images, iterations=50).shape
+        (3, 49)
+    """
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
+        raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
+    routing = model.encoder.get_layer(layer)
+    if not isinstance(routing, ConcurrentRouting):
+        raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a ConcurrentRouting.")
+    longer = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
+    children = keras.Model(model.encoder.input, routing.input)
+    total = np.zeros((len(routing.chain), iterations - 1))
+    for batch in in_batches(model, images, batch_size):
+        for number, poses in enumerate(longer(children(batch, training=False), return_iterations=True)):
+            poses = np.stack([to_numpy(one) for one in poses])  # (iterations, batch, *capsules, *pose)
+            entries = (-2, -1) if rows_of(poses.shape[1:]) else (-1,)
+            moved = np.sqrt(np.square(np.diff(poses, axis=0)).sum(entries))
+            total[number] += moved.reshape(iterations - 1, len(batch), -1).mean(-1).sum(-1)
     return total / len(images)
 
 

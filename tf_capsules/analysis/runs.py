@@ -72,6 +72,11 @@ def _routing_changes(run):
     return figures.routing_changes(run.model, images)
 
 
+def _pose_changes(run):
+    images, _ = run.examples(4)  # fifty iterations, twice: a quarter of a minute
+    return figures.pose_changes(run.model, images)
+
+
 def _vote_distances(run):
     images, labels = run.examples(256)
     return figures.vote_distances(run.model, images, labels, class_names=run.data.spec.class_names)
@@ -114,6 +119,7 @@ DRAWERS = {
     "dimension_perturbation": _dimension_perturbation,
     "overlapping_reconstructions": _overlapping_reconstructions,
     "routing_changes": _routing_changes,
+    "pose_changes": _pose_changes,
     "vote_distances": _vote_distances,
     "stereo_pairs": _stereo_pairs,
     "poses_by_azimuth": _poses_by_azimuth,

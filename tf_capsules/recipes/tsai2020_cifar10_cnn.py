@@ -12,4 +12,4 @@ import keras
 from tf_capsules.models.tsai2020 import BaselineCNN
 from tf_capsules.recipes.tsai2020_cifar10 import RECIPE as CIFAR10
 
-RECIPE = CIFAR10.but(model=BaselineCNN, loss=keras.losses.SparseCategoricalCrossentropy)
+RECIPE = CIFAR10.but(model=BaselineCNN, loss=keras.losses.SparseCategoricalCrossentropy, figures=("training_curves",))

@@ -13,4 +13,10 @@ from tf_capsules.losses import MarginLoss
 from tf_capsules.models.tsai2020 import DynamicCapsNet
 from tf_capsules.recipes.tsai2020_cifar10 import RECIPE as CIFAR10
 
-RECIPE = CIFAR10.but(model=DynamicCapsNet, loss=MarginLoss, optimizer=keras.optimizers.Adam, learning_rate=0.001)
+RECIPE = CIFAR10.but(
+    model=DynamicCapsNet,
+    loss=MarginLoss,
+    optimizer=keras.optimizers.Adam,
+    learning_rate=0.001,
+    figures=("training_curves",),
+)

@@ -19,4 +19,5 @@ RECIPE = CIFAR10.but(
     margin_schedule="sigmoid",
     optimizer=keras.optimizers.Adam,
     learning_rate=0.01,
+    figures=("training_curves",),
 )

@@ -12,4 +12,4 @@ import dataclasses
 from tf_capsules.models.tsai2020 import DiverseCNN
 from tf_capsules.recipes.tsai2020_diverse_multimnist import RECIPE as DIVERSE
 
-RECIPE = dataclasses.replace(DIVERSE, model=DiverseCNN, model_options={})
+RECIPE = dataclasses.replace(DIVERSE, model=DiverseCNN, model_options={}, figures=("training_curves",))

@@ -12,4 +12,6 @@ import dataclasses
 from tf_capsules.models.tsai2020 import DiverseCNN
 from tf_capsules.recipes.tsai2020_diverse_multimnist import RECIPE as DIVERSE
 
-RECIPE = dataclasses.replace(DIVERSE, model=DiverseCNN, model_options=dict(pooling="learned"))
+RECIPE = dataclasses.replace(
+    DIVERSE, model=DiverseCNN, model_options=dict(pooling="learned"), figures=("training_curves",)
+)
