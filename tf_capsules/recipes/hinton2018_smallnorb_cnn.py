@@ -4,7 +4,7 @@ Paper: Hinton et al. 2018, section 4 and table 1
 Command: tf-capsules train hinton2018-smallnorb-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 5.2% test error
-Measured: not yet
+Measured: 10.2% test error after 4 epochs (results/smallnorb.csv); 300 epochs not run
 
 The paper names neither optimizer nor learning rate of the baseline; these are Adam and Keras' own.
 """
