@@ -46,13 +46,18 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_any_backbone_under_any_capsules(name, tmp_path):
+PAIRS = [("MobileNet", "EM"), ("MobileNetV2", "dynamic"), ("hub VGG", "attention"), ("hub ResNet", "dynamic")]
+PAIRS += [("MobileNetV2", "attention"), ("hub VGG", "EM")]
+
+
+@pytest.mark.parametrize("name, head", PAIRS)
+def test_any_backbone_under_any_capsules(name, head, tmp_path):
     images = np.random.default_rng(0).random((2, *SHAPE)).astype("float32")
-    for head in HEADS.values():
-        model = head(BACKBONES[name]())
-        outputs = model.predict_on_batch(images)
-        assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
+    model = HEADS[head](BACKBONES[name]())
+    outputs = model.predict_on_batch(images)
+    assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
+    if head != "dynamic":
+        return
     model.compile("adam", "mse")
     before = array(model.encoder.layers[1].trainable_weights[0])
     model.fit(images, np.eye(3)[[0, 2]], verbose=0)
