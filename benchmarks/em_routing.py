@@ -9,11 +9,7 @@ another, three times in turn; seconds are the median of the three medians, memor
 idle process. Close other jobs first.
 """
 
-import argparse
-import json
-import statistics
-
-from processes import alone, timed
+from processes import compare, timed
 
 # rows and columns of the grid, child types, parent types, strides; windows of 3x3
 SHAPES = {
@@ -128,38 +124,5 @@ def torch_step(form, poses, activations, kernel, strides):
     return step
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--output", default="results/em_routing_cost.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
-    from tf_capsules.training import append_row, environment
-
-    for name, shape in SHAPES.items():
-        runs = {form: [] for form in FORMS}
-        for _ in range(3):
-            for form in FORMS:
-                runs[form].append(alone(__file__, form, shape, options.batch, options.steps))
-        seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
-        for form, three in runs.items():
-            row = {
-                "shape": name,
-                "batch": options.batch,
-                "form": form,
-                "seconds": round(seconds[form], 4),
-                "times_faster_than_textbook": round(seconds["textbook, PyTorch"] / seconds[form], 1),
-                "peak_memory_mb": max(run["memory"] for run in three),
-                "kernel_gradient_norm": round(three[0]["value"], 2),
-                **environment(),
-            }
-            append_row(options.output, row)
-            print(f"{name:20} {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    compare(__file__, __doc__, measure, "shape", SHAPES, FORMS, 8, "results/em_routing_cost.csv")

@@ -1,5 +1,6 @@
 """What all benchmarks measure with: steps in a process of their own."""
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -32,3 +33,44 @@ def timed(step, steps, warm_up=2):
         "memory": peak_memory_mb() - before,
         "value": float(value),
     }
+
+
+def compare(script, description, measure, case, cases, forms, batch, output):
+    """Runs a script: `measure(form, argument, batch, steps)` of every form, the last the textbook's, of every case.
+
+    `cases` maps what stands in the column `case` to the argument. Each form is measured in a process of its own, in
+    turn, three times; rows go to a CSV file: the median of the three, and the largest memory.
+    """
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--output", default=output)
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    from tf_capsules.training import append_row, environment
+
+    for name, argument in cases.items():
+        runs = {form: [] for form in forms}
+        for _ in range(3):
+            for form in forms:
+                runs[form].append(alone(script, form, argument, options.batch, options.steps))
+        seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
+        for form, three in runs.items():
+            row = {
+                case: name,
+                "batch": options.batch,
+                "form": form,
+                "seconds": round(seconds[form], 4),
+                "times_faster_than_textbook": round(seconds[forms[-1]] / seconds[form], 1),
+                "peak_memory_mb": max(run["memory"] for run in three),
+                "gradient_norm": round(three[0]["value"], 3),
+                **environment(),
+            }
+            append_row(options.output, row)
+            print(
+                f"{name!s:20} {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB  {row['gradient_norm']}",
+                flush=True,
+            )
