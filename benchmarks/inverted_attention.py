@@ -11,11 +11,7 @@ three times in turn; seconds are the median of the three medians, memory the lar
 process. Close other jobs first.
 """
 
-import argparse
-import json
-import statistics
-
-from processes import alone, timed
+from processes import compare, timed
 
 ITERATIONS = (1, 2, 3, 5)
 FORMS = ("layers", "layers, XLA", "stored votes", "stored votes, XLA", "textbook, PyTorch")
@@ -117,40 +113,14 @@ def torch_step(form, iterations, poses, kernels):
     return step
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--output", default="results/inverted_attention_cost.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
-    from tf_capsules.training import append_row, environment
-
-    for iterations in ITERATIONS:
-        runs = {form: [] for form in FORMS}
-        for _ in range(3):
-            for form in FORMS:
-                runs[form].append(alone(__file__, form, iterations, options.batch, options.steps))
-        seconds = {form: statistics.median(run["seconds"] for run in three) for form, three in runs.items()}
-        for form, three in runs.items():
-            row = {
-                "iterations": iterations,
-                "batch": options.batch,
-                "form": form,
-                "seconds": round(seconds[form], 4),
-                "times_faster_than_textbook": round(seconds["textbook, PyTorch"] / seconds[form], 1),
-                "peak_memory_mb": max(run["memory"] for run in three),
-                "gradient_norm": round(three[0]["value"], 3),
-                **environment(),
-            }
-            append_row(options.output, row)
-            print(
-                f"{iterations} iterations {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB", flush=True
-            )
-
-
 if __name__ == "__main__":
-    main()
+    compare(
+        __file__,
+        __doc__,
+        measure,
+        "iterations",
+        {t: t for t in ITERATIONS},
+        FORMS,
+        16,
+        "results/inverted_attention_cost.csv",
+    )

@@ -8,6 +8,7 @@ import numpy as np
 from tf_capsules.layers import (
     CapsuleLength,
     ConcurrentRouting,
+    ConvDynamicRouting,
     ConvEMRouting,
     ConvInvertedAttentionRouting,
     CoordinateChannels,
@@ -57,9 +58,9 @@ def primary(inputs=(BATCH, 7, 6, 3), **options):
     return Case(PrimaryCapsules, {"types": 4, "pose": 5, "kernel_size": 3, **options}, {"features": inputs})
 
 
-def dynamic(inputs=(BATCH, 6, 3), mask=None, **options):
+def dynamic(inputs=(BATCH, 6, 3), mask=None, of=DynamicRouting, **options):
     arguments = {"poses": inputs} if mask is None else {"poses": inputs, "mask": mask}
-    return Case(DynamicRouting, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
+    return Case(of, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
 
 
 def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **options):
@@ -82,8 +83,10 @@ def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
     return Case(HeinsenRouting, {"capsules": 4, "dim": 5, "sharing": "all", **options}, arguments, unused=unused)
 
 
-def attention(inputs, of=InvertedAttentionRouting, parents=None, mask=None, **options):
+def attention(inputs, of=InvertedAttentionRouting, children=None, parents=None, mask=None, **options):
     arguments = {"poses": inputs}
+    if children is not None:
+        arguments["activations"] = children
     if parents is not None:
         arguments["parents"] = parents
     if mask is not None:
@@ -91,11 +94,11 @@ def attention(inputs, of=InvertedAttentionRouting, parents=None, mask=None, **op
     return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
 
 
-def chain(**options):
+def chain(activations=False, **options):
     """A convolutional and two fully connected layers."""
     layers = [
-        ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2)),
-        InvertedAttentionRouting(6, 3, votes="stored"),
+        ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), activations=activations),
+        InvertedAttentionRouting(6, 3, votes="stored", activations=activations),
         InvertedAttentionRouting(2, 3),
     ]
     return ConcurrentRouting(layers, **options)
@@ -107,6 +110,8 @@ def some_children(*shape):
 
 GRID, GRID_OF_MATRICES = (BATCH, 2, 3, 4, 5), (BATCH, 2, 3, 4, 8, 5)
 SOME_TOKENS = np.clip(np.random.default_rng(3).normal(0.7, 0.3, (BATCH, 4)), 0.1, 0.9).astype("float32")
+SOME_NINE = np.random.default_rng(4).uniform(size=(BATCH, 9)).astype("float32")
+SOME_ON_A_GRID = np.random.default_rng(5).uniform(size=(BATCH, 4, 5, 2)).astype("float32")
 TEXT = {"embeddings": (BATCH, 4, 3, 7), "mask": SOME_TOKENS}
 LABELS = np.array([2, 0, 3, 3, 1], "int32")
 
@@ -129,6 +134,10 @@ LAYERS = {
     "DynamicRouting grid": dynamic(GRID, mask=some_children(2, 3, 4)),
     "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
     "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
+    "ConvDynamicRouting": dynamic((BATCH, 5, 6, 3, 4), of=ConvDynamicRouting, use_bias=True, kernel_size=(3, 2)),
+    "ConvDynamicRouting matrices": dynamic(
+        (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes="stored"
+    ),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
     "EMRouting": em(capsules=1, kernel_regularizer="l2"),
     "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
@@ -179,7 +188,16 @@ LAYERS = {
         strides=(1, 2),
         mask=some_children(5, 6, 3),
     ),
+    "InvertedAttentionRouting activations": attention(
+        (BATCH, 9, 2, 3), children=SOME_NINE, mask=some_children(9), activations=True
+    ),
+    "ConvInvertedAttentionRouting activations": attention(
+        (BATCH, 4, 5, 2, 3, 6), ConvInvertedAttentionRouting, activations=True
+    ),
     "ConcurrentRouting": Case(chain, {}, {"poses": (BATCH, 4, 5, 2, 3, 6)}),
+    "ConcurrentRouting activations": Case(
+        chain, {"activations": True}, {"poses": (BATCH, 4, 5, 2, 3, 6), "activations": SOME_ON_A_GRID}
+    ),
     "ConcurrentRouting sequential": Case(
         chain,
         {"iterations": 3, "schedule": "sequential"},
@@ -257,6 +275,10 @@ MODELS = {
     "AttentionCapsNet": network_of_tsai("AttentionCapsNet", (13, 14, 3), **SMALL_CHAIN),
     "AttentionCapsNet sigmoid": network_of_tsai(
         "AttentionCapsNet", (13, 14, 3), probabilities="sigmoid", iterations=1, **SMALL_CHAIN
+    ),
+    "AttentionCapsNet activations": network_of_tsai("AttentionCapsNet", (13, 14, 3), activations=True, **SMALL_CHAIN),
+    "ConvDynamicCapsNet": network_of_tsai(
+        "ConvDynamicCapsNet", (13, 14, 1), filters=5, types=3, pose=4, convolutions=((4, 2, 1),), iterations=1
     ),
     "DynamicCapsNet": network_of_tsai("DynamicCapsNet", (17, 18, 3), filters=5, types=3, iterations=1),
     "EMCapsNet": network_of_tsai("EMCapsNet", (14, 15, 3), filters=5, types=3, capsules=(4, 6), iterations=1),

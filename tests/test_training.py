@@ -406,6 +406,18 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
         training.train(TINY.but(batch_size=40), run.folder, SHORT, resume=True)
 
 
+def test_epochs_of_a_part_are_tested_kept_and_named(tmp_path):
+    settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
+    run = training.train(TINY.but(epochs=3), tmp_path / "run", settings, verbose=0)
+    assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
+    assert run.result["note"].endswith("epochs of 80 of 120 examples")
+    rows = training.RunFolder(run.folder).history()
+    shorter = training.train(TINY.but(epochs=2), tmp_path / "other", settings, verbose=0)
+    assert shorter.history[1]["loss"] == pytest.approx(rows[1]["loss"], rel=1e-4)
+    resumed = training.train(TINY.but(epochs=3), shorter.folder, settings, resume=True, verbose=0)
+    assert resumed.history[2]["loss"] == pytest.approx(rows[2]["loss"], rel=1e-3)
+
+
 def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
     recipe, settings = TINY.but(epochs=1), Settings(train_limit=50, test_limit=20)
     (tmp_path / "run").mkdir()
@@ -451,8 +463,9 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_pat
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before
 
 
-@pytest.mark.parametrize("recipe", [TINY, RECTIFIED], ids=["Adam", "RAdam"])
-def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch, recipe):
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
+    recipe = RECTIFIED  # whose optimizer and schedule have the most to keep
+
     class Killed(BaseException):
         pass
 
@@ -523,7 +536,7 @@ training.train(recipe, sys.argv[1], settings, resume=True, verbose=0)
     assert len(compared) > 10 and any("optimizer" in name for name in compared)
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam", "RAdam"])
+@pytest.mark.parametrize("optimizer", ["Adam", "RAdam"])
 def test_two_mirrored_devices_give_the_weights_of_one(tmp_path, optimizer):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")

@@ -80,6 +80,7 @@ def _parser():
         ("stop-at", float, "stop after the epoch in which validation reaches this accuracy, for instance 0.95"),
         ("seed", int, "of weights, order and augmentation (default: 0)"),
         ("train-limit", int, "use so many training examples only"),
+        ("epoch-size", int, "test and keep the model after so many training examples (default: all of them)"),
     ):
         sub.add_argument(f"--{name}", type=type_, help=text)
     _data_options(sub)

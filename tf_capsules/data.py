@@ -17,7 +17,7 @@ from tf_capsules.datasets.arrays import ArrayBatches, load_npz
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """What a model has to know of its data: all of it fits into `config.json`."""
+    """What a model has to know of its data: all of it fits into `config.json`. `train_size` is that of an epoch."""
 
     name: str
     class_names: tuple
@@ -121,7 +121,14 @@ def load_data(recipe, settings, like=None):
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():
         raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
-    return (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, like)
+    data = (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, like)
+    if settings.epoch_size is None:
+        return data
+    part = f"epochs of {settings.epoch_size:,} of {data.spec.train_size:,} examples"
+    spec = dataclasses.replace(
+        data.spec, train_size=settings.epoch_size, note="; ".join(filter(None, [data.spec.note, part]))
+    )
+    return dataclasses.replace(data, spec=spec, train=functools.partial(data.train, epoch_size=settings.epoch_size))
 
 
 def _load_images(recipe, settings, path, like):

@@ -48,6 +48,8 @@ class Settings:
         download: fetch an absent data set.
         train_limit, test_limit: use the first so many images of a data set; of a .npz file, and of texts, so many drawn
             at random, always the same ones.
+        epoch_size: examples in an epoch of training, at whose end the model is tested and kept; the next one goes on
+            where it stopped. None: all.
         dtype: Keras dtype policy.
         jit: "auto", "on" or "off": compile the whole step with XLA.
         strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
@@ -75,6 +77,7 @@ class Settings:
     download: bool = False
     train_limit: int | None = None
     test_limit: int | None = None
+    epoch_size: int | None = None
     dtype: str = "float32"
     jit: str = "auto"
     strategy: str = "none"
@@ -83,7 +86,7 @@ class Settings:
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""
-        counts = ("epochs", "batch_size", "decay_steps", "iterations", "train_limit", "test_limit")
+        counts = ("epochs", "batch_size", "decay_steps", "iterations", "train_limit", "test_limit", "epoch_size")
         for name in (*counts, "devices", "image_size"):
             value = getattr(self, name)
             if value is not None and value < 1:

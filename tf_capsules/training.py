@@ -337,7 +337,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     data = _reported(load_data, recipe, settings)
     spec, described = data.spec, data.spec.to_json()
     if verbose:
-        sizes = f"{spec.train_size:,} examples for training, {spec.test_size:,} for testing"
+        each = "for training" if settings.epoch_size is None else "an epoch"
+        sizes = f"{spec.train_size:,} examples {each}, {spec.test_size:,} for testing"
         if data.familiar_size:
             sizes += f" at novel and {data.familiar_size:,} at familiar viewpoints"
         print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)

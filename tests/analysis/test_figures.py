@@ -300,6 +300,36 @@ def test_pose_changes_have_a_panel_a_schedule_and_a_line_a_layer(saved):
     assert "3 images" in figure.get_supxlabel()
 
 
+def test_routing_maps_show_the_likeliest_classes(saved):
+    model = AttentionCapsNet((11, 12, 1), 4, filters=5, types=3, pose=(2, 2), convolutions=((4, 3, 1),))
+    images = np.random.default_rng(0).uniform(size=(3, 11, 12, 1)).astype("float32")
+    figure = saved(figures.routing_maps(model, images, 2 * images, [1, 0, 3], classes=2, class_names="abcd"))
+    panels = np.array(figure.axes[:9], object).reshape(3, 3)
+    maps = measures.measure_routing_maps(model, 2 * images)
+    scores = model.predict_on_batch(2 * images)["activations"]
+    for line, own, score, label in zip(panels, maps, scores, [1, 0, 3], strict=True):
+        assert line[0].get_title() == "abcd"[label]
+        for axes, number in zip(line[1:], np.argsort(-score)[:2], strict=True):
+            assert axes.get_title().startswith("abcd"[number] + " ")
+            assert (axes.title.get_fontweight() == "bold") == (number == label)
+            np.testing.assert_allclose(axes.images[1].get_array(), own[..., number], rtol=1e-6)
+    assert "0.25 if routing made no difference" in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_convergence_has_a_panel_a_group_and_a_line_a_run(saved):
+    rows = [{"epoch": epoch, "loss": 1.0, "val_loss": 1.0, "val_accuracy": epoch / 4} for epoch in (1, 2, 3)]
+    groups = {"dynamic": {"1 iteration": rows, "3 iterations": rows[:2]}, "EM": {"1 iteration": rows}}
+    figure = saved(figures.convergence(groups, examples=5000))
+    assert [axes.get_title() for axes in figure.axes] == ["dynamic", "EM"]
+    assert [len(axes.get_lines()) for axes in figure.axes] == [2, 1]
+    points = figure.axes[0].get_lines()[0].get_xydata()
+    np.testing.assert_allclose(points, [(5000, 25), (10000, 50), (15000, 75)])
+    with pytest.raises(ValueError, match="no groups"):
+        figures.convergence({})
+    with pytest.raises(ValueError, match="no validation metric"):
+        figures.convergence({"a": {"b": [{"epoch": 1, "loss": 1.0}]}})
+
+
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_routing_iterations_are_whole_numbers(model, images, iterations):
     (axes,) = figures.routing_changes(model, images, iterations).axes

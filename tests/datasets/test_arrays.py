@@ -117,6 +117,15 @@ def test_limit_and_floats():
     assert batches.steps == 2 and numbers(batches) == [[0, 1, 2, 3], [4, 5]]
 
 
+def test_epochs_of_a_part_go_on_where_the_last_one_stopped():
+    options = dict(preprocess=(("flip",),), training=True, seed=5)
+    whole = ArrayBatches(*arrays(), 1, epochs=2, **options)
+    parts = ArrayBatches(*arrays(), 3, epochs=4, epoch_size=5, **options)
+    assert parts.steps == 2 and len(parts) == 8 and [len(parts[i][1]) for i in range(3)] == [3, 2, 3]
+    images = np.concatenate([parts[i][0] for i in range(8)])
+    np.testing.assert_array_equal(images, np.concatenate([whole[i][0] for i in range(len(whole))])[:20])
+
+
 def test_keras_fits_all_epochs():
     import keras
 
@@ -141,6 +150,8 @@ def test_keras_fits_all_epochs():
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 2, "limit": -1}, "limit"),
         ({"batch_size": 2, "epochs": 0}, "epochs"),
+        ({"batch_size": 2, "epoch_size": 0, "training": True}, "epoch_size .* not 0"),
+        ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),

@@ -136,6 +136,18 @@ def test_limit_uses_the_first_examples():
     assert sorted(sum(batches, [])) == list(range(6))
 
 
+def test_epochs_of_a_part_go_on_where_the_last_one_stopped():
+    options = dict(preprocess=(("flip",),), training=True, seed=5)
+    whole = read(split().batches(1, epochs=2, **options))  # two passes over 11 examples
+    parts = read(split().batches(3, epochs=4, epoch_size=5, **options))  # four epochs of 5
+    assert [len(batch[1]) for batch in parts] == [3, 2] * 4
+    images = np.concatenate([batch[0] for batch in parts])
+    np.testing.assert_array_equal(images, np.concatenate([batch[0] for batch in whole])[:20])
+    later = read(split().batches(3, epochs=4, initial_epoch=2, epoch_size=5, pad=True, **options))
+    np.testing.assert_array_equal(later[0][0], parts[4][0])
+    assert [weights.tolist() for _, _, weights in later] == [[1, 1, 1], [1.5, 1.5, 0]] * 2
+
+
 def test_length_is_known():
     assert split().batches(4, epochs=5, initial_epoch=2).cardinality() == 9
 
@@ -269,6 +281,8 @@ def test_mixup_of_generated_examples():
         ({"batch_size": 2, "limit": 0}, "limit .* not 0"),
         ({"batch_size": 2, "seed": -1}, "seed .* not -1"),
         ({"batch_size": 2, "epochs": 3, "initial_epoch": 3}, "epochs 3 to 3"),
+        ({"batch_size": 2, "epoch_size": 0}, "epoch_size .* not 0"),
+        ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),
         ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),

@@ -1,11 +1,12 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import array, float64, gradients_of
 from keras import ops
+from layers.windowed import windows_of
 from oracle import ATOL, routing_case
 
-from tf_capsules.layers import DynamicRouting
+from tf_capsules.layers import ConvDynamicRouting, DynamicRouting
 from tf_capsules.routing import StoredVotes, dynamic_routing
 
 
@@ -142,3 +143,45 @@ def test_another_number_of_children_than_built_for_is_named():
     layer.build((None, 6, 5))
     with pytest.raises(ValueError, match="expected axis 1 of input shape to have value 6"):
         layer(np.ones((2, 7, 5), "float32"))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("votes", ["auto", "stored"])
+def test_a_convolution_is_the_same_layer_on_each_window(votes, masked):
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(2, 4, 5, 3, 6)).astype("float32")
+    mask = random.integers(0, 2, size=poses.shape[:4]).astype(bool) if masked else None
+    options = dict(use_bias=True, bias_initializer="ones")
+    convolution = ConvDynamicRouting(4, 5, kernel_size=(2, 3), votes=votes, **options)
+    above = convolution(poses, mask=mask)
+    again, couplings = convolution(poses, mask=mask, return_couplings=True)
+    assert above.shape == (2, 3, 3, 4, 5) and couplings.shape == (2, 3, 3, 18, 4)
+    np.testing.assert_allclose(array(above), array(again), rtol=1e-4, atol=1e-6)
+    layer = DynamicRouting(4, 5, **options)
+    layer.build((None, 18, 6))
+    layer.kernel.assign(array(convolution.kernel).reshape(18, 4, 6, 5))
+    for place, window, keep in windows_of(poses, mask, 2, 3):
+        wanted, shares = layer(window, mask=keep, return_couplings=True)
+        np.testing.assert_allclose(array(above)[:, *place], array(wanted), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(array(couplings)[:, *place], array(shares), rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_of_a_convolution_are_those_of_stored_votes():
+    random = np.random.default_rng(0)
+    with float64():
+        poses, found = random.normal(size=(3, 5, 4, 2, 2, 3)), []
+        for votes in ("auto", "stored"):
+            layer = ConvDynamicRouting(4, 5, kernel_size=(3, 2), use_bias=True, votes=votes, dtype="float64")
+            layer.build(poses.shape)
+            layer.chunk = 2
+
+            def scalar(poses, *weights, layer=layer):
+                parents, _ = layer.stateless_call(list(weights), [], poses)
+                return ops.sum(ops.square(parents) * ops.convert_to_tensor(np.arange(1.0, 5)[:, None, None]))
+
+            weights = [np.sin(np.arange(1.0, np.prod(x.shape) + 1)).reshape(x.shape) for x in layer.trainable_variables]
+            value, gradients = gradients_of(scalar)(poses, *weights)
+            found.append([value, *gradients])
+    for a, b in zip(*found, strict=True):
+        assert a.dtype == "float64" and np.abs(b).max() > 0
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())

@@ -4,6 +4,7 @@ import oracle
 import pytest
 from backend import array, float64, gradients_of
 from keras import ops
+from layers.windowed import windows_of
 
 from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, DynamicRouting, InvertedAttentionRouting
 
@@ -33,8 +34,8 @@ def test_convolution_of_the_hand_computed_case(votes):
     of_case(layer, case)
     parents = None
     for wanted in case["iterations"]:
-        again, couplings = layer(poses, parents, return_couplings=True)
-        parents = layer(poses, parents)
+        again, couplings = layer(poses, parents=parents, return_couplings=True)
+        parents = layer(poses, parents=parents)
         expected = np.array(wanted["pose"])
         np.testing.assert_allclose(array(parents).reshape(expected.shape), expected, atol=oracle.ATOL)
         np.testing.assert_allclose(array(again), array(parents), atol=1e-5)
@@ -94,17 +95,14 @@ def test_a_convolution_is_the_same_layer_on_each_window(masked):
     poses = RANDOM.normal(size=(2, 4, 5, 3, 6)).astype("float32")
     mask = RANDOM.integers(0, 2, size=poses.shape[:4]).astype(bool) if masked else None
     convolution = ConvInvertedAttentionRouting(4, 5, kernel_size=(2, 3))
-    above = convolution(poses, convolution(poses, mask=mask), mask=mask)
+    above = convolution(poses, parents=convolution(poses, mask=mask), mask=mask)
     assert above.shape == (2, 3, 3, 4, 5)
     layer = InvertedAttentionRouting(4, 5)
     layer.build((None, 18, 6))
     layer.kernel.assign(array(convolution.kernel).reshape(18, 4, 6, 5))
-    for row in range(3):
-        for column in range(3):
-            window = poses[:, row : row + 2, column : column + 3].reshape(2, 18, 6)
-            keep = None if mask is None else mask[:, row : row + 2, column : column + 3].reshape(2, 18)
-            wanted = layer(window, layer(window, mask=keep), mask=keep)
-            np.testing.assert_allclose(array(above)[:, row, column], array(wanted), rtol=1e-4, atol=1e-5)
+    for place, window, keep in windows_of(poses, mask, 2, 3):
+        wanted = layer(window, parents=layer(window, mask=keep), mask=keep)
+        np.testing.assert_allclose(array(above)[:, *place], array(wanted), rtol=1e-4, atol=1e-5)
 
 
 def test_masked_children_do_not_count():
@@ -114,12 +112,14 @@ def test_masked_children_do_not_count():
     mask[1] = False
     layer = InvertedAttentionRouting(4, 5)
     parents = layer(poses, mask=mask)
-    found = array(layer(poses, parents, mask=mask))
+    found = array(layer(poses, parents=parents, mask=mask))
     other = np.where(mask[:, :, None, None], poses, 1.5)
-    np.testing.assert_allclose(array(layer(other, layer(other, mask=mask), mask=mask)), found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        array(layer(other, parents=layer(other, mask=mask), mask=mask)), found, rtol=1e-5, atol=1e-5
+    )
     # Of no children at all the offset of the normalization is left.
     np.testing.assert_allclose(found[1], 0, atol=1e-6)
-    couplings = array(layer(poses, parents, mask=mask, return_couplings=True)[1])
+    couplings = array(layer(poses, parents=parents, mask=mask, return_couplings=True)[1])
     np.testing.assert_allclose(couplings.sum(-1), mask, atol=1e-6)
 
 
@@ -201,3 +201,64 @@ def test_it_trains_in_a_network():
     inputs, labels = RANDOM.normal(size=(32, 7, 7, 8)).astype("float32"), np.arange(32) % 4
     losses = model.fit(inputs, labels, epochs=12, verbose=0).history["loss"]
     assert losses[-1] < 0.8 * losses[0]
+
+
+def activated(layer, iterations, poses, activations):
+    """Poses and activations after so many iterations, as the docstring says, in NumPy, of a fully connected layer."""
+    kernel, beta_u, beta_a = (array(x) for x in (layer.kernel, layer.beta_u, layer.beta_a))
+    votes = np.einsum("bird,ijde->bijre", poses, kernel).reshape(*poses.shape[:2], 4, 10)
+    parents = np.zeros((len(poses), 4, 10))
+    for _ in range(iterations):
+        logits = np.einsum("bje,bije->bij", parents, votes) / 10**0.5
+        couplings = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True) * activations[..., None]
+        sums, mass = np.einsum("bij,bije->bje", couplings, votes), couplings.sum(1)
+        variances = np.einsum("bij,bije->bje", couplings, np.square(votes - (sums / mass[..., None])[:, None]))
+        variances = variances / mass[..., None]
+        centered = sums - sums.mean(-1, keepdims=True)
+        parents = centered / np.sqrt(np.square(centered).mean(-1, keepdims=True) + 1e-5)
+        cost = (10 * beta_u + 0.5 * np.log(variances + 1e-5).sum(-1)) * mass
+    return parents, 1 / (1 + np.exp(-0.01 * (beta_a - cost)))
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_activations_weigh_votes_and_are_made_of_their_variance(iterations):
+    poses = RANDOM.normal(size=(3, 9, 2, 3)).astype("float32")
+    activations = RANDOM.uniform(0.1, 1, size=(3, 9)).astype("float32")
+    layer = InvertedAttentionRouting(4, 5, activations=True)
+    layer.build(poses.shape)
+    layer.beta_u.assign(RANDOM.normal(size=4))
+    layer.beta_a.assign(30 * RANDOM.normal(size=4))
+    found = ConcurrentRouting([layer], iterations)(poses, activations)
+    wanted = activated(layer, iterations, poses, activations)
+    np.testing.assert_allclose(array(found[0]).reshape(3, 4, 10), wanted[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(array(found[1]), wanted[1], rtol=1e-4)
+    assert np.ptp(wanted[1]) > 0.1
+
+
+def test_gradients_with_activations_are_those_of_stored_votes():
+    with float64():
+        poses, activations = RANDOM.normal(size=(3, 4, 5, 2, 2, 3)), RANDOM.uniform(0.1, 1, size=(3, 4, 5, 2))
+        found = []
+        for votes in ("auto", "stored"):
+            options = dict(votes=votes, dtype="float64")
+            layers = [
+                ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), activations=True, **options),
+                ConvInvertedAttentionRouting(3, 2, kernel_size=2, activations=True, **options),
+                InvertedAttentionRouting(2, 2, **options),
+            ]
+            chain = ConcurrentRouting(layers, 3, dtype="float64")
+            chain.build(poses.shape, activations.shape)
+            for weight in chain.trainable_variables:
+                size = int(np.prod(weight.shape))
+                weight.assign(np.sin(np.arange(1.0, size + 1)).reshape(weight.shape))
+            layers[0].chunk = 2
+
+            def scalar(poses, activations, *weights, chain=chain):
+                outputs, _ = chain.stateless_call(list(weights), [], poses, activations)
+                return ops.sum(ops.square(outputs) * ops.convert_to_tensor(np.arange(1.0, 3)[:, None, None]))
+
+            value, gradients = gradients_of(scalar)(poses, activations, *(array(x) for x in chain.trainable_variables))
+            found.append([value, *gradients])
+    for a, b in zip(*found, strict=True):
+        assert a.dtype == "float64" and np.abs(b).max() > 0
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.models import hinton2018, sabour2017, tsai2020
+from tf_capsules.models import heinsen2019, hinton2018, sabour2017, tsai2020
 
 SHAPE = (64, 64, 3)
 
@@ -40,6 +40,7 @@ HEADS = {
     "EM": lambda backbone: hinton2018.MatrixCapsNet(
         SHAPE, 3, types=2, capsules=(3, 4), pose=(2, 2), iterations=2, backbone=backbone
     ),
+    "net benefit": lambda backbone: heinsen2019.ImageCapsNet(SHAPE, 3, types=4, parts=5, backbone=backbone),
     "dynamic": lambda backbone: sabour2017.CapsNet(
         SHAPE, 3, types=2, pose=4, dim=5, decoder_units=None, backbone=backbone
     ),
@@ -47,7 +48,7 @@ HEADS = {
 
 
 PAIRS = [("MobileNet", "EM"), ("MobileNetV2", "dynamic"), ("hub VGG", "attention"), ("hub ResNet", "dynamic")]
-PAIRS += [("MobileNetV2", "attention"), ("hub VGG", "EM")]
+PAIRS += [("MobileNetV2", "attention"), ("hub VGG", "EM"), ("MobileNet", "net benefit"), ("hub ResNet", "net benefit")]
 
 
 @pytest.mark.parametrize("name, head", PAIRS)

@@ -2,20 +2,12 @@ import keras
 import numpy as np
 import pytest
 
+from tf_capsules import recipes
 from tf_capsules.models import tsai2020
 from tf_capsules.models.backbones import ResNetBackbone, SimpleBackbone
 
 CIFAR100 = dict(classes=100, types=32, pose=(6, 6), hidden=(20,))
-DIVERSE = dict(
-    image_shape=(36, 36, 1),
-    filters=1024,
-    types=16,
-    pose=(8, 8),
-    primary_kernel_size=3,
-    primary_strides=2,
-    convolutions=((16, 3, 1),),
-    probabilities="sigmoid",
-)
+DIVERSE = dict(recipes.get("tsai2020-diverse-multimnist").model_options, image_shape=(36, 36, 1))
 TINY = dict(image_shape=(13, 14, 3), classes=4, filters=6, types=3, pose=(2, 2), convolutions=((5, 3, 2), (4, 2, 1)))
 
 
@@ -28,12 +20,14 @@ def trainable(model):
     [
         ("AttentionCapsNet", dict(), 561_297),
         ("AttentionCapsNet", dict(layer_norm=False), 561_201),
+        ("AttentionCapsNet", dict(activations=True), 561_297 + 256 * 32 + 4 * 32),
         ("AttentionCapsNet", dict(backbone="resnet"), 1_828_817),
         ("AttentionCapsNet", dict(filters=128, **CIFAR100), 1_462_989),
         ("AttentionCapsNet", dict(backbone="resnet", **CIFAR100), 2_799_629),
         ("AttentionCapsNet", DIVERSE, 9_963_969),
         ("AttentionCapsNet", dict(DIVERSE, pose=64), 42_478_017),
         ("AttentionCapsNet", dict(DIVERSE, types=64, convolutions=((64, 3, 1),)), 41_593_281),
+        ("ConvDynamicCapsNet", dict(), 42_478_592),
         ("DynamicCapsNet", dict(), 7_992_576),
         ("DynamicCapsNet", dict(classes=100), 31_585_536),
         ("DynamicCapsNet", dict(backbone="resnet"), 12_451_136),

@@ -47,6 +47,7 @@ PARAMETERS = {
     "tsai2020-cifar10-learned-start": 561_297 + 1_184,
     "tsai2020-cifar10-random-start": 561_297 + 1_184,
     # With the moving means and variances of the batch normalizations.
+    "tsai2020-cifar10-activations": 561_297 + 256 * 32 + 4 * 32,
     "tsai2020-cifar10-resnet": 1_828_817 + 3_200,
     "tsai2020-cifar10-dynamic": 7_992_576,
     "tsai2020-cifar10-dynamic-r1": 7_992_576,
@@ -66,6 +67,7 @@ PARAMETERS = {
     "tsai2020-diverse-multimnist": 9_963_969,
     "tsai2020-diverse-multimnist-wide": 41_593_281,
     "tsai2020-diverse-multimnist-vector": 42_478_017,
+    "tsai2020-diverse-multimnist-dynamic": 42_478_592,
     "tsai2020-diverse-multimnist-cnn": 19_553_162 + 4_096,
     "tsai2020-diverse-multimnist-cnn-learned": 42_490_762 + 4_096,
     "heinsen2019-smallnorb": 272_592,

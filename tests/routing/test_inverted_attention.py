@@ -75,14 +75,14 @@ def arguments(rows, dtype):
 
 
 def in_windows(poses, kernel, parents, mask, chunk=2):
-    options = dict(windows=WINDOWS, chunk=chunk, scale=0.3, mask=mask)
+    options = dict(windows=WINDOWS, chunk=chunk, scale=0.3, weights=mask)
     return windowed_inverted_attention(poses, parents, kernel, **options)
 
 
 def over_stored_votes(poses, kernel, parents, mask):
     votes = TransformedVotes(WINDOWS.gather(poses), kernel).store()
     mask = None if mask is None else WINDOWS.gather(ops.convert_to_tensor(mask))
-    return inverted_attention(votes, parents, scale=0.3, mask=mask)
+    return inverted_attention(votes, parents, scale=0.3, weights=mask)
 
 
 def weighted(form, mask, first):

@@ -11,11 +11,14 @@ from tf_capsules.analysis.measures import (
     OFFSETS,
     measure_pose_changes,
     measure_routing_changes,
+    measure_routing_maps,
     measure_vote_distances,
     perturb_dimensions,
     predict,
     reconstruct_parts,
+    to_numpy,
 )
+from tf_capsules.models import class_probabilities
 
 _STYLES = ("-", "--", ":")
 # The paper's red and green can't be told apart by many readers. Where these two overlap in full they add up to white.
@@ -80,6 +83,42 @@ def training_curves(history):
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and all("val_loss_std" in row for row in next(iter(runs.values())))
     return add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
+
+
+def convergence(groups, examples=None):
+    """Validation accuracy of many runs while they train, with a panel for each group and one scale for all.
+
+    Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
+
+    Args:
+        groups: dict from a group's name to a dict from a run's name to its rows (see `training_curves`).
+        examples: number of training examples in an epoch, to be counted in their stead; None: epochs.
+
+    Returns:
+        A figure with a panel for each group.
+
+    Raises:
+        ValueError: no groups, no rows, or rows without a validation metric.
+
+    Example:
+        >>> convergence({"dynamic": {"1 iteration": rows}, "EM": {"1 iteration": other_rows}})
+    """
+    if not groups:
+        raise ValueError("There are no groups of runs to draw.")
+    figure = new_figure(3.6 * len(groups) + 0.6, 4.0)
+    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    for axes, (title, histories) in zip(panels, groups.items(), strict=True):
+        for number, (name, rows) in enumerate(_runs(histories).items()):
+            metric = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
+            if metric is None:
+                raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
+            epochs, values = _column(rows, metric)
+            _line(axes, number, epochs * (examples or 1), 100 * values, name, "-")
+        _label(axes, "epoch" if examples is None else "training images seen", "")
+        axes.set_title(title, fontsize=11)
+        axes.legend(frameon=False)
+    panels[0].set_ylabel("test accuracy (%)")
+    return figure
 
 
 def loss_comparison(histories):
@@ -310,6 +349,62 @@ def pose_changes(model, images, iterations=50):
         axes.legend(fontsize=9, frameon=False)
     images = "one image" if len(images) == 1 else f"{len(images):,} images"
     return add_caption(figure, f"Mean over {images} and all capsules of a layer; the same weights in all iterations.")
+
+
+def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names=None):
+    """Where in each image the votes come from that the likeliest class capsules took.
+
+    Source: see `measure_routing_maps`, whose numbers these are.
+
+    Args:
+        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer named "routing".
+        images: (batch, height, width, channels), as they are to be seen.
+        inputs: the same as the model takes them, where they are preprocessed; None: the images.
+        labels: (batch,), classes to be marked; or None.
+        classes: how many class capsules are shown for each image, the likeliest ones.
+        class_names: a name for each class; None for numbers.
+
+    Returns:
+        A figure with a row for each image: the image, then a map for each of the classes.
+
+    Raises:
+        ValueError: see `measure_routing_maps`; names that do not fit the model.
+
+    Example:
+        >>> routing_maps(model, test_images[:4], labels=test_labels[:4])
+    """
+    inputs = images if inputs is None else inputs
+    maps, names = measure_routing_maps(model, inputs), _names(class_names, model)
+    outputs = predict(model, inputs)
+    scores = to_numpy(class_probabilities(model, outputs))
+    classes = min(classes, len(names))
+    height, width = images.shape[1:3]
+    figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
+    axes = figure.subplots(len(images), classes + 1, squeeze=False)
+    likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
+    shown = np.concatenate([maps[i][..., chosen].ravel() for i, chosen in enumerate(likely)])
+    low, high = shown.min(), max(shown.max(), shown.min() + 1e-6)
+    for i, line in enumerate(axes):
+        for cell in line:
+            show_image(cell, images[i])
+            cell.set(xticks=[], yticks=[])
+        if labels is not None:
+            line[0].set_title(shortened(names[labels[i]]), fontsize=10, parse_math=False)
+        for cell, c in zip(line[1:], likely[i], strict=True):
+            cell.images[0].set_alpha(0.35)
+            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+            options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest", extent=extent)
+            drawn = cell.imshow(maps[i][..., c], **options)
+            right = labels is not None and c == labels[i]
+            title = f"{shortened(names[c])} {100 * scores[i, c]:.0f}%"
+            cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
+    bar.ax.set_title("share", fontsize=9)
+    text = (
+        "Of the votes that a place sent up, the share that reached the class capsule named above, the likeliest "
+        f"{classes} with their probabilities; {1 / len(names):.2g} if routing made no difference."
+    )
+    return add_caption(figure, text + (" Bold: the true class." if labels is not None else ""))
 
 
 def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class_names=None):

@@ -151,19 +151,96 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     """
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
+    total = 0.0
+    for batch in in_batches(model, images, batch_size):
+        _, _, found = _route_again(model, batch, layer, iterations, schedule)
+        moved = []
+        for results in found:
+            poses = np.stack([to_numpy(_poses_of(one)) for one in results])  # (iterations, batch, *capsules, *pose)
+            entries = (-2, -1) if rows_of(poses.shape[1:]) else (-1,)
+            distances = np.sqrt(np.square(np.diff(poses, axis=0)).sum(entries))
+            moved.append(distances.reshape(iterations - 1, len(batch), -1).mean(-1).sum(-1))
+        total += np.stack(moved)
+    return total / len(images)
+
+
+def measure_routing_maps(model, images, layer="routing", batch_size=20):
+    """Where in the image the votes come from that each class capsule took.
+
+    Source: the routing of Tsai et al. 2020. A primary capsule's votes go up through the layers in the shares that the
+    couplings say, those of the iterations that the class capsules were made in: of the last one in the last layer, and
+    where layers are routed concurrently of the one before in each layer below.
+
+    Args:
+        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer, whose lowest layer takes capsules on a grid.
+        images: (batch, height, width, channels).
+        layer: name of the `ConcurrentRouting` in the model's encoder.
+        batch_size: images that are routed at a time.
+
+    Returns:
+        (batch, rows, columns, classes): of what the primary capsules at a place sent up, the share that reached each
+        class; over the classes it sums to 1, and is zero where no window of a convolution looks.
+
+    Raises:
+        ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
+
+    Example:
+        >>> measure_routing_maps(model, images).shape
+        (20, 16, 16, 10)
+    """
+    return np.concatenate([_routing_maps(model, batch, layer) for batch in in_batches(model, images, batch_size)])
+
+
+def _routing_maps(model, images, layer):
+    routing, lowest, found = _route_again(model, images, layer)
+    if len(lowest[0].shape) < 5:
+        raise ValueError(f"The capsules below {layer!r} are not on a grid. Received shape {tuple(lowest[0].shape)}.")
+    shares = None  # of what a capsule holds, that which reaches each class: (batch, capsules, classes)
+    at = routing.iterations - 1
+    for number in reversed(range(len(routing.chain))):
+        own, below = routing.chain[number], None if number == 0 else found[number - 1]
+        if routing.schedule == "sequential":
+            children = lowest if below is None else below[-1]
+        else:
+            # In the first iteration from what the layer below has just found, later from what it was.
+            children = lowest if below is None else below[max(at - 1, 0)]
+        children = children if isinstance(children, (tuple, list)) else (children,)
+        parents = found[number][at - 1] if at > 0 else None
+        *_, couplings = own(*children, parents=parents, return_couplings=True)
+        if routing.schedule == "concurrent":
+            at = max(at - 1, 0)
+        grid = tuple(children[0].shape[1:4]) if len(children[0].shape) > 4 else None
+        couplings = to_numpy(couplings)
+        if couplings.ndim == 3:
+            shares = couplings if shares is None else couplings @ shares
+        else:
+            # (batch * positions, children of a window, parents) by what parents at that position hold.
+            flat = couplings.reshape(-1, *couplings.shape[3:])
+            upward = flat if shares is None else flat @ shares.reshape(len(flat), couplings.shape[4], -1)
+            classes = [
+                to_numpy(own.windows.scatter(ops.convert_to_tensor(upward[..., c]))) for c in range(upward.shape[-1])
+            ]
+            shares = np.stack(classes, axis=-1).reshape(len(images), -1, len(classes))
+    maps = shares.reshape(len(images), *grid, -1).sum(axis=3)
+    total = maps.sum(axis=-1, keepdims=True)
+    return np.divide(maps, total, out=np.zeros_like(maps), where=total > 0)
+
+
+def _route_again(model, images, layer, iterations=None, schedule=None):
+    """A network's `ConcurrentRouting`, what its lowest layer takes (a tuple), and all results of all iterations."""
     routing = model.encoder.get_layer(layer)
     if not isinstance(routing, ConcurrentRouting):
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a ConcurrentRouting.")
-    longer = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
-    children = keras.Model(model.encoder.input, routing.input)
-    total = np.zeros((len(routing.chain), iterations - 1))
-    for batch in in_batches(model, images, batch_size):
-        for number, poses in enumerate(longer(children(batch, training=False), return_iterations=True)):
-            poses = np.stack([to_numpy(one) for one in poses])  # (iterations, batch, *capsules, *pose)
-            entries = (-2, -1) if rows_of(poses.shape[1:]) else (-1,)
-            moved = np.sqrt(np.square(np.diff(poses, axis=0)).sum(entries))
-            total[number] += moved.reshape(iterations - 1, len(batch), -1).mean(-1).sum(-1)
-    return total / len(images)
+    options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
+    again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
+    lowest = keras.Model(model.encoder.input, keras.tree.flatten(routing.input))(images, training=False)
+    lowest = tuple(lowest) if isinstance(lowest, (tuple, list)) else (lowest,)
+    return again, lowest, again(*lowest, return_iterations=True)
+
+
+def _poses_of(results):
+    """The poses of a layer's results, which activations may follow."""
+    return results[0] if isinstance(results, (tuple, list)) else results
 
 
 def measure_vote_distances(model, images, layer="class_capsules", batch_size=20):

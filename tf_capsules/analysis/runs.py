@@ -77,6 +77,13 @@ def _pose_changes(run):
     return figures.pose_changes(run.model, images)
 
 
+def _routing_maps(run):
+    images, _ = run.examples(4, raw=True)
+    inputs, labels = run.examples(4)
+    labels = labels if labels.ndim == 1 else None  # several classes an image
+    return figures.routing_maps(run.model, images, inputs, labels, class_names=run.data.spec.class_names)
+
+
 def _vote_distances(run):
     images, labels = run.examples(256)
     return figures.vote_distances(run.model, images, labels, class_names=run.data.spec.class_names)
@@ -120,6 +127,7 @@ DRAWERS = {
     "overlapping_reconstructions": _overlapping_reconstructions,
     "routing_changes": _routing_changes,
     "pose_changes": _pose_changes,
+    "routing_maps": _routing_maps,
     "vote_distances": _vote_distances,
     "stereo_pairs": _stereo_pairs,
     "poses_by_azimuth": _poses_by_azimuth,

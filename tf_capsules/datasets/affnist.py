@@ -159,6 +159,7 @@ def _read_mat(path):
         columns, labels = data["image"], np.atleast_1d(data["label_int"])
         if columns.dtype != np.uint8 or columns.shape != (1600, len(labels)) or not set(labels) <= set(range(10)):
             raise ValueError(f"image is {columns.dtype} {columns.shape}, label_int {labels.shape} up to {labels.max()}")
+    # scipy calls files of version 7.3 not implemented.
     except (ValueError, KeyError, NotImplementedError, TypeError, IndexError, MatReadError) as error:
         raise ValueError(
             f"{path} is no affNIST file (affNISTdata.image uint8 (1600, N), label_int): {error}"

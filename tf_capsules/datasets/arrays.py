@@ -127,15 +127,17 @@ class Draw:
 class ShuffledBatches(keras.utils.PyDataset):
     """What makes batches of examples: their order, the short or filled last batch, weights and mixup.
 
-    A subclass defines `_inputs(positions, epoch)`, the float32 inputs (an array or a dict of them) of the examples at
-    those positions. For the arguments see `Split.batches`; `labels` are whole numbers (N,).
+    A subclass defines `_inputs(positions, passes)`, the float32 inputs (an array or a dict of them) of the examples at
+    those positions, each in a pass over all of them. For the arguments see `Split.batches`; `labels` are whole numbers
+    (N,).
     """
 
-    def __init__(self, labels, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup):
+    def __init__(self, labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup):
         super().__init__()
-        check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        check_stream(batch_size, limit, seed, epochs, initial_epoch, epoch_size, training)
         check_mixup(mixup, training, labels)
-        self._labels, self._batch_size, self._size = labels, batch_size, min(len(labels), limit or len(labels))
+        self._labels, self._batch_size, self._examples = labels, batch_size, min(len(labels), limit or len(labels))
+        self._size = epoch_size or self._examples
         self._training, self._seed, self._pad, self._mixup = training, seed, pad, mixup
         self._epochs, self._initial_epoch = epochs, initial_epoch
         self.steps = -(-self._size // batch_size)
@@ -150,9 +152,13 @@ class ShuffledBatches(keras.utils.PyDataset):
         positions = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
         real = positions < self._size
         positions = positions % self._size if self._pad else positions[real]
+        passes = np.full_like(positions, epoch)
         if self._training:
-            positions = np.random.default_rng((self._seed, epoch)).permutation(self._size)[positions]
-        x, y = self._inputs(positions, epoch), self._labels[positions].astype(np.int32)
+            passes, places = np.divmod(epoch * self._size + positions, self._examples)
+            for number in np.unique(passes):
+                order = np.random.default_rng((self._seed, number)).permutation(self._examples)
+                positions[passes == number] = order[places[passes == number]]
+        x, y = self._inputs(positions, passes), self._labels[positions].astype(np.int32)
         if self._mixup:
             # Order and examples draw from keys of two and three numbers, so four are none of theirs.
             x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
@@ -182,7 +188,8 @@ class ArrayBatches(ShuffledBatches):
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
         y: labels (N,).
-        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, pad, mixup, crop: as in `Split.batches`.
+        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, crop: as in
+            `Split.batches`.
 
     Raises:
         ValueError: for arguments out of their range.
@@ -203,23 +210,24 @@ class ArrayBatches(ShuffledBatches):
         epochs=1,
         initial_epoch=0,
         limit=None,
+        epoch_size=None,
         pad=False,
         mixup=None,
         crop=None,
     ):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
-        super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
+        super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup)
         self._preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
         check_crop(crop, training, self._preprocess)
         self._x, self._crop = x, crop
 
-    def _inputs(self, positions, epoch):
+    def _inputs(self, positions, passes):
         x = self._x[positions]
         x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
         if self._preprocess:
-            draws = [self._draw(epoch, i) for i in positions]
+            draws = [self._draw(number, i) for number, i in zip(passes, positions, strict=True)]
             x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])
         return x
 
@@ -229,7 +237,7 @@ class ArrayBatches(ShuffledBatches):
         return Draw(self._seed, epoch, index) if self._training else None
 
 
-def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
+def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0, epoch_size=None, training=True):
     """Raises a ValueError where these arguments of `Split.batches` and `ArrayBatches` are out of their range."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size!r}")
@@ -239,6 +247,10 @@ def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0):
         raise ValueError(f"epochs {initial_epoch!r} to {epochs!r}: need 0 <= initial_epoch < epochs < 2**20")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is the number of examples to use, at least 1, not {limit!r}")
+    if epoch_size is not None and epoch_size < 1:
+        raise ValueError(f"epoch_size is the number of examples in an epoch, at least 1, not {epoch_size!r}")
+    if epoch_size is not None and not training:
+        raise ValueError(f"epoch_size {epoch_size!r} is for training; in evaluation all examples are used")
 
 
 def check_mixup(mixup, training, labels):

@@ -93,10 +93,10 @@ class Split:
                 for name, array in self.arrays.items()
             }
 
-    def steps(self, batch_size, limit=None):
+    def steps(self, batch_size, limit=None, epoch_size=None):
         """Number of batches in an epoch, the last short one included."""
-        check_stream(batch_size, limit)
-        return -(-min(self.size, limit or self.size) // batch_size)
+        check_stream(batch_size, limit, epoch_size=epoch_size)
+        return -(-(epoch_size or min(self.size, limit or self.size)) // batch_size)
 
     def batches(
         self,
@@ -108,6 +108,7 @@ class Split:
         epochs=1,
         initial_epoch=0,
         limit=None,
+        epoch_size=None,
         pad=False,
         mixup=None,
         crop=None,
@@ -128,6 +129,8 @@ class Split:
             seed: of the training stream, 0 to 2**31 - 1.
             epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
             limit: use the first `limit` examples only.
+            epoch_size: number of examples in an epoch of training, which goes on where the last one stopped: order,
+                augmentation and generated images hang on the pass over all examples in place of the epoch. None: all.
             pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
                 (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
                 the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so
@@ -145,10 +148,11 @@ class Split:
         """
         preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
-        check_stream(batch_size, limit, seed, epochs, initial_epoch)
+        check_stream(batch_size, limit, seed, epochs, initial_epoch, epoch_size, training)
         check_mixup(mixup, training, self.arrays["label"])
         check_crop(crop, training, preprocess)
-        steps, size = self.steps(batch_size, limit), min(self.size, limit or self.size)
+        steps, examples = self.steps(batch_size, limit, epoch_size), min(self.size, limit or self.size)
+        size = epoch_size or examples
 
         import tensorflow as tf
 
@@ -164,15 +168,16 @@ class Split:
             positions = start + tf.range(batch_size, dtype=tf.int64)
             if not pad and size % batch_size:
                 positions = positions[: size - start]
-            index = positions % size
+            index, key = positions % size, tf.fill(tf.shape(positions), np.int64(_FIXED_KEY))
             if training:
-                order = tf.stack([np.int64(seed), epoch])
-                index = tf.random.experimental.index_shuffle(index, order, np.int64(size - 1))
+                index += epoch * size
+                passes = index // examples
+                index = _shuffled(index % examples, seed, passes, examples)
+                key = np.int64(seed) * 2**20 + passes
             if self.example is None and not preprocess:
                 x, y = _unit(tf.gather(tensors["image"], index)), tf.gather(tensors["label"], index)
             else:
-                key = np.int64(seed) * 2**20 + epoch if training else _FIXED_KEY
-                x, y = tf.map_fn(lambda i: one(key, i), index, fn_output_signature=signature)
+                x, y = tf.map_fn(lambda pair: one(*pair), (key, index), fn_output_signature=signature)
             if mixup:
                 key = -2 - (np.int64(seed) * 2**20 + epoch)
                 x, y = _mixed(x, y, key, step % steps, batch_size, positions < size, float(mixup[0]), mixup[1])
@@ -231,6 +236,16 @@ def _mixed(x, y, key, step, batch_size, real, alpha, classes):
         return (1 - r) * values + r * tf.gather(values, partner)
 
     return mix(x), {"label": mix(tf.one_hot(y, classes)), "unmixed": y}
+
+
+def _shuffled(index, seed, passes, size):
+    """Where each of these places is in the random order of its pass over so many examples."""
+    import tensorflow as tf
+
+    # What tf.random.experimental.index_shuffle calls, with the same third number, but one seed for each place.
+    seeds = [tf.fill(tf.shape(passes), np.int64(number)) for number in (498247692, seed)]
+    seeds = tf.stack([*seeds, passes], axis=1)
+    return tf.raw_ops.RandomIndexShuffle(index=index, seed=seeds, max_index=np.int64(size - 1), rounds=4)
 
 
 def _signature(one, shape):

@@ -3,7 +3,7 @@
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
-from tf_capsules.layers.dynamic import DynamicRouting
+from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting
 from tf_capsules.layers.em import ConvEMRouting, EMRouting
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.inverted_attention import (
@@ -17,6 +17,7 @@ from tf_capsules.layers.sequence import SequenceCapsules
 __all__ = [
     "CapsuleLength",
     "ConcurrentRouting",
+    "ConvDynamicRouting",
     "ConvEMRouting",
     "ConvInvertedAttentionRouting",
     "CoordinateChannels",

@@ -1,9 +1,9 @@
-"""Dynamic routing as a layer."""
+"""Dynamic routing as layers, fully connected and convolutional."""
 
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.connections import (
     SHARING,
     check_per_child,
@@ -13,12 +13,57 @@ from tf_capsules.layers.connections import (
     input_spec,
     rows_of,
 )
-from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing
+from tf_capsules.layers.convolutional import Convolutional
+from tf_capsules.layers.routed import RoutedCapsules
+from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, windowed_dynamic_routing
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes
+from tf_capsules.routing.windowed_votes import make_votes
+
+
+class _DynamicCapsules(RoutedCapsules):
+    """What the layers have in common: parents, iterations, kernel and bias."""
+
+    def __init__(
+        self,
+        capsules,
+        dim,
+        iterations=3,
+        use_bias=False,
+        kernel_initializer=None,
+        bias_initializer="zeros",
+        **kwargs,
+    ):
+        default = keras.initializers.TruncatedNormal(stddev=0.1)
+        super().__init__(capsules, dim, default if kernel_initializer is None else kernel_initializer, **kwargs)
+        self.iterations = iterations
+        self.use_bias = use_bias
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+
+    def _add_weights(self, groups, poses_shape):
+        """Kernel (*groups, capsules, columns, dim) and bias (capsules, *pose)."""
+        self._add_kernel(groups, poses_shape)
+        self.bias = None
+        if self.use_bias:
+            shape = (self.capsules, *rows_of(poses_shape), self.dim)
+            self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
+
+    def compute_output_spec(self, poses, mask=None, return_couplings=False):
+        parents = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
+        if not return_couplings:
+            return parents
+        return parents, keras.KerasTensor(self._couplings_shape(poses.shape), self.kernel.dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "iterations": self.iterations,
+            "use_bias": self.use_bias,
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+        }
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class DynamicRouting(keras.layers.Layer):
+class DynamicRouting(_DynamicCapsules):
     """Fully connected capsules, routed by agreement.
 
     Source: Sabour et al. 2017, section 2 and procedure 1. A vote is the child's pose times a matrix, `x_i W_ij`; a
@@ -64,48 +109,24 @@ class DynamicRouting(keras.layers.Layer):
         dim,
         iterations=3,
         sharing="none",
-        use_bias=False,
         leaky=False,
         competition="parents",
         votes="auto",
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        kernel_regularizer=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(capsules, dim, iterations, **kwargs)
         check_dynamic_routing(iterations, competition, leaky)
-        self.capsules = positive_int("capsules", capsules)
-        self.dim = positive_int("dim", dim)
-        self.iterations = iterations
         self.sharing = one_of("sharing", sharing, SHARING)
-        self.use_bias = use_bias
         self.leaky = leaky
         self.competition = competition
         self.votes = one_of("votes", votes, ("auto", "stored", "free"))
-        default = keras.initializers.TruncatedNormal(stddev=0.1)
-        self.kernel_initializer = keras.initializers.get(default if kernel_initializer is None else kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.supports_masking = True
 
     def build(self, input_shape):
         groups = count_groups(self, input_shape, self.sharing)
         self.input_spec = input_spec(input_shape, self.sharing)
-        columns = input_shape[-1]
-        self.kernel = self.add_weight(
-            (groups, self.capsules, columns, self.dim),
-            self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            name="kernel",
-            autocast=False,
-        )
-        self.bias = None
-        if self.use_bias:
-            shape = (self.capsules, *rows_of(input_shape), self.dim)
-            self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
+        self._add_weights((groups,), input_shape)
         # Numbers held for each (child, parent) pair: a parent's pose if stored, else a child's pose or nothing.
-        smaller = self.sharing != "none" or columns <= self.dim
+        smaller = self.sharing != "none" or input_shape[-1] <= self.dim
         self.stores_votes = self.votes == "stored" or (self.votes == "auto" and not smaller)
         super().build(input_shape)
 
@@ -128,31 +149,84 @@ class DynamicRouting(keras.layers.Layer):
             return ops.cast(result[0], self.compute_dtype), result[1]
         return ops.cast(result, self.compute_dtype)
 
-    def compute_mask(self, inputs, mask=None):
-        return None
-
-    def compute_output_spec(self, poses, mask=None, return_couplings=False):
-        parents = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
-        if not return_couplings:
-            return parents
-        shape = (poses.shape[0], children_of(poses.shape), self.capsules)
-        return parents, keras.KerasTensor(shape, self.kernel.dtype)
-
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.capsules, *rows_of(input_shape), self.dim)
+
+    def _couplings_shape(self, poses_shape):
+        return poses_shape[0], children_of(poses_shape), self.capsules
 
     def get_config(self):
         return {
             **super().get_config(),
-            "capsules": self.capsules,
-            "dim": self.dim,
-            "iterations": self.iterations,
             "sharing": self.sharing,
-            "use_bias": self.use_bias,
             "leaky": self.leaky,
             "competition": self.competition,
             "votes": self.votes,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
         }
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ConvDynamicRouting(Convolutional, _DynamicCapsules):
+    """Convolutional capsules, routed by agreement.
+
+    Source: Sabour et al. 2017, procedure 1, in each window of a convolution without padding, as Tsai et al. 2020
+    compare with it. Transformations are shared by all positions. Only the parents at one position compete for a child:
+    one that several windows cover has a vote in each. Votes exist for a few examples at a time and are not kept for the
+    backward pass, which makes them again.
+
+    Args:
+        capsules: parent types, that is parents at each position.
+        dim: columns of a parent's pose; for vectors its length.
+        kernel_size, strides: of the windows, a number or (rows, columns).
+        votes: "auto"; or "stored": all of them are kept for the backward pass, as is also done where couplings are
+            asked for. Only then has the layer gradients of higher order.
+        iterations, use_bias, kernel_initializer, bias_initializer, kernel_regularizer: as in `DynamicRouting`.
+
+    Call arguments:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        mask: (batch, height, width, types), true for the children that take part.
+        return_couplings: also return the last couplings.
+
+    Returns:
+        (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim), of length below 1; with
+        `return_couplings` a pair of them and the couplings (batch, new height, new width, children of a window,
+        capsules), the children in the order row, column, type.
+
+    Raises:
+        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+
+    Example:
+        >>> layer = ConvDynamicRouting(8, 16, kernel_size=3, strides=2)
+        >>> layer(np.zeros((2, 15, 15, 5, 8))).shape
+        TensorShape([2, 7, 7, 8, 16])
+    """
+
+    def __init__(self, capsules, dim, kernel_size=3, strides=1, iterations=3, votes="auto", **kwargs):
+        check_dynamic_routing(iterations)
+        super().__init__(capsules, dim, kernel_size, strides, iterations=iterations, **kwargs)
+        self.votes = one_of("votes", votes, ("auto", "stored"))
+
+    def build(self, input_shape):
+        self._add_weights(self._open_windows(input_shape), input_shape)
+        super().build(input_shape)
+
+    def call(self, poses, mask=None, return_couplings=False):
+        check_per_child(poses, mask=mask)
+        windows, kernel = self.windows, self._of_a_window(self.kernel)
+        mask = None if mask is None else ops.reshape(mask, ops.shape(poses)[:4])
+        if self.votes == "stored" or return_couplings:
+            votes = make_votes(windows, poses, kernel)
+            mask = None if mask is None else windows.gather(mask)
+            options = dict(bias=self.bias, mask=mask, return_couplings=True)
+            parents, couplings = dynamic_routing(votes, self.iterations, **options)
+        else:
+            options = dict(bias=self.bias, windows=windows, chunk=self.chunk, mask=mask)
+            parents = windowed_dynamic_routing(poses, kernel, self.iterations, **options)
+        parents = ops.cast(self._on_the_grid(parents), self.compute_dtype)
+        return (parents, self._on_the_grid(couplings)) if return_couplings else parents
+
+    def compute_output_shape(self, input_shape):
+        return *self._parents_shape(input_shape), *rows_of(input_shape), self.dim
+
+    def get_config(self):
+        return {**super().get_config(), "votes": self.votes}

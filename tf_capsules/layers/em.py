@@ -1,11 +1,9 @@
 """EM routing as layers, fully connected and convolutional."""
 
-import math
-
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, pair, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
     check_per_child,
@@ -17,18 +15,17 @@ from tf_capsules.layers.connections import (
     on_grid,
     rows_of,
 )
+from tf_capsules.layers.convolutional import Convolutional
+from tf_capsules.layers.routed import RoutedCapsules
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes
 from tf_capsules.routing.windowed_em import windowed_em_routing
-from tf_capsules.routing.windows import Windows
 
 # With fewer a parent may be left with one child: without stored votes the variance about it is rounding.
 _FEW_CHILDREN = 128
-# Entries of votes that exist at a time: enough for work to outweigh the loop, few enough for the processor's cache.
-_VOTES_AT_A_TIME = 4_000_000
 
 
-class _EMCapsules(keras.layers.Layer):
+class _EMCapsules(RoutedCapsules):
     """What the layers have in common: how they route, and the weights of votes and parents."""
 
     def __init__(
@@ -46,13 +43,11 @@ class _EMCapsules(keras.layers.Layer):
         beta_u_initializer=None,
         beta_a_initializer=None,
         bias_initializer="zeros",
-        kernel_regularizer=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        default = keras.initializers.TruncatedNormal(stddev=1.0)
+        super().__init__(capsules, dim, default if kernel_initializer is None else kernel_initializer, **kwargs)
         check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
-        self.capsules = positive_int("capsules", capsules)
-        self.dim = positive_int("dim", dim)
         self.iterations = iterations
         self.use_bias = use_bias
         self.inverse_temperature = inverse_temperature
@@ -61,29 +56,19 @@ class _EMCapsules(keras.layers.Layer):
         self.epsilon = epsilon
         self.variance_floor = variance_floor
         beta_u, beta_a = _initial_betas(normalization, self.capsules)
-        self.kernel_initializer = keras.initializers.get(
-            keras.initializers.TruncatedNormal(stddev=1.0) if kernel_initializer is None else kernel_initializer
-        )
         self.beta_u_initializer = keras.initializers.get(beta_u if beta_u_initializer is None else beta_u_initializer)
         self.beta_a_initializer = keras.initializers.get(beta_a if beta_a_initializer is None else beta_a_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.supports_masking = True
 
     def _add_weights(self, groups, poses_shape):
         """Kernel (*groups, capsules, columns, dim), bias, and the betas of the parents."""
-
-        def weight(name, shape, initializer, regularizer=None):
-            return self.add_weight(shape, initializer, name=name, regularizer=regularizer, autocast=False)
-
-        shape = (*groups, self.capsules, poses_shape[-1], self.dim)
-        self.kernel = weight("kernel", shape, self.kernel_initializer, self.kernel_regularizer)
+        self._add_kernel(groups, poses_shape)
         self.bias = None
         if self.use_bias:
             shape = (*groups, self.capsules, *rows_of(poses_shape), self.dim)
-            self.bias = weight("bias", shape, self.bias_initializer)
-        self.beta_u = weight("beta_u", (self.capsules,), self.beta_u_initializer)
-        self.beta_a = weight("beta_a", (self.capsules,), self.beta_a_initializer)
+            self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
+        self.beta_u = self.add_weight((self.capsules,), self.beta_u_initializer, name="beta_u", autocast=False)
+        self.beta_a = self.add_weight((self.capsules,), self.beta_a_initializer, name="beta_a", autocast=False)
 
     @property
     def _options(self):
@@ -95,9 +80,6 @@ class _EMCapsules(keras.layers.Layer):
         """Poses, activations, logits and, if there are, couplings."""
         return (*(ops.cast(x, self.compute_dtype) for x in (means, ops.sigmoid(scores), scores)), *couplings)
 
-    def compute_mask(self, *args, **kwargs):
-        return None
-
     def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
         specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self.compute_output_shape(poses.shape)]
         if return_couplings:
@@ -107,8 +89,6 @@ class _EMCapsules(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "capsules": self.capsules,
-            "dim": self.dim,
             "iterations": self.iterations,
             "use_bias": self.use_bias,
             "inverse_temperature": self.inverse_temperature,
@@ -116,11 +96,9 @@ class _EMCapsules(keras.layers.Layer):
             "gradients": self.gradients,
             "epsilon": self.epsilon,
             "variance_floor": self.variance_floor,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "beta_u_initializer": keras.initializers.serialize(self.beta_u_initializer),
             "beta_a_initializer": keras.initializers.serialize(self.beta_a_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
         }
 
 
@@ -278,7 +256,7 @@ class EMRouting(_EMCapsules):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvEMRouting(_EMCapsules):
+class ConvEMRouting(Convolutional, _EMCapsules):
     """Convolutional capsules with activations, routed by expectation-maximization.
 
     Source: Hinton et al. 2018, section 3 and procedure 1. Each parent position has its window of children, without
@@ -325,26 +303,12 @@ class ConvEMRouting(_EMCapsules):
     def __init__(
         self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", votes="auto", **kwargs
     ):
-        super().__init__(capsules, dim, iterations, **kwargs)
-        self.kernel_size = pair("kernel_size", kernel_size)
-        self.strides = pair("strides", strides)
+        super().__init__(capsules, dim, kernel_size, strides, iterations=iterations, **kwargs)
         self.competition = one_of("competition", competition, ("all", "types"))
         self.votes = one_of("votes", votes, ("auto", "stored"))
 
     def build(self, poses_shape, activations_shape=None):
-        if not on_grid(poses_shape):
-            raise ValueError(
-                "ConvEMRouting takes poses on a grid (batch, height, width, types, ...). "
-                f"Received input shape {tuple(poses_shape)}."
-            )
-        known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
-        known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
-        self.input_spec = input_spec(poses_shape, "none")
-        self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
-        self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
-        windows = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
-        votes = windows * self.capsules * math.prod((*rows_of(poses_shape), self.dim))
-        self.chunk = max(1, _VOTES_AT_A_TIME // votes)  # examples
+        self._add_weights(self._open_windows(poses_shape), poses_shape)
         self.stores_votes = self.votes == "stored" or self.normalization == "min_max"
         super().build(poses_shape)
 
@@ -354,7 +318,7 @@ class ConvEMRouting(_EMCapsules):
         activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if activations is None:
             activations = ops.ones(ops.shape(poses)[:4], self.variable_dtype)
-        kernel, bias = (x if x is None else ops.reshape(x, (-1, *x.shape[3:])) for x in (self.kernel, self.bias))
+        kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self.bias)
         if self.stores_votes or return_couplings:
             votes = TransformedVotes(windows.gather(poses), kernel, bias, windows.gather(activations)).store()
             options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
@@ -364,22 +328,15 @@ class ConvEMRouting(_EMCapsules):
             options = dict(windows=windows, competes=competes, chunk=self.chunk)
             results = windowed_em_routing(poses, activations, kernel, bias, **options, **self._options)
             results = self._results(*results)
-        return tuple(ops.reshape(x, (-1, *windows.shape, *x.shape[1:])) for x in results)
+        return tuple(map(self._on_the_grid, results))
 
     def compute_output_shape(self, poses_shape, activations_shape=None):
-        grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
-        parents = (poses_shape[0], *grid, self.capsules)
+        parents = self._parents_shape(poses_shape)
         return (*parents, *rows_of(poses_shape), self.dim), parents, parents
-
-    def _couplings_shape(self, poses_shape):
-        parents = self.compute_output_shape(poses_shape)[1]
-        return *parents[:3], self.kernel_size[0] * self.kernel_size[1] * poses_shape[3], self.capsules
 
     def get_config(self):
         return {
             **super().get_config(),
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
             "competition": self.competition,
             "votes": self.votes,
         }

@@ -6,26 +6,28 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, pair, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     check_per_child,
     children_of,
     count_groups,
     flatten_grid,
     input_spec,
-    on_grid,
+    masked,
     rows_of,
 )
+from tf_capsules.layers.convolutional import Convolutional
+from tf_capsules.layers.routed import RoutedCapsules
 from tf_capsules.routing.inverted_attention import inverted_attention, windowed_inverted_attention
 from tf_capsules.routing.votes import DistinctVotes, TransformedVotes
 from tf_capsules.routing.windowed_votes import make_votes
-from tf_capsules.routing.windows import Windows
 
-# Entries of votes that exist at a time: enough for work to outweigh the loop, few enough for the processor's cache.
-_VOTES_AT_A_TIME = 4_000_000
+# Of activations, as in EM routing.
+_INVERSE_TEMPERATURE = 0.01
+_VARIANCE_FLOOR = 1e-5
 
 
-class _InvertedAttention(keras.layers.Layer):
+class _InvertedAttention(RoutedCapsules):
     """What the layers have in common: how they route, their weights, and what is done to the sum of the votes."""
 
     def __init__(
@@ -36,41 +38,30 @@ class _InvertedAttention(keras.layers.Layer):
         layer_norm=True,
         dropout=0.0,
         initial_pose="zeros",
+        activations=False,
         votes="auto",
-        kernel_initializer=None,
-        kernel_regularizer=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.capsules = positive_int("capsules", capsules)
-        self.dim = positive_int("dim", dim)
+        super().__init__(capsules, dim, **kwargs)
         self.scaled = scaled
         self.layer_norm = layer_norm
         self.initial_pose = one_of("initial_pose", initial_pose, ("zeros", "random", "learned"))
+        self.activations = activations
         self.votes = one_of("votes", votes, ("auto", "stored"))
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
         self.dropout = keras.layers.Dropout(dropout, dtype=self.variable_dtype)
         self.normalization = None
-        self.supports_masking = True
 
     def _add_weights(self, groups, poses_shape):
-        """Kernel (*groups, capsules, columns, dim), the initial pose, and gain and offset of the normalization."""
+        """Kernel (*groups, capsules, columns, dim), initial pose, gain and offset of the normalization, and betas."""
         pose = (*rows_of(poses_shape), self.dim)
         initializer = self.kernel_initializer
         if initializer is None:
             initializer = keras.initializers.RandomNormal(
                 stddev=math.sqrt(self.capsules / (poses_shape[-1] * math.prod(groups)))
             )
-        self.kernel = self.add_weight(
-            (*groups, self.capsules, poses_shape[-1], self.dim),
-            initializer,
-            regularizer=self.kernel_regularizer,
-            name="kernel",
-            autocast=False,
-        )
+        self._add_kernel(groups, poses_shape, initializer)
         self.initial = None
         if self.initial_pose != "zeros":
             learned = self.initial_pose == "learned"
@@ -83,32 +74,42 @@ class _InvertedAttention(keras.layers.Layer):
             axes = tuple(range(-len(pose), 0))
             self.normalization = keras.layers.LayerNormalization(axes, epsilon=1e-5, dtype=self.variable_dtype)
             self.normalization.build((None, self.capsules, *pose))
+        self.beta_u = self.beta_a = None
+        if self.activations:
+            self.beta_u = self.add_weight((self.capsules,), "zeros", name="beta_u", autocast=False)
+            self.beta_a = self.add_weight((self.capsules,), "zeros", name="beta_a", autocast=False)
 
-    def _finished(self, sums, training):
-        sums = self.dropout(sums, training=training)
-        return ops.cast(sums if self.normalization is None else self.normalization(sums), self.compute_dtype)
+    def _finished(self, sums, moments, training):
+        """The parents' poses, and where they have activations a pair with these, of the sums of their votes."""
+        poses = self.dropout(sums, training=training)
+        poses = ops.cast(poses if self.normalization is None else self.normalization(poses), self.compute_dtype)
+        if not moments:
+            return poses
+        masses, variances = moments
+        entries = math.prod(variances.shape[2:])
+        logs = ops.log(ops.reshape(variances, (-1, self.capsules, entries)) + _VARIANCE_FLOOR)
+        costs = (entries * self.beta_u + 0.5 * ops.sum(logs, axis=-1)) * masses
+        activations = ops.sigmoid(_INVERSE_TEMPERATURE * (self.beta_a - costs))
+        return poses, ops.cast(activations, self.compute_dtype)
 
-    def compute_mask(self, *args, **kwargs):
-        return None
-
-    def compute_output_spec(self, poses, parents=None, mask=None, training=None, return_couplings=False):
-        spec = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
+    def compute_output_spec(
+        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False
+    ):
+        shapes = self.compute_output_shape(poses.shape)
+        spec = tuple(keras.KerasTensor(x, self.compute_dtype) for x in (shapes if self.activations else [shapes]))
         if return_couplings:
-            return spec, keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype)
-        return spec
+            return *spec, keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype)
+        return spec if self.activations else spec[0]
 
     def get_config(self):
         return {
             **super().get_config(),
-            "capsules": self.capsules,
-            "dim": self.dim,
             "scaled": self.scaled,
             "layer_norm": self.layer_norm,
             "dropout": self.dropout.rate,
             "initial_pose": self.initial_pose,
+            "activations": self.activations,
             "votes": self.votes,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
         }
 
 
@@ -119,9 +120,11 @@ class InvertedAttentionRouting(_InvertedAttention):
     Source: Tsai et al. 2020, sections 2 and 3. A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that
     is a matrix keeps its rows, so that there is a weight for each column of the child and of the parent only. A child
     shares its vote out by a softmax, over the parents, of how well it agrees with the pose each had in the iteration
-    before; the sums are layer normalized. There are no activations. Further iterations are further calls with what the
-    last one returned, as `ConcurrentRouting` makes them. Routing runs in at least float32 whatever the dtype policy.
-    Different from the paper's equations, as in its released code: the scale of the agreement.
+    before; the sums are layer normalized. Further iterations are further calls with what the last one returned, as
+    `ConcurrentRouting` makes them. Routing runs in at least float32 whatever the dtype policy. Different from the
+    paper's equations, as in its released code: the scale of the agreement. There are no activations, unless they are
+    asked for, whose design the paper leaves open: a parent's is `sigmoid(0.01 (beta_a - sum_h (beta_u + log(var_h) / 2)
+    S))` as in EM routing, with S the sum of its couplings and var_h the variance of an entry of the votes so coupled.
 
     Args:
         capsules: number of parents.
@@ -132,6 +135,7 @@ class InvertedAttentionRouting(_InvertedAttention):
         dropout: rate at which entries of the sums are dropped in training, before they are normalized.
         initial_pose: what children agree with in a first iteration: "zeros", with which all agree alike; "random",
             drawn once from a normal distribution; "learned", from zeros on.
+        activations: whether parents have activations (ablation C).
         votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         kernel_regularizer: of the kernel.
@@ -139,13 +143,15 @@ class InvertedAttentionRouting(_InvertedAttention):
     Call arguments:
         poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
             (batch, height, width, types, ...).
+        activations: (batch, children) or (batch, height, width, types), by which a child's couplings are multiplied;
+            None: 1.
         parents: what the layer returned in the iteration before; None in a first iteration.
-        mask: (batch, children) or (batch, height, width, types), true for the children that take part.
+        mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the couplings.
 
     Returns:
-        (batch, capsules, dim) or (batch, capsules, rows, dim); with `return_couplings` a pair of them and the couplings
-        (batch, children, capsules).
+        (batch, capsules, dim) or (batch, capsules, rows, dim); after it with `activations` (batch, capsules), in
+        (0, 1), and with `return_couplings` (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank or an unknown number of children.
@@ -157,7 +163,7 @@ class InvertedAttentionRouting(_InvertedAttention):
         TensorShape([2, 10, 4, 4])
     """
 
-    def build(self, poses_shape, parents_shape=None):
+    def build(self, poses_shape, activations_shape=None, parents_shape=None):
         children = count_groups(self, poses_shape, "none")
         self.input_spec = input_spec(poses_shape, "none")
         self._add_weights((children,), poses_shape)
@@ -165,28 +171,33 @@ class InvertedAttentionRouting(_InvertedAttention):
         self.stores_votes = self.votes == "stored" or poses_shape[-1] > self.dim
         super().build(poses_shape)
 
-    def call(self, poses, parents=None, mask=None, training=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
+    def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
+        check_per_child(poses, activations=activations, mask=mask)
         x = flatten_grid(poses)
-        mask = None if mask is None else ops.reshape(mask, ops.shape(x)[:2])
         votes = TransformedVotes(x, self.kernel).store() if self.stores_votes else DistinctVotes(x, self.kernel)
-        if parents is None and self.initial is not None:
-            parents = self.initial[None]
-        options = dict(scale=self.scale, mask=mask, return_couplings=return_couplings)
-        found = inverted_attention(votes, parents, **options)
-        if return_couplings:
-            return self._finished(found[0], training), found[1]
-        return self._finished(found, training)
+        if parents is None:
+            parents = None if self.initial is None else self.initial[None]
+        elif self.activations:
+            parents, _ = parents
+        weights = masked(activations, mask, ops.shape(x)[:2], self.variable_dtype)
+        options = dict(weights=weights, return_moments=self.activations, return_couplings=True)
+        sums, *moments, couplings = inverted_attention(votes, parents, scale=self.scale, **options)
+        results = self._finished(sums, moments, training)
+        if not return_couplings:
+            return results
+        return *(results if self.activations else [results]), couplings
 
-    def compute_output_shape(self, poses_shape, parents_shape=None):
-        return (poses_shape[0], self.capsules, *rows_of(poses_shape), self.dim)
+    def compute_output_shape(self, poses_shape, activations_shape=None, parents_shape=None):
+        parents = poses_shape[0], self.capsules
+        poses = *parents, *rows_of(poses_shape), self.dim
+        return (poses, parents) if self.activations else poses
 
     def _couplings_shape(self, poses_shape):
         return poses_shape[0], children_of(poses_shape), self.capsules
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvInvertedAttentionRouting(_InvertedAttention):
+class ConvInvertedAttentionRouting(Convolutional, _InvertedAttention):
     """Convolutional capsules, routed by inverted dot-product attention: one iteration a call.
 
     Source: Tsai et al. 2020, sections 2 and 3. `InvertedAttentionRouting` in each window of a convolution without
@@ -200,19 +211,20 @@ class ConvInvertedAttentionRouting(_InvertedAttention):
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes: "auto"; or "stored": all of them are kept for the backward pass, as is also done where couplings are
             asked for. Only then has the layer gradients of higher order.
-        scaled, layer_norm, dropout, initial_pose, kernel_regularizer: as in `InvertedAttentionRouting`.
+        scaled, layer_norm, dropout, initial_pose, activations, kernel_regularizer: as in `InvertedAttentionRouting`.
         kernel_initializer: as there, the children being those of a window.
 
     Call arguments:
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        activations: (batch, height, width, types), by which a child's couplings are multiplied; None: 1.
         parents: what the layer returned in the iteration before; None in a first iteration.
-        mask: (batch, height, width, types), true for the children that take part.
+        mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the couplings.
 
     Returns:
-        (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); with `return_couplings` a pair of
-        them and the couplings (batch, new height, new width, children of a window, capsules), the children in the order
-        row, column, type.
+        (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); after it with `activations` (batch,
+        new height, new width, capsules), in (0, 1), and with `return_couplings` (batch, new height, new width, children
+        of a window, capsules), the children in the order row, column, type.
 
     Raises:
         ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
@@ -223,62 +235,42 @@ class ConvInvertedAttentionRouting(_InvertedAttention):
         TensorShape([2, 7, 7, 8, 4, 4])
     """
 
-    def __init__(self, capsules, dim, kernel_size=3, strides=1, **kwargs):
-        super().__init__(capsules, dim, **kwargs)
-        self.kernel_size = pair("kernel_size", kernel_size)
-        self.strides = pair("strides", strides)
-
-    def build(self, poses_shape, parents_shape=None):
-        if not on_grid(poses_shape):
-            raise ValueError(
-                "ConvInvertedAttentionRouting takes poses on a grid (batch, height, width, types, ...). "
-                f"Received input shape {tuple(poses_shape)}."
-            )
-        known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
-        known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
-        self.input_spec = input_spec(poses_shape, "none")
-        self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
-        self._add_weights((*self.kernel_size, poses_shape[3]), poses_shape)
-        children = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
-        votes = children * self.capsules * math.prod((*rows_of(poses_shape), self.dim))
-        self.chunk = max(1, _VOTES_AT_A_TIME // votes)  # examples
+    def build(self, poses_shape, activations_shape=None, parents_shape=None):
+        self._add_weights(self._open_windows(poses_shape), poses_shape)
         super().build(poses_shape)
 
-    def call(self, poses, parents=None, mask=None, training=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
-        windows, batch = self.windows, ops.shape(poses)[0]
-        kernel = ops.reshape(self.kernel, (-1, *self.kernel.shape[3:]))
-        if mask is not None:
-            mask = ops.reshape(mask, ops.shape(poses)[:4])
+    def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
+        check_per_child(poses, activations=activations, mask=mask)
+        windows, kernel = self.windows, self._of_a_window(self.kernel)
+        weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if parents is None:
             parents = self.initial
             if parents is not None:
-                parents = ops.broadcast_to(parents[None], (batch * windows.positions, *parents.shape))
+                parents = ops.broadcast_to(parents[None], (ops.shape(poses)[0] * windows.positions, *parents.shape))
         else:
+            parents = parents[0] if self.activations else parents
             parents = ops.reshape(parents, (-1, *parents.shape[3:]))
-        options = dict(scale=self.scale)
+        options = dict(scale=self.scale, return_moments=self.activations)
         if self.votes == "stored" or return_couplings:
             votes = make_votes(windows, poses, kernel)
-            mask = None if mask is None else windows.gather(mask)
-            found = inverted_attention(votes, parents, mask=mask, return_couplings=return_couplings, **options)
-            sums, *couplings = found if return_couplings else (found,)
+            weights = None if weights is None else windows.gather(weights)
+            sums, *moments, couplings = inverted_attention(
+                votes, parents, weights=weights, return_couplings=True, **options
+            )
         else:
-            options |= dict(windows=windows, chunk=self.chunk, mask=mask)
-            sums, couplings = windowed_inverted_attention(poses, parents, kernel, **options), []
-        results = self._finished(sums, training), *couplings
-        results = tuple(ops.reshape(x, (-1, *windows.shape, *x.shape[1:])) for x in results)
-        return results if return_couplings else results[0]
+            options |= dict(windows=windows, chunk=self.chunk, weights=weights)
+            found = windowed_inverted_attention(poses, parents, kernel, **options)
+            sums, *moments = found if self.activations else [found]
+        results = self._finished(sums, moments, training)
+        results = [self._on_the_grid(x) for x in (results if self.activations else [results])]
+        if return_couplings:
+            results.append(self._on_the_grid(couplings))
+        return tuple(results) if len(results) > 1 else results[0]
 
-    def compute_output_shape(self, poses_shape, parents_shape=None):
-        grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
-        return (poses_shape[0], *grid, self.capsules, *rows_of(poses_shape), self.dim)
-
-    def _couplings_shape(self, poses_shape):
-        grid = self.compute_output_shape(poses_shape)[:3]
-        return *grid, self.kernel_size[0] * self.kernel_size[1] * poses_shape[3], self.capsules
-
-    def get_config(self):
-        return {**super().get_config(), "kernel_size": self.kernel_size, "strides": self.strides}
+    def compute_output_shape(self, poses_shape, activations_shape=None, parents_shape=None):
+        parents = self._parents_shape(poses_shape)
+        poses = *parents, *rows_of(poses_shape), self.dim
+        return (poses, parents) if self.activations else poses
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -291,13 +283,14 @@ class ConcurrentRouting(keras.layers.Layer):
     same iteration. Weights are the same in all iterations.
 
     Args:
-        layers: capsule layers, the lowest first, whose call takes `parents`, what they returned in the iteration
-            before: `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or yours.
+        layers: capsule layers, the lowest first, whose call takes what the layer below returned, several results as
+            several arguments, and `parents`, what they returned themselves in the iteration before:
+            `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or yours.
         iterations: at least 1; 1 is the chain of layers as it is.
         schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one begins.
 
     Call arguments:
-        poses: what the lowest layer takes.
+        poses, activations: what the lowest layer takes; None: no activations.
         mask: true for the children of the lowest layer that take part, or None.
         return_iterations: return, in place of the last layer's result, those of all layers in all iterations.
 
@@ -326,22 +319,24 @@ class ConcurrentRouting(keras.layers.Layer):
         self.schedule = one_of("schedule", schedule, ("concurrent", "sequential"))
         self.supports_masking = True
 
-    def build(self, poses_shape):
+    def build(self, poses_shape, activations_shape=None):
+        shapes = _several(poses_shape, activations_shape)
         for layer in self.chain:
             if not layer.built:
-                layer.build(poses_shape)
-            poses_shape = layer.compute_output_shape(poses_shape)
+                layer.build(*shapes)
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
         super().build(poses_shape)
 
-    def call(self, poses, mask=None, training=None, return_iterations=False):
+    def call(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+        lowest = _several(poses, activations)
         masks = [mask] + [None] * (len(self.chain) - 1)
 
         def routed(number, children, parents=None):
-            return self.chain[number](children, parents=parents, mask=masks[number], training=training)
+            return self.chain[number](*_spread(children), parents=parents, mask=masks[number], training=training)
 
         found = []
         if self.schedule == "sequential":
-            children = poses
+            children = lowest
             for number in range(len(self.chain)):
                 own = [routed(number, children)]
                 while len(own) < self.iterations:
@@ -350,9 +345,9 @@ class ConcurrentRouting(keras.layers.Layer):
                 children = own[-1]
         else:
             for number in range(len(self.chain)):
-                found.append([routed(number, found[-1][0] if number else poses)])
+                found.append([routed(number, found[-1][0] if number else lowest)])
             for left in reversed(range(self.iterations - 1)):
-                children = [poses, *(own[-1] for own in found[:-1])]
+                children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
                     # What a layer finds takes as many more iterations to reach the last one as there are layers above.
@@ -363,17 +358,19 @@ class ConcurrentRouting(keras.layers.Layer):
     def compute_mask(self, *args, **kwargs):
         return None
 
-    def compute_output_spec(self, poses, mask=None, training=None, return_iterations=False):
-        shape, specs = poses.shape, []
+    def compute_output_spec(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+        shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []
         for layer in self.chain:
-            shape = layer.compute_output_shape(shape)
-            specs.append([keras.KerasTensor(shape, layer.compute_dtype) for _ in range(self.iterations)])
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+            own = tuple(keras.KerasTensor(shape, layer.compute_dtype) for shape in shapes)
+            specs.append([own if len(own) > 1 else own[0] for _ in range(self.iterations)])
         return specs if return_iterations else specs[-1][-1]
 
-    def compute_output_shape(self, poses_shape):
+    def compute_output_shape(self, poses_shape, activations_shape=None):
+        shapes = _several(poses_shape, activations_shape)
         for layer in self.chain:
-            poses_shape = layer.compute_output_shape(poses_shape)
-        return poses_shape
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+        return shapes if len(shapes) > 1 else shapes[0]
 
     def get_config(self):
         return {
@@ -387,3 +384,14 @@ class ConcurrentRouting(keras.layers.Layer):
     def from_config(cls, config):
         layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
         return cls(**{**config, "layers": layers})
+
+
+def _several(poses, activations):
+    return (poses,) if activations is None else (poses, activations)
+
+
+def _spread(results, kind=object):
+    """What a layer returned as a tuple; of shapes, which are tuples themselves, those of a kind."""
+    if isinstance(results, (tuple, list)) and isinstance(results[0], kind):
+        return tuple(results)
+    return (results,)

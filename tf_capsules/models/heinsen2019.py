@@ -4,6 +4,7 @@ import keras
 
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.models.backbones import features_of
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
 
@@ -20,6 +21,7 @@ def ImageCapsNet(
     iterations=3,
     density="gaussian",
     pointwise_initializer="kaiming",
+    backbone=None,
     weights=None,
     name="image_capsnet",
 ):
@@ -29,7 +31,7 @@ def ImageCapsNet(
     normalizations 272,592 (the paper says 273K). Its activations are scores: logits of the class probabilities.
 
     Args:
-        image_shape: (height, width, channels), at least 29 x 29.
+        image_shape: (height, width, channels), at least 29 x 29 without a backbone.
         classes: number of classes.
         filters: channels of each convolution.
         types: types of primary capsules.
@@ -37,6 +39,7 @@ def ImageCapsNet(
         pose: rows and columns of every pose.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
+        backbone: None, or a Keras model from images to a feature map, in place of coordinates and convolutions.
         weights: None; the path of a weights file, or of an .npz of the author's published weights
             (`tf_capsules.models.published`); or the name of a shipped set.
         name: of the model.
@@ -51,32 +54,35 @@ def ImageCapsNet(
         >>> ImageCapsNet().count_params()
         272592
     """
-    if min(image_shape[:2]) < SMALLEST_IMAGE:
+    if backbone is None and min(image_shape[:2]) < SMALLEST_IMAGE:
         raise ValueError(f"Images must be at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}. Received: {image_shape}")
     if pointwise_initializer not in ("kaiming", "uniform"):
         raise ValueError(f'`pointwise_initializer` must be "kaiming" or "uniform". Received: {pointwise_initializer!r}')
+    images = keras.Input(image_shape, name="images")
+    x = None if backbone is None else features_of(images, backbone)
+    width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
     pointwise = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
     if pointwise_initializer == "uniform":
-        limit = filters**-0.5
+        limit = width**-0.5
         pointwise["kernel_initializer"] = scaling(1 / 3, "fan_in", "uniform")
         pointwise["bias_initializer"] = keras.initializers.RandomUniform(-limit, limit)
 
     def normalized(x, name):
         return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
 
-    images = keras.Input(image_shape, name="images")
-    x = CoordinateChannels(name="coordinates")(images)
-    for block in range(6):
-        x = keras.layers.Conv2D(
-            filters,
-            3,
-            strides=1 + block % 2,
-            activation="silu",
-            data_format="channels_last",
-            kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"),
-            name=f"convolution_{block + 1}",
-        )(normalized(x, f"norm_{block + 1}"))
+    if x is None:
+        x = CoordinateChannels(name="coordinates")(images)
+        for block in range(6):
+            x = keras.layers.Conv2D(
+                filters,
+                3,
+                strides=1 + block % 2,
+                activation="silu",
+                data_format="channels_last",
+                kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"),
+                name=f"convolution_{block + 1}",
+            )(normalized(x, f"norm_{block + 1}"))
     scores = keras.layers.Conv2D(types, 1, data_format="channels_last", name="scores", **pointwise)(
         normalized(x, "norm_scores")
     )

@@ -3,8 +3,11 @@
 import keras
 
 from tf_capsules.layers import (
+    CapsuleLength,
     ConcurrentRouting,
+    ConvDynamicRouting,
     ConvInvertedAttentionRouting,
+    DynamicRouting,
     InvertedAttentionRouting,
     PrimaryCapsules,
 )
@@ -41,6 +44,7 @@ def AttentionCapsNet(
     layer_norm=True,
     dropout=0.0,
     initial_pose="zeros",
+    activations=False,
     votes="auto",
     probabilities="softmax",
     weights=None,
@@ -63,6 +67,7 @@ def AttentionCapsNet(
         hidden: number of capsules of each fully connected layer below the classes.
         iterations, schedule: of the routing, see `ConcurrentRouting`.
         scaled, layer_norm, dropout, initial_pose, votes: see `InvertedAttentionRouting`.
+        activations: whether all capsules below the classes have activations (ablation C), see there.
         probabilities: "softmax" of the logits, which are then the activations; "sigmoid" where several classes may be
             present: the activations are probabilities, and "logits" come beside them.
         weights: None; the path of a weights file; or the name of a shipped set.
@@ -88,6 +93,7 @@ def AttentionCapsNet(
         primary_kernel_size,
         primary_strides,
         activation="layer_norm",
+        scores="sigmoid" if activations else None,
         use_bias=False,
         kernel_initializer=fan_in_uniform(primary_kernel_size**2 * x.shape[-1]),
         name="primary_capsules",
@@ -98,16 +104,23 @@ def AttentionCapsNet(
     )
     chain = [
         ConvInvertedAttentionRouting(
-            capsules, dim, kernel_size, strides, name=f"convolutional_capsules_{number}", **options
+            capsules,
+            dim,
+            kernel_size,
+            strides,
+            activations=activations,
+            name=f"convolutional_capsules_{number}",
+            **options,
         )
         for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1)
     ]
     chain += [
-        InvertedAttentionRouting(capsules, dim, name=f"capsules_{number}", **options)
+        InvertedAttentionRouting(capsules, dim, activations=activations, name=f"capsules_{number}", **options)
         for number, capsules in enumerate(hidden, start=1)
     ]
     chain.append(InvertedAttentionRouting(classes, dim, name="class_capsules", **options))
-    poses = ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")(x)
+    routing = ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")
+    poses = routing(*x) if activations else routing(x)
     entries = keras.layers.Reshape((classes, -1), dtype="float32")(poses)
     logits = _dense(entries, 1, dtype="float32", name="logit")
     logits = keras.layers.Reshape((classes,), dtype="float32")(logits)
@@ -149,6 +162,52 @@ def DynamicCapsNet(
         return sabour2017.CapsNet(image_shape, classes, filters, **options)
     backbone = _backbone(backbone, image_shape, resnet=(64, 256))
     return sabour2017.CapsNet(image_shape, classes, backbone=backbone, primary_strides=1, **options)
+
+
+def ConvDynamicCapsNet(
+    image_shape=(36, 36, 1),
+    classes=10,
+    backbone="simple",
+    filters=1024,
+    types=16,
+    pose=64,
+    convolutions=((16, 3, 1),),
+    iterations=3,
+    weights=None,
+    name="conv_dynamic_capsnet",
+):
+    """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
+
+    Source: Tsai et al. 2020, section 5.3 ("CapsNet*"); 42,478,592 parameters. The paper gives the size alone: all else
+    is as in its own network of vectors, with squashing in place of the layer normalization, routed layer by layer, and
+    lengths for probabilities.
+
+    Args:
+        image_shape, classes, types, convolutions, weights, name: see `AttentionCapsNet`.
+        backbone: "simple", "resnet", or a Keras model from images to a feature map.
+        filters: channels of the simple backbone.
+        pose: of every capsule, the length of a vector.
+        iterations: of the routing, at least 1.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Example:
+        >>> ConvDynamicCapsNet(filters=8, pose=4).count_params()
+        133776
+    """
+    images = keras.Input(image_shape, name="images")
+    x = features_of(images, _backbone(backbone, image_shape, filters=filters))
+    x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
+    # In float32 under every dtype policy: these are the model's answers.
+    options = dict(iterations=iterations, dtype="float32")
+    for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
+        name_of_layer = f"convolutional_capsules_{number}"
+        x = ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
+    poses = DynamicRouting(classes, pose, name="class_capsules", **options)(x)
+    lengths = CapsuleLength(dtype="float32", name="length")(poses)
+    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, name=name), weights)
 
 
 def EMCapsNet(

@@ -4,7 +4,7 @@ Paper: Tsai et al. 2020, section 4.2 and table 1
 Command: tf-capsules train tsai2020-cifar10
 Device: one GPU, or two CPU cores for a few epochs
 Published: 85.17% test accuracy, the best of 1 to 5 iterations and of all epochs
-Measured: not yet
+Measured: 42.07% after 25,000 images, half an epoch, one run, seed 0 (results/cifar10.csv)
 """
 
 from tf_capsules.losses import SoftmaxCrossentropy
@@ -27,5 +27,5 @@ RECIPE = Recipe(
     learning_rate=0.1,
     decay_steps=None,
     drops=(150 / 350, 250 / 350),
-    figures=("training_curves", "pose_changes"),
+    figures=("training_curves", "pose_changes", "routing_maps"),
 )

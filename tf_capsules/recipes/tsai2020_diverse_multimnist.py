@@ -35,5 +35,5 @@ RECIPE = Recipe(
     learning_rate=0.1,
     decay_steps=None,
     drops=(150 / 350, 250 / 350),
-    figures=("training_curves", "pose_changes"),
+    figures=("training_curves", "pose_changes", "routing_maps"),
 )

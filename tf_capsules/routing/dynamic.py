@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from tf_capsules.routing.inverted_attention import windowed_inverted_attention
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import couple
 
@@ -54,7 +55,34 @@ def dynamic_routing(
     return poses
 
 
-def check_dynamic_routing(iterations, competition, leaky):
+def windowed_dynamic_routing(poses, kernel, iterations=3, *, windows, chunk, bias=None, mask=None):
+    """`dynamic_routing` in windows, of whose votes none are kept: the types at each parent position compete.
+
+    A logit is the sum of a vote's agreements with the parent of each iteration, so it is its agreement with the sum of
+    these: the routing is by inverted attention to sums of parents.
+
+    Args:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        kernel: (children of a window, parents, d, e).
+        windows: `tf_capsules.routing.windows.Windows`.
+        chunk: examples whose votes exist at a time.
+        iterations, bias: as above.
+        mask: (batch, height, width, types), true for the children that take part; or None for all.
+
+    Returns:
+        (batch * positions, parents, *pose).
+    """
+    check_dynamic_routing(iterations)
+    attended, parents = None, None
+    for _ in range(iterations):
+        if parents is not None:
+            attended = parents if attended is None else attended + parents
+        sums = windowed_inverted_attention(poses, attended, kernel, windows=windows, chunk=chunk, weights=mask)
+        parents = squash(sums if bias is None else sums + bias, tuple(range(2, len(sums.shape))))
+    return parents
+
+
+def check_dynamic_routing(iterations, competition="parents", leaky=False):
     """Raises a ValueError for arguments that `dynamic_routing` can't work with."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")

@@ -9,8 +9,11 @@ from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.votes import couple
 from tf_capsules.routing.windowed_votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
 
+# Under sums that may be of nothing.
+_TINY = 1e-9
 
-def inverted_attention(votes, parents=None, *, scale=1.0, mask=None, return_couplings=False):
+
+def inverted_attention(votes, parents=None, *, scale=1.0, weights=None, return_moments=False, return_couplings=False):
     """One routing iteration: each child shares its vote out among the parents, by how well it agrees with each.
 
     Source: Tsai et al. 2020, section 3, eqs. 2 to 5, without the layer normalization that follows in the layers. It is
@@ -20,27 +23,35 @@ def inverted_attention(votes, parents=None, *, scale=1.0, mask=None, return_coup
         votes: what answers for the votes (`tf_capsules.routing.votes`).
         parents: poses of the iteration before, (batch or 1, parents, *pose); None: zeros, with which all agree alike.
         scale: factor on the agreement.
-        mask: (batch, children), true for the children that take part; or None for all.
+        weights: (batch, children), what a child's couplings are multiplied by, its activation or a mask; None: 1.
+        return_moments: also return what the parents' activations are made of.
         return_couplings: also return the couplings.
 
     Returns:
-        The coupled sums of votes, (batch, parents, *pose); with `return_couplings` also the couplings (batch, children,
-        parents), which sum to 1 over the parents unless masked.
+        The coupled sums of votes, (batch, parents, *pose); with `return_moments` also the sums of the couplings,
+        (batch, parents), and the variances of the votes so coupled, (batch, parents, *pose); with `return_couplings`
+        also the couplings (batch, children, parents), which sum to the child's weight over the parents.
     """
+    weights = None if weights is None else ops.cast(weights, votes.dtype)
     if parents is None:
         couplings = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
-        couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
     else:
         parents = ops.cast(parents, votes.dtype)
         parents = ops.broadcast_to(parents, (votes.batch, votes.parents, *votes.pose_shape))
-        couplings = couple(scale * votes.agreement(parents), mask=mask)
-    sums = votes.weighted_sum(couplings)
+        couplings = couple(scale * votes.agreement(parents))
+    couplings = couplings if weights is None else couplings * weights[:, :, None]
+    results = [votes.weighted_sum(couplings)]
+    if return_moments:
+        masses, _, variances = votes.moments(couplings, epsilon=_TINY)
+        results += [ops.sum(masses, axis=1), variances]
     if return_couplings:
-        return sums, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
-    return sums
+        results.append(ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents)))
+    return results if len(results) > 1 else results[0]
 
 
-def windowed_inverted_attention(poses, parents, kernel, *, windows, chunk, scale=1.0, mask=None):
+def windowed_inverted_attention(
+    poses, parents, kernel, *, windows, chunk, scale=1.0, weights=None, return_moments=False
+):
     """`inverted_attention` in windows, of whose votes none are kept: the types at each parent position compete.
 
     Without `parents` it is a plain convolution. With them the votes exist for a few examples at a time and are made
@@ -52,60 +63,90 @@ def windowed_inverted_attention(poses, parents, kernel, *, windows, chunk, scale
         kernel: (children of a window, parents, d, e).
         windows: `tf_capsules.routing.windows.Windows`.
         chunk: examples whose votes exist at a time.
-        scale, mask: as above, the mask (batch, height, width, types).
+        scale, weights, return_moments: as above, the weights (batch, height, width, types).
 
     Returns:
-        (batch * positions, parents, *pose).
+        Sums (batch * positions, parents, *pose); with `return_moments` also sums of couplings (batch * positions,
+        parents) and variances, shaped like the first.
     """
     poses, kernel = at_least_float32(poses), at_least_float32(kernel)
     _, count, _, out = kernel.shape
     pose_shape = (*poses.shape[4:-1], out)
-    masks = () if mask is None else (ops.cast(mask, poses.dtype),)
-    if parents is None:
-        for keep in masks:
-            poses = poses * ops.reshape(keep, (*ops.shape(keep), *[1] * (len(poses.shape) - 4)))
+    entries = math.prod(pose_shape)
+    extra = () if weights is None else (ops.cast(weights, poses.dtype),)
+    if parents is None and not return_moments:
+        for factor in extra:
+            poses = poses * ops.reshape(factor, (*ops.shape(factor), *[1] * (len(poses.shape) - 4)))
         return summed_votes(windows, poses, kernel) / count
+    if parents is None:
+        parents = ops.zeros((ops.shape(poses)[0] * windows.positions, count, *pose_shape), poses.dtype)
     # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
     kernel = ops.reshape(kernel, kernel.shape)
-    shape = (windows.positions, count, math.prod(pose_shape))
+    shape = (windows.positions, count, entries)
+    # Of a parent the sum, and where moments are asked for also the sum of squares and that of the couplings.
+    width = 2 * entries + 1 if return_moments else entries
+    shape_of_sums = (*shape[:2], width)
+
+    def split(x):
+        """What `forward` has joined: sums, sums of squares and sums of couplings; the last two may be empty."""
+        x = ops.reshape(x, (-1, count, width))
+        return x[..., :entries], x[..., entries : 2 * entries], x[..., 2 * entries :]
 
     def couplings_of(votes, parents):
         logits = scale * over_entries(parents, votes)
         return ops.softmax(logits, axis=1) if count > 1 else ops.ones_like(logits)
 
-    def kept(couplings, mask):
-        return couplings * windows.gather(mask[0])[:, None] if mask else couplings
+    def weighted(couplings, weights):
+        return couplings * windows.gather(weights[0])[:, None] if weights else couplings
 
-    def forward(kernel, poses, parents, *mask):
+    def forward(kernel, poses, parents, *weights):
+        votes = make_votes(windows, poses, kernel).votes
+        couplings = weighted(couplings_of(votes, ops.reshape(parents, (-1, *shape[1:]))), weights)
+        sums = [over_children(votes, couplings)]
+        if return_moments:
+            sums += [over_children(ops.square(votes), couplings), ops.sum(couplings, axis=-1, keepdims=True)]
+        return (ops.reshape(ops.concatenate(sums, axis=-1), (-1, *shape_of_sums)),)
+
+    def backward(kernel, poses, parents, upstream, *weights):
         votes = make_votes(windows, poses, kernel).votes
         parents = ops.reshape(parents, (-1, *shape[1:]))
-        return (ops.reshape(over_children(votes, kept(couplings_of(votes, parents), mask)), (-1, *shape)),)
-
-    def backward(kernel, poses, parents, upstream, *mask):
-        votes = make_votes(windows, poses, kernel).votes
-        parents, upstream = (ops.reshape(x, (-1, *shape[1:])) for x in (parents, upstream))
+        upstream, d_squares, d_masses = split(upstream)
         couplings = couplings_of(votes, parents)
-        d_couplings = kept(over_entries(upstream, votes), mask)
+        shares = weighted(couplings, weights)
+        d_shares = over_entries(upstream, votes)
+        if return_moments:
+            d_shares = d_shares + over_entries(d_squares, ops.square(votes)) + d_masses
+        d_weights = [windows.scatter(ops.sum(d_shares * couplings, axis=1))] if weights else []
+        d_couplings = weighted(d_shares, weights)
         d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
         d_agreement = scale * d_logits
         d_parents = ops.reshape(over_children(votes, d_agreement), (-1, *shape))
         # Sums and agreements each add an outer product, of entries and children.
         left = ops.stack([upstream, parents], axis=-1)
-        d_votes = ops.matmul(left, ops.stack([kept(couplings, mask), d_agreement], axis=2))
+        d_votes = ops.matmul(left, ops.stack([shares, d_agreement], axis=2))
+        if return_moments:
+            d_votes = d_votes + 2 * d_squares[..., None] * shares[:, :, None] * votes
         d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
-        return d_poses, d_parents, d_kernel
+        return d_poses, d_parents, *d_weights, d_kernel
 
     @ops.custom_gradient
-    def route(kernel, poses, parents, *mask):
-        (sums,) = by_examples(lambda *x: forward(kernel, *x), chunk, (poses, parents, *mask), [shape])
+    def route(kernel, poses, parents, *weights):
+        arrays = (poses, parents, *weights)
+        (sums,) = by_examples(lambda *x: forward(kernel, *x), chunk, arrays, [shape_of_sums])
 
         def gradient(*args, upstream=None):
-            arrays = (poses, parents, args[0] if upstream is None else upstream, *mask)
-            shapes = [poses.shape[1:], shape]
-            found = by_examples(lambda *x: backward(kernel, *x), chunk, arrays, shapes, [kernel.shape])
-            return found[2], *found[:2], *map(ops.zeros_like, mask)
+            given = (poses, parents, args[0] if upstream is None else upstream, *weights)
+            shapes = [poses.shape[1:], shape, *(x.shape[1:] for x in weights)]
+            *found, d_kernel = by_examples(lambda *x: backward(kernel, *x), chunk, given, shapes, [kernel.shape])
+            return d_kernel, *found
 
         return sums, gradient
 
-    sums = route(kernel, poses, ops.reshape(at_least_float32(parents), (-1, *shape)), *masks)
-    return ops.reshape(sums, (-1, count, *pose_shape))
+    sums = route(kernel, poses, ops.reshape(at_least_float32(parents), (-1, *shape)), *extra)
+    sums, squares, masses = split(sums)
+    results = [ops.reshape(sums, (-1, count, *pose_shape))]
+    if return_moments:
+        means = sums / (masses + _TINY)
+        variances = ops.maximum(squares / (masses + _TINY) - ops.square(means), 0)
+        results += [masses[..., 0], ops.reshape(variances, (-1, count, *pose_shape))]
+    return results if return_moments else results[0]

@@ -24,6 +24,7 @@ class StateBatches(ShuffledBatches):
         seed: of order and mixup, 0 to 2**31 - 1.
         epochs, initial_epoch: the epochs initial_epoch .. epochs - 1, one after another.
         limit: use the first `limit` texts only.
+        epoch_size: number of texts in an epoch, which goes on where the last one stopped; None for all.
         pad: fill an epoch's last batch with texts from the epoch's start, and give weights as `Split.batches` does.
         mixup: (alpha, classes) mixes every training batch (Heinsen 2019, section 4.2): embeddings, masks and one-hot
             labels become (1 - r) x + r x[permutation], with one r from Beta(alpha, alpha) for each sample and one
@@ -48,6 +49,7 @@ class StateBatches(ShuffledBatches):
         epochs=1,
         initial_epoch=0,
         limit=None,
+        epoch_size=None,
         pad=False,
         mixup=None,
         multiple=1,
@@ -55,12 +57,12 @@ class StateBatches(ShuffledBatches):
         labels = np.asarray(labels)
         if labels.shape != (len(states),) or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
             raise ValueError(f"need {len(states)} whole numbers as labels, not {labels.shape} {labels.dtype}")
-        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, pad, mixup)
+        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup)
         if multiple < 1:
             raise ValueError(f"multiple must be 1 or more, not {multiple!r}")
         self._states, self._multiple = states, multiple
 
-    def _inputs(self, positions, epoch):
+    def _inputs(self, positions, passes):
         embeddings, mask = self._states.batch(positions)
         if fill := -mask.shape[1] % self._multiple:
             embeddings, mask = (
