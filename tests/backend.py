@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 BACKEND = keras.backend.backend()
+slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 
 
 def array(x):

@@ -33,7 +33,6 @@ class Case:
     """What is made, and the arguments of its call as shapes (BATCH, ...) or arrays.
 
     `output_dtype` None: that of the dtype policy. `unused` is the part of its weights that a call does not read.
-    `attention`: it has an attention layer of Keras, which JAX does not compute in float16 on a CPU.
     """
 
     of: Callable
@@ -41,7 +40,6 @@ class Case:
     inputs: dict
     output_dtype: str | None = None
     unused: str | None = None
-    attention: bool = False
 
     def make(self):
         return self.of(**self.options)
@@ -261,7 +259,6 @@ MODELS = {
         {"layers": 3, "width": 7, "classes": 2, "dim": 8, "heads": 2, "blocks": 1, "pose": 6, "iterations": 1},
         TEXT,
         "float32",
-        attention=True,
     ),
     "MatrixCapsNet": Case(
         hinton2018.MatrixCapsNet,

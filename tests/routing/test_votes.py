@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of, run
+from backend import array, float64, gradients_of, run, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
@@ -115,6 +115,7 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
         np.testing.assert_allclose(gradient, reference, rtol=tolerance, atol=scale, err_msg=name)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("matrix, use_bias", [(False, False), (True, True)], ids=["vectors", "matrices and bias"])
 @pytest.mark.parametrize("method", METHODS)
