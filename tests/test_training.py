@@ -17,6 +17,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import SpreadLoss
+from tf_capsules.models import CapsuleClassifier
 from tf_capsules.optimizers import CoupledSGD, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
 
@@ -68,6 +69,20 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     ]  # fmt: skip
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert losses[0] != pytest.approx(losses[2], rel=3e-5)
+
+
+def test_a_step_is_traced_once(tmp_path, monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("other backends trace by themselves")
+    traced, compute_loss = [], CapsuleClassifier.compute_loss
+
+    def recorded(self, *arguments, training=True, **options):
+        traced.append(training)
+        return compute_loss(self, *arguments, training=training, **options)
+
+    monkeypatch.setattr(CapsuleClassifier, "compute_loss", recorded)
+    training.train(TINY, tmp_path / "run", Settings(train_limit=100, test_limit=50), verbose=0)
+    assert traced == [True, False]
 
 
 @pytest.mark.parametrize("name", ["sabour2017-multimnist", "sabour2017-multimnist-cnn"])
