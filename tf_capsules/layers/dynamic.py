@@ -23,18 +23,18 @@ from tf_capsules.routing.windowed_votes import make_votes
 class _DynamicCapsules(RoutedCapsules):
     """What the layers have in common: parents, iterations, kernel and bias."""
 
+    default_kernel_stddev = 0.1
+
     def __init__(
         self,
         capsules,
         dim,
         iterations=3,
         use_bias=False,
-        kernel_initializer=None,
         bias_initializer="zeros",
         **kwargs,
     ):
-        default = keras.initializers.TruncatedNormal(stddev=0.1)
-        super().__init__(capsules, dim, default if kernel_initializer is None else kernel_initializer, **kwargs)
+        super().__init__(capsules, dim, **kwargs)
         self.iterations = iterations
         self.use_bias = use_bias
         self.bias_initializer = keras.initializers.get(bias_initializer)

@@ -28,6 +28,8 @@ _FEW_CHILDREN = 128
 class _EMCapsules(RoutedCapsules):
     """What the layers have in common: how they route, and the weights of votes and parents."""
 
+    default_kernel_stddev = 1.0
+
     def __init__(
         self,
         capsules,
@@ -39,14 +41,12 @@ class _EMCapsules(RoutedCapsules):
         gradients="all",
         epsilon=1e-9,
         variance_floor=1e-9,
-        kernel_initializer=None,
         beta_u_initializer=None,
         beta_a_initializer=None,
         bias_initializer="zeros",
         **kwargs,
     ):
-        default = keras.initializers.TruncatedNormal(stddev=1.0)
-        super().__init__(capsules, dim, default if kernel_initializer is None else kernel_initializer, **kwargs)
+        super().__init__(capsules, dim, **kwargs)
         check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
         self.iterations = iterations
         self.use_bias = use_bias

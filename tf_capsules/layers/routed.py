@@ -6,9 +6,16 @@ from tf_capsules.layers.arguments import positive_int
 
 
 class RoutedCapsules(keras.layers.Layer):
-    """So many parents of so many columns, and the kernel that votes are made with."""
+    """So many parents of so many columns, and the kernel that votes are made with.
+
+    Without `kernel_initializer` it is a truncated normal of the spread that a layer names, or the layer's own affair.
+    """
+
+    default_kernel_stddev = None
 
     def __init__(self, capsules, dim, kernel_initializer=None, kernel_regularizer=None, **kwargs):
+        if kernel_initializer is None and self.default_kernel_stddev is not None:
+            kernel_initializer = keras.initializers.TruncatedNormal(stddev=self.default_kernel_stddev)
         super().__init__(**kwargs)
         self.capsules = positive_int("capsules", capsules)
         self.dim = positive_int("dim", dim)
