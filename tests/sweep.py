@@ -132,6 +132,16 @@ LAYERS = {
     "DynamicRouting grid": dynamic(GRID, mask=some_children(2, 3, 4)),
     "DynamicRouting grid of matrices": dynamic(GRID_OF_MATRICES, sharing="positions", use_bias=True),
     "DynamicRouting shared by positions": dynamic(GRID, sharing="positions", competition="children"),
+    "DynamicRouting some parents at a time": dynamic(
+        GRID,
+        mask=some_children(2, 3, 4),
+        sharing="positions",
+        competition="children",
+        chunk=3,
+        use_vote_bias=True,
+        initial_logits="learned",
+        kernel_initializer="orthogonal",
+    ),
     "ConvDynamicRouting": dynamic((BATCH, 5, 6, 3, 4), of=ConvDynamicRouting, use_bias=True, kernel_size=(3, 2)),
     "ConvDynamicRouting matrices": dynamic(
         (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes="stored"
@@ -141,6 +151,9 @@ LAYERS = {
     "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
     "EMRouting in chunks": em(
         (BATCH, 11, 3), activations=False, votes="free", sharing="all", chunk=4, gradients="last"
+    ),
+    "EMRouting type by type": em(
+        GRID, sharing="positions", votes="free", chunk=2, use_bias=True, normalization="min_max"
     ),
     "EMRouting grid": em(GRID, mask=some_children(2, 3, 4), sharing="positions", coordinates=True),
     "EMRouting grid of matrices": em(

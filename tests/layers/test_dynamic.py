@@ -114,6 +114,10 @@ def test_runs_in_float32_under_half_precision():
         ({"competition": "both"}, "`competition`.*Received: 'both'"),
         ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
         ({"leaky": True, "competition": "children"}, "`leaky`"),
+        ({"initial_logits": "ones"}, "`initial_logits`.*Received: 'ones'"),
+        ({"chunk": 0}, "`chunk`.*Received: 0"),
+        ({"chunk": 2, "competition": "children"}, "`chunk` needs .*sharing='none'"),
+        ({"chunk": 2, "sharing": "all"}, "`chunk` needs .*competition='parents'"),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):
@@ -185,3 +189,18 @@ def test_gradients_of_a_convolution_are_those_of_stored_votes():
     for a, b in zip(*found, strict=True):
         assert a.dtype == "float64" and np.abs(b).max() > 0
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("initial_logits, trained", [("learned", 12), ("random", 0), ("zeros", 0)])
+def test_initial_logits_are_learned_or_drawn_once(initial_logits, trained):
+    layer = DynamicRouting(3, 2, sharing="all", initial_logits=initial_logits)
+    poses = np.random.default_rng(0).normal(size=(2, 4, 5))
+    np.testing.assert_array_equal(array(layer(poses)), array(layer(poses)))
+    kernel = 5 * 3 * 2
+    assert sum(w.shape[0] * w.shape[1] for w in layer.trainable_weights if w.name == "logits") == trained
+    assert layer.count_params() == kernel + (0 if initial_logits == "zeros" else 12)
+    if initial_logits != "zeros":
+        with pytest.raises(ValueError, match="axis 1"):
+            layer(np.zeros((2, 7, 5)))
+        with pytest.raises(ValueError, match="known number of children"):
+            DynamicRouting(3, 2, sharing="all", initial_logits=initial_logits).build((None, None, 5))

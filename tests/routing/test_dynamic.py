@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from backend import array, compiled, gradients_of
+from backend import array, compiled, float64, gradients_of, slow_on_jax
 from keras import ops
 from oracle import ATOL, routing_case
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, dynamic_routing
+from tf_capsules.routing.dynamic import dynamic_routing_by_parents
 
 
 def votes_of_case(form):
@@ -112,6 +113,63 @@ def test_masked_children_count_for_nothing(form, competition):
     poses = array(dynamic_routing(votes, 3, bias=bias, competition=competition, mask=mask))
     square = np.sum(bias**2, axis=-1, keepdims=True)
     np.testing.assert_allclose(poses[1], np.sqrt(square) * bias / (1 + square), atol=1e-6)
+
+
+def test_competition_of_children_against_numbers_by_hand():
+    i, j, d = np.ogrid[:4, :3, :2]
+    votes = StoredVotes(np.sin(1.0 + i + 2 * j + 3 * d)[None])
+    expected = [[0.236763, -0.253113], [-0.307184, 0.303526], [0.015946, -0.007274]]
+    np.testing.assert_allclose(array(dynamic_routing(votes, 3, competition="children"))[0], expected, atol=1e-6)
+    first = array(dynamic_routing(votes, 1, competition="children"))[0, 0]
+    np.testing.assert_allclose(first, [0.104396, -0.123072], atol=1e-6)
+
+
+def test_initial_logits_are_those_of_the_first_couplings():
+    random = np.random.default_rng(7)
+    votes, _ = build_votes("types", random, 2, 6, 3, (), 4, 5)
+    logits = random.normal(size=(6, 3))
+    for competition, axis in (("parents", 1), ("children", 0)):
+        options = dict(competition=competition, initial_logits=logits, return_couplings=True)
+        couplings = array(dynamic_routing(votes, 1, **options)[1])
+        wanted = np.exp(logits) / np.exp(logits).sum(axis, keepdims=True)
+        np.testing.assert_allclose(couplings, np.stack([wanted] * 2), rtol=1e-5)
+
+
+@slow_on_jax
+@pytest.mark.parametrize("rows", [(), (2,)], ids=["vectors", "matrices"])
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize("masked, given", [(False, ()), (True, ("votes",)), (True, ("bias", "initial_logits"))])
+def test_some_parents_at_a_time_are_as_all_at_once(rows, iterations, masked, given):
+    random = np.random.default_rng(8)
+    x = {
+        "poses": random.normal(size=(3, 10, *rows, 4)),
+        "kernel": random.normal(size=(5, 7, 4, 6)) / 2,
+        "votes": random.normal(size=(5, 7, *rows, 6)),
+        "bias": random.normal(size=(7, *rows, 6)),
+        "initial_logits": random.normal(size=(10, 7)),
+    }
+    names = ("poses", "kernel", *given)
+    options = {"mask": random.random((3, 10)) > 0.4 if masked else None}
+    direction = random.normal(size=(3, 7, *rows, 6))
+
+    def route(chunk, *values):
+        of = dict(zip(names, values, strict=True))
+        votes = SharedVotes(of.pop("poses"), of.pop("kernel"), of.pop("votes", None))
+        if chunk is None:
+            return dynamic_routing(votes, iterations, competition="children", **of, **options)
+        return dynamic_routing_by_parents(votes, iterations, chunk=chunk, **of, **options)
+
+    with float64():
+        values = [x[name] for name in names]
+        results = []
+        for chunk in (None, 3, 100):
+            gradients = gradients_of(lambda *values, chunk=chunk: ops.sum(direction * route(chunk, *values)))(*values)[
+                1
+            ]
+            results.append([array(route(chunk, *values)), *gradients])
+    for others in results[1:]:
+        for wanted, actual in zip(results[0], others, strict=True):
+            np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-11)
 
 
 def make_route(form):

@@ -108,6 +108,22 @@ def reference(votes, activations, beta_u, beta_a, temperatures, normalization=1.
     return means, active, scores, variances, couplings
 
 
+def test_min_max_against_numbers_by_hand():
+    i, j, d = np.ogrid[:12, :3, :2]
+    votes = StoredVotes(np.sin(1.0 + i + 2 * j + 3 * d)[None], 1 / (1 + np.arange(12.0))[None])
+    means, activations, _, _ = em_routing(
+        votes,
+        3,
+        beta_u=0.1 * np.arange(1, 4),
+        beta_a=0.2 * np.arange(1, 4),
+        inverse_temperature=(1, 2, 3),
+        normalization="min_max",
+    )
+    expected = [[0.503929, -0.507585], [0.015475, -0.037603], [-0.347320, 0.278424]]
+    np.testing.assert_allclose(array(means)[0], expected, atol=1e-5)
+    np.testing.assert_allclose(array(activations)[0], [1.0, 0.999986, 2e-6], atol=1e-6)
+
+
 def make_case(random, children, groups=1, batch=2, parents=3, rows=4, columns=5, out=2):
     """Arrays of float64, and the votes written out, (batch, children, parents, rows, out)."""
     x = {
@@ -125,7 +141,7 @@ def make_case(random, children, groups=1, batch=2, parents=3, rows=4, columns=5,
 def make_votes(form, poses, kernel, bias, activations):
     if form == "stored":
         return TransformedVotes(poses, kernel, bias, activations).store(centered=True)
-    return SharedVotes(poses, kernel, bias, activations, 5 if form == "chunks" else None)
+    return SharedVotes(poses, kernel, bias, activations, {"chunks": 17, "groups": 5}.get(form))
 
 
 OPTIONS = [
@@ -192,6 +208,7 @@ def values_and_gradients(form, x, directions, **options):
         ("shared", 1, 100, {"normalization": "data"}),
         ("shared", 4, 0, {"normalization": "min_max"}),
         ("chunks", 4, 0, {"gradients": "last"}),
+        ("groups", 4, 100, {"normalization": "min_max"}),
     ],
 )
 def test_votes_that_are_never_made_route_as_stored_ones(form, groups, offset, options):

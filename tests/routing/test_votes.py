@@ -40,6 +40,10 @@ def stored(poses, kernel, bias=None, activations=None):
     return StoredVotes(votes, activations, kernel.shape[0])
 
 
+def by_groups(*arguments):
+    return SharedVotes(*arguments, chunk=1)
+
+
 def by_chunks(*arguments):
     return SharedVotes(*arguments, chunk=4)
 
@@ -49,6 +53,7 @@ FORMS = {
     "shared in groups": (SharedVotes, 3),
     "shared by all, in chunks": (by_chunks, 1),
     "shared in groups, in chunks": (by_chunks, 3),
+    "shared in groups, one after the other": (by_groups, 3),
     "distinct": (DistinctVotes, 6),
 }
 

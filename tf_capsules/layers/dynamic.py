@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import one_of
+from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
     check_per_child,
@@ -11,11 +11,17 @@ from tf_capsules.layers.connections import (
     count_groups,
     flatten_grid,
     input_spec,
+    on_grid,
     rows_of,
 )
 from tf_capsules.layers.convolutional import Convolutional
 from tf_capsules.layers.routed import RoutedCapsules
-from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, windowed_dynamic_routing
+from tf_capsules.routing.dynamic import (
+    check_dynamic_routing,
+    dynamic_routing,
+    dynamic_routing_by_parents,
+    windowed_dynamic_routing,
+)
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes
 from tf_capsules.routing.windowed_votes import make_votes
 
@@ -62,6 +68,9 @@ class _DynamicCapsules(RoutedCapsules):
         }
 
 
+INITIAL_LOGITS = ("zeros", "random", "learned")
+
+
 @keras.saving.register_keras_serializable("tf_capsules")
 class DynamicRouting(_DynamicCapsules):
     """Fully connected capsules, routed by agreement.
@@ -69,7 +78,7 @@ class DynamicRouting(_DynamicCapsules):
     Source: Sabour et al. 2017, section 2 and procedure 1. A vote is the child's pose times a matrix, `x_i W_ij`; a
     child pose that is a matrix keeps its rows. Routing runs in at least float32 whatever the dtype policy. Different
     from the paper: the option of a bias and of leaky routing (both from the authors' released code), of shared
-    transformations and of competition between children (Li et al. 2018).
+    transformations, a bias in each vote, competition between children and their initial logits (Li et al. 2018).
 
     Args:
         capsules: number of parents.
@@ -81,9 +90,16 @@ class DynamicRouting(_DynamicCapsules):
         use_bias: whether each parent's sum has a learned bias.
         leaky: whether a child may belong to none of the parents.
         competition: "parents": a child's couplings sum to 1 over the parents; "children": a parent's over the children.
+        use_vote_bias: whether votes have a learned bias, `x_i W_ij + B_ij`, shared as transformations are.
+        initial_logits: of the first couplings: "zeros"; "random", drawn once from [0, 1); or "learned", zeros at first.
+            Both need a known number of children.
         votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does, "free"
             never.
-        kernel_initializer, bias_initializer, kernel_regularizer: the default kernel is drawn as in the released code.
+        chunk: None, or about how many parents are worked on at a time, to bound the memory: for competition between
+            children that share transformations, without stored votes; under TensorFlow's XLA not in training. Not done
+            where couplings are asked for.
+        kernel_initializer, bias_initializer, vote_bias_initializer, kernel_regularizer: the default kernel is drawn as
+            in the released code.
 
     Call arguments:
         poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
@@ -111,7 +127,11 @@ class DynamicRouting(_DynamicCapsules):
         sharing="none",
         leaky=False,
         competition="parents",
+        use_vote_bias=False,
+        initial_logits="zeros",
         votes="auto",
+        chunk=None,
+        vote_bias_initializer="zeros",
         **kwargs,
     ):
         super().__init__(capsules, dim, iterations, **kwargs)
@@ -119,32 +139,64 @@ class DynamicRouting(_DynamicCapsules):
         self.sharing = one_of("sharing", sharing, SHARING)
         self.leaky = leaky
         self.competition = competition
+        self.use_vote_bias = use_vote_bias
+        self.initial_logits = one_of("initial_logits", initial_logits, INITIAL_LOGITS)
         self.votes = one_of("votes", votes, ("auto", "stored", "free"))
+        self.chunk = None if chunk is None else positive_int("chunk", chunk)
+        if chunk is not None and (competition, sharing == "none", votes == "stored") != ("children", False, False):
+            raise ValueError(
+                '`chunk` needs competition="children", sharing="positions" or "all", and votes that are not stored. '
+                f"Received: chunk={chunk}, competition={competition!r}, sharing={sharing!r}, votes={votes!r}"
+            )
+        self.vote_bias_initializer = keras.initializers.get(vote_bias_initializer)
 
     def build(self, input_shape):
         groups = count_groups(self, input_shape, self.sharing)
         self.input_spec = input_spec(input_shape, self.sharing)
         self._add_weights((groups,), input_shape)
+        self.vote_bias = self.logits = None
+        if self.use_vote_bias:
+            shape = (groups, self.capsules, *rows_of(input_shape), self.dim)
+            self.vote_bias = self.add_weight(shape, self.vote_bias_initializer, name="vote_bias", autocast=False)
+        if self.initial_logits != "zeros":
+            self._add_logits(input_shape)
         # Numbers held for each (child, parent) pair: a parent's pose if stored, else a child's pose or nothing.
         smaller = self.sharing != "none" or input_shape[-1] <= self.dim
         self.stores_votes = self.votes == "stored" or (self.votes == "auto" and not smaller)
         super().build(input_shape)
 
+    def _add_logits(self, input_shape):
+        children = children_of(input_shape)
+        if children is None:
+            raise ValueError(
+                f'initial_logits="{self.initial_logits}" needs a known number of children. '
+                f"Received input shape {tuple(input_shape)}."
+            )
+        learned = self.initial_logits == "learned"
+        draw = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0)
+        shape = (children, self.capsules)
+        self.logits = self.add_weight(shape, draw, trainable=learned, name="logits", autocast=False)
+        own = {axis: input_shape[axis] for axis in ((1, 2, 3) if on_grid(input_shape) else (1,))}
+        self.input_spec = keras.layers.InputSpec(ndim=len(input_shape), axes=own | {-1: input_shape[-1]})
+
     def call(self, poses, mask=None, return_couplings=False):
         check_per_child(poses, mask=mask)
         x = flatten_grid(poses)
-        votes = (DistinctVotes if self.sharing == "none" else SharedVotes)(x, self.kernel)
+        votes = (DistinctVotes if self.sharing == "none" else SharedVotes)(x, self.kernel, self.vote_bias)
         if mask is not None:
             mask = ops.reshape(mask, (votes.batch, votes.children))
-        result = dynamic_routing(
-            votes.store() if self.stores_votes else votes,
-            self.iterations,
-            bias=self.bias,
-            leaky=self.leaky,
-            competition=self.competition,
-            mask=mask,
-            return_couplings=return_couplings,
-        )
+        options = dict(bias=self.bias, initial_logits=self.logits, mask=mask)
+        if self.chunk is not None and not return_couplings:
+            result = dynamic_routing_by_parents(votes, self.iterations, chunk=self.chunk, **options)
+        else:
+            result = dynamic_routing(
+                votes.store() if self.stores_votes else votes,
+                self.iterations,
+                leaky=self.leaky,
+                competition=self.competition,
+                return_couplings=return_couplings,
+                **options,
+            )
         if return_couplings:
             return ops.cast(result[0], self.compute_dtype), result[1]
         return ops.cast(result, self.compute_dtype)
@@ -161,7 +213,11 @@ class DynamicRouting(_DynamicCapsules):
             "sharing": self.sharing,
             "leaky": self.leaky,
             "competition": self.competition,
+            "use_vote_bias": self.use_vote_bias,
+            "initial_logits": self.initial_logits,
             "votes": self.votes,
+            "chunk": self.chunk,
+            "vote_bias_initializer": keras.initializers.serialize(self.vote_bias_initializer),
         }
 
 

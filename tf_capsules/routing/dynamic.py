@@ -1,5 +1,6 @@
 """Dynamic routing between capsules (Sabour et al. 2017)."""
 
+import keras
 from keras import ops
 
 from tf_capsules.routing.inverted_attention import windowed_inverted_attention
@@ -8,7 +9,15 @@ from tf_capsules.routing.votes import couple
 
 
 def dynamic_routing(
-    votes, iterations=3, *, bias=None, leaky=False, competition="parents", mask=None, return_couplings=False
+    votes,
+    iterations=3,
+    *,
+    bias=None,
+    leaky=False,
+    competition="parents",
+    initial_logits=None,
+    mask=None,
+    return_couplings=False,
 ):
     """Routes by agreement: children send more to the parents that their votes agree with.
 
@@ -21,6 +30,7 @@ def dynamic_routing(
         bias: added to each parent's sum before it is squashed, (parents, *pose); or None.
         leaky: whether a child may belong to none of the parents.
         competition: "parents": a child's couplings sum to 1 over the parents; "children": a parent's over the children.
+        initial_logits: of the first couplings, (children, parents); None: zeros.
         mask: (batch, children), true for the children that take part; or None for all.
         return_couplings: also return the couplings of the last iteration.
 
@@ -40,7 +50,11 @@ def dynamic_routing(
 
     # With logits of zero the couplings are the same for all parents: one column of them says it all.
     logits = ops.zeros((1, votes.children, 1), votes.dtype)
-    if competition == "parents":
+    if initial_logits is not None:
+        logits = ops.cast(initial_logits, votes.dtype)[None]
+        logits = ops.broadcast_to(logits, (votes.batch, votes.children, votes.parents))
+        couplings = couple(logits, competition, leaky=leaky, mask=mask)
+    elif competition == "parents":
         couplings = ops.ones_like(logits) / (votes.parents + int(leaky))
         couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
     else:
@@ -53,6 +67,97 @@ def dynamic_routing(
     if return_couplings:
         return poses, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
     return poses
+
+
+def dynamic_routing_by_parents(votes, iterations=3, *, chunk, bias=None, initial_logits=None, mask=None):
+    """`dynamic_routing` with competition between children, so many parents at a time.
+
+    Where children compete, parents have nothing to do with each other: some of them are complete through all
+    iterations, and their couplings need not exist at the same time as those of the others. They are not kept for the
+    backward pass either, which makes them again. A logit, the sum of a vote's agreements with the parent of each
+    iteration, is the vote's agreement with the sum of these parents, which is affine in the child's pose.
+
+    Args:
+        votes: `tf_capsules.routing.votes.SharedVotes`.
+        chunk: about how many parents at a time.
+        iterations, bias, initial_logits, mask: as above.
+
+    Returns:
+        (batch, parents, *pose), of length below 1.
+    """
+    check_dynamic_routing(iterations, "children")
+    count = -(-votes.parents // chunk)
+    size = -(-votes.parents // count)  # chunks of one size, so that little has to be filled up
+    poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, votes.rows * votes.columns)))
+    features = ops.transpose(ops.concatenate([ops.ones_like(poses[..., :1]), poses], axis=-1), (0, 2, 1, 3))
+    if mask is not None:
+        mask = ops.transpose(votes.by_group(ops.cast(mask, votes.dtype)), (0, 2, 1))
+
+    def parts(values, axis):
+        """Values with an axis of parents as a chunk after the other, filled up with zeros."""
+        rest = [[0, 0]] * len(values.shape)
+        rest[axis] = [0, count * size - votes.parents]
+        values = ops.pad(values, rest)
+        shape = tuple(values.shape)
+        return ops.moveaxis(ops.reshape(values, (*shape[:axis], count, size, *shape[axis + 1 :])), axis, 0)
+
+    given = {"kernel": parts(votes.kernel, 1)}
+    if votes.bias is not None:
+        given["votes"] = parts(votes.bias, 1)
+    if bias is not None:
+        given["sums"] = parts(ops.reshape(ops.cast(bias, votes.dtype), (votes.parents, votes.rows, -1)), 0)
+    if initial_logits is not None:
+        given["logits"] = parts(votes.by_group(ops.cast(initial_logits, votes.dtype)[None])[0], 2)
+    names = tuple(given)
+
+    # g group, p child within its group, f feature (1 and the entries of a pose), otherwise as in votes.py.
+    @keras.remat
+    def parents(features, *given):
+        of = dict(zip(names, given, strict=True))
+        shape = ops.shape(features)
+        attended = None
+        for _ in range(iterations):
+            logits = None
+            if attended is not None:
+                back = ops.einsum("bjre,gjde->bgrdj", attended, of["kernel"])
+                back = ops.reshape(back, (shape[0], votes.groups, votes.rows * votes.columns, size))
+                offset = ops.zeros_like(back[:, :, :1])
+                if "votes" in of:
+                    offset = ops.einsum("bjre,gjre->bgj", attended, of["votes"])[:, :, None]
+                logits = ops.matmul(features, ops.concatenate([offset, back], axis=2))
+            if "logits" in of:
+                own = ops.transpose(of["logits"], (1, 0, 2))[None]
+                logits = own if logits is None else logits + own
+            if logits is None:
+                weights = ops.ones_like(features[..., :1]) if mask is None else mask[..., None]
+            else:
+                if mask is not None:
+                    logits = ops.where(mask[..., None] > 0, logits, ops.cast(-1e30, logits.dtype))
+                weights = ops.exp(logits - ops.stop_gradient(ops.max(logits, axis=(1, 2), keepdims=True)))
+                weights = weights if mask is None else weights * mask[..., None]
+            weights = ops.broadcast_to(weights, (*ops.shape(features)[:3], weights.shape[-1]))
+            sums = ops.matmul(ops.transpose(features, (0, 1, 3, 2)), weights)
+            sums = ops.broadcast_to(sums, (*ops.shape(sums)[:3], size))  # (batch, groups, features, parents)
+            counts = sums[:, :, 0]
+            first = ops.reshape(sums[:, :, 1:], (shape[0], votes.groups, votes.rows, votes.columns, size))
+            total = ops.einsum("bgrdj,gjde->bjre", first, of["kernel"])
+            if "votes" in of:
+                total = total + ops.einsum("bgj,gjre->bjre", counts, of["votes"])
+            mass = ops.sum(counts, axis=1)[:, :, None, None]
+            total = total / ops.maximum(mass, 1e-30)
+            poses = squash(total + of["sums"] if "sums" in of else total, (2, 3))
+            attended = poses if attended is None else attended + poses
+        return poses
+
+    def step(previous, given):
+        # TensorFlow's scan takes for its results the shapes and dtypes of what it carries along.
+        poses = parents(features, *given)
+        return poses, poses
+
+    start = ops.zeros((votes.batch, size, votes.rows, votes.pose_shape[-1]), votes.dtype)
+    _, poses = ops.scan(step, start, tuple(given.values()))
+    poses = ops.reshape(ops.moveaxis(poses, 0, 1), (votes.batch, count * size, *votes.pose_shape))
+    return poses[:, : votes.parents]
 
 
 def windowed_dynamic_routing(poses, kernel, iterations=3, *, windows, chunk, bias=None, mask=None):

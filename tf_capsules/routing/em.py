@@ -76,7 +76,7 @@ def em_routing(
         return ops.stop_gradient(couplings(votes, *state))
 
     def parents(temperature, couplings, *state):
-        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=state[1] if state else None)
         variances = variances + variance_floor
         unit_costs = entries * beta_u + 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
         costs = _normalize(ops.sum(masses, axis=1) * unit_costs, normalization, votes, epsilon)

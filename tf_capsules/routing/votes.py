@@ -101,7 +101,7 @@ class Votes:
         """
         return self._centered.log_density(means, precisions, constants)
 
-    def moments(self, couplings, *state, epsilon=0.0):
+    def moments(self, couplings, *state, epsilon=0.0, near=None):
         """Mass, mean and variance of the votes that each parent takes.
 
         Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
@@ -112,13 +112,15 @@ class Votes:
                 time.
             state: arrays for the function.
             epsilon: added to a parent's mass where it divides.
+            near: poses near the means, relative to `origin`, (batch, parents, *pose), or None. No result depends on it
+                but for rounding.
 
         Returns:
             Masses (batch, groups, parents), the sum of D_ij over the children of each group; means
             `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
-        return self._centered.moments(couplings, *state, epsilon=epsilon)
+        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near)
 
     @functools.cached_property
     def origin(self):
@@ -131,9 +133,9 @@ class Votes:
 
     def total_activation(self):
         """Sum of the activations of each group's children, (batch or 1, groups)."""
-        return ops.sum(self._by_group(self.activations), axis=1)
+        return ops.sum(self.by_group(self.activations), axis=1)
 
-    def _by_group(self, x):
+    def by_group(self, x):
         """(batch, children, ...) as (batch, members, groups, ...)."""
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
@@ -219,10 +221,10 @@ class StoredVotes(Votes):
     def log_density(self, means, precisions, constants):
         return constants[:, None] - 0.5 * self._over_entries(self._flat(precisions), self.squares(means))
 
-    def moments(self, couplings, *state, epsilon=0.0):
+    def moments(self, couplings, *state, epsilon=0.0, near=None):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
-        masses = ops.sum(self._by_group(shares), axis=1)
+        masses = ops.sum(self.by_group(shares), axis=1)
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         divisor = ops.sum(masses, axis=1)[..., None] + epsilon
         # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
@@ -276,7 +278,7 @@ class TransformedVotes(Votes):
     def store(self, centered=False):
         # Of a group of one the center is its only pose: its votes would be no more exact.
         centered = centered and self.groups != self.poses.shape[1]
-        poses = self._by_group(self.poses)
+        poses = self.by_group(self.poses)
         poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
         # As the product gives them, (groups, batch, members, rows, parents, e), and then as they are kept.
         votes = ops.transpose(ops.einsum("bpgrd,gjde->gbprje", poses, self.kernel), (1, 4, 3, 5, 2, 0))
@@ -290,9 +292,9 @@ class TransformedVotes(Votes):
     @functools.cached_property
     def center(self):
         """The mean pose of each group, (batch, groups, rows, d). No result depends on it but for rounding."""
-        weights = self._by_group(self.activations)[..., None, None]
+        weights = self.by_group(self.activations)[..., None, None]
         mass = ops.maximum(ops.sum(weights, axis=1), _TINY)
-        return ops.stop_gradient(ops.sum(weights * self._by_group(self.poses), axis=1) / mass)
+        return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
 
     @functools.cached_property
     def _central_votes(self):
@@ -312,7 +314,7 @@ class TransformedVotes(Votes):
         """`sum_i w_ij B_ij`, or 0 without a bias."""
         if self.bias is None:
             return 0.0
-        mass = ops.sum(self._by_group(weights), axis=1)
+        mass = ops.sum(self.by_group(weights), axis=1)
         if mass.shape[-1] == 1:
             return ops.einsum("bg,gjre->bjre", mass[..., 0], self.bias)
         return ops.einsum("bgj,gjre->bjre", mass, self.bias)
@@ -323,7 +325,7 @@ class TransformedVotes(Votes):
 
     def _common_sum(self, weights):
         """The weighted sum for weights (batch, children, 1) that are the same for all parents."""
-        moments = ops.sum(self._by_group(weights[..., None] * self.poses), axis=1)
+        moments = ops.sum(self.by_group(weights[..., None] * self.poses), axis=1)
         return ops.einsum("bgrd,gjde->bjre", moments, self.kernel)
 
 
@@ -338,8 +340,8 @@ class SharedVotes(TransformedVotes):
 
     Args:
         poses, kernel, bias, activations: see `TransformedVotes`.
-        chunk: None, or about how many children `moments` works on at a time: then their features and couplings exist
-            for one chunk only, and the backward pass makes them again.
+        chunk: None, or about how many children `moments` works on at a time, a group at a time where it has as many:
+            then their features and couplings exist for one chunk only, and the backward pass makes them again.
     """
 
     def __init__(self, poses, kernel, bias=None, activations=None, chunk=None, _center=None):
@@ -356,14 +358,14 @@ class SharedVotes(TransformedVotes):
         if weights.shape[-1] == 1:
             sums = self._common_sum(weights)
         else:
-            moments = ops.einsum("bpgj,bpgrd->bgjrd", self._by_group(weights), self._by_group(self.poses))
+            moments = ops.einsum("bpgj,bpgrd->bgjrd", self.by_group(weights), self.by_group(self.poses))
             sums = ops.einsum("bgjrd,gjde->bjre", moments, self.kernel)
         return self._shaped(sums + self._bias_sum(weights))
 
     def agreement(self, poses):
         poses = self._with_rows(poses)
         back = ops.einsum("bjre,gjde->bgjrd", poses, self.kernel)
-        result = ops.einsum("bpgrd,bgjrd->bpgj", self._by_group(self.poses), back)
+        result = ops.einsum("bpgrd,bgjrd->bpgj", self.by_group(self.poses), back)
         if self.bias is not None:
             result = result + self._bias_agreement(poses)[:, None]
         return ops.reshape(result, (self.batch, self.children, self.parents))
@@ -371,13 +373,13 @@ class SharedVotes(TransformedVotes):
     @functools.cached_property
     def _features(self):
         """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
-        centered = self._by_group(self.poses) - self.center[:, None]
+        centered = self.by_group(self.poses) - self.center[:, None]
         x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last, the axis long enough to be worked on as vectors
         return self._join(ops.ones_like(x[:, :, :1, 0]), x, _products(x, 2, self.columns))
 
     @functools.cached_property
     def _weighted_features(self):
-        return self._features * ops.transpose(self._by_group(self.activations), (0, 2, 1))[:, :, None]
+        return self._features * ops.transpose(self.by_group(self.activations), (0, 2, 1))[:, :, None]
 
     @functools.cached_property
     def _kernel_products(self):
@@ -415,35 +417,103 @@ class SharedVotes(TransformedVotes):
             result = ops.transpose(result, (0, 2, 1, 3))
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
-    def moments(self, couplings, *state, epsilon=0.0):
-        sums = self._sums(couplings, *state) if self.chunk is None else self._sums_by_chunks(couplings, *state)
-        masses, first, second = self._split(sums)
+    def moments(self, couplings, *state, epsilon=0.0, near=None):
+        if self.chunk is None:
+            sums = self._sums(couplings, *state)
+        elif self._a_group_is_a_chunk:
+            return self._moments_by_groups(couplings, *state, epsilon=epsilon, near=near)
+        else:
+            sums = self._sums_by_chunks(couplings, *state)
+        masses, votes, squares = self._about_own_means(sums)
+        squares = ops.sum(squares, axis=1)
         divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
-        # Of each group the mean and, about it, the sum of squares; then of all groups.
-        center = first / ops.maximum(masses, _TINY)[:, :, None, None]
-        second = second - masses[:, :, None, None] * _products(center, 2, self.columns)
-        squares = ops.einsum("bgqrj,gqje->bjre", second, self._kernel_products)
-        votes = ops.einsum("bgdrj,gjde->bgjre", center, self.kernel) + self._central_offsets
         # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
         means = (ops.sum(masses[..., None, None] * votes, axis=1) - epsilon * self._origin) / divisor
         between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
-        variances = (ops.maximum(squares, 0) + between) / divisor
+        variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         return masses, self._shaped(means), self._shaped(variances)
+
+    @property
+    def _a_group_is_a_chunk(self):
+        """Whether groups are at least as large as a chunk; where their size is unknown a chunk has a part of each."""
+        return self.groups > 1 and isinstance(self.children, int) and self.chunk <= self.children // self.groups
+
+    def _about_own_means(self, sums):
+        """Of each group the mass, (b, g, j), the mean, less the origin, and the squares about it, (b, g, j, r, e)."""
+        masses, first, second = self._split(sums)
+        center = first / ops.maximum(masses, _TINY)[:, :, None, None]
+        second = second - masses[:, :, None, None] * _products(center, 2, self.columns)
+        squares = ops.einsum("bgqrj,gqje->bgjre", second, self._kernel_products)
+        votes = ops.einsum("bgdrj,gjde->bgjre", center, self.kernel) + self._central_offsets
+        return masses, votes, ops.maximum(squares, 0)
 
     def _sums(self, couplings, *state):
         """Sums over children of shares times features, (batch, groups, features, parents)."""
         couplings = couplings(self, *state) if callable(couplings) else couplings
         if couplings.shape[-1] == 1:
-            weights = ops.transpose(self._by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
+            weights = ops.transpose(self.by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
             sums = ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
             return ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
         shape = ops.shape(couplings)
         if self.groups == 1:
             couplings = ops.reshape(couplings, (shape[0], 1, *shape[1:]))
         else:
-            couplings = ops.transpose(self._by_group(couplings), (0, 2, 1, 3))
+            couplings = ops.transpose(self.by_group(couplings), (0, 2, 1, 3))
         return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
+
+    def _moments_by_groups(self, couplings, *state, epsilon, near):
+        """`moments`, one group of children after the other: nothing exists for all groups, children and parents."""
+        given = {"poses": self.by_group(self.poses), "kernel": self.kernel, "center": self.center}
+        activations = ops.broadcast_to(self.activations, (self.batch, self.children))
+        given["activations"] = self.by_group(activations)
+        if self.bias is not None:
+            given["bias"] = self.bias
+        if not callable(couplings):
+            couplings_of_all = ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))
+            given["couplings"] = self.by_group(couplings_of_all)
+        axes = {"poses": 2, "kernel": 0, "center": 1, "activations": 2, "bias": 0, "couplings": 2}
+        names = tuple(given)
+        near = ops.zeros_like(self._origin) if near is None else ops.stop_gradient(self._with_rows(near))
+        near = ops.broadcast_to(near, (self.batch, *ops.shape(self._origin)[1:]))
+
+        @keras.remat
+        def sums(origin, near, state, *given):
+            of = dict(zip(names, given, strict=True))
+            bias, center = of["bias"][None] if "bias" in of else None, of["center"][:, None]
+            votes = SharedVotes(
+                ops.reshape(of["poses"], (self.batch, -1, self.rows, self.columns)),
+                of["kernel"][None],
+                bias,
+                of["activations"],
+                _center=center,
+            )
+            votes._origin = origin
+            masses, means, squares = (
+                x[:, 0] for x in votes._about_own_means(votes._sums(of.get("couplings", couplings), *state))
+            )
+            masses = ops.broadcast_to(masses, (self.batch, self.parents))
+            weights, means = masses[..., None, None], means - near
+            # So that sums over groups lose no digits, squares are about what is near all their means.
+            return masses, weights * means, squares + weights * ops.square(means)
+
+        def step(total, given):
+            row, *given = given
+            masses, *others = sums(self._origin, near, state, *given)
+            added = (row[:, None] * masses[:, None], *others)
+            return tuple(a + b for a, b in zip(total, added, strict=True)), None
+
+        rows = ops.eye(self.groups, dtype=self.dtype)
+        parts = (rows, *(ops.moveaxis(x, axes[name], 0) for name, x in given.items()))
+        masses = ops.zeros((self.batch, self.groups, self.parents), self.dtype)
+        masses, first, second = ops.scan(step, (masses, ops.zeros_like(near), ops.zeros_like(near)), parts)[0]
+        mass = ops.sum(masses, axis=1)[..., None, None]
+        divisor = mass + epsilon
+        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+        means = (first + mass * near - epsilon * self._origin) / divisor
+        beyond = means - near
+        squares = second - 2 * beyond * first + mass * ops.square(beyond)
+        return masses, self._shaped(means), self._shaped(ops.maximum(squares, 0) / divisor)
 
     def _sums_by_chunks(self, couplings, *state):
         members = self.children // self.groups
