@@ -3,6 +3,17 @@
 from tf_capsules.losses.crossentropy import SoftmaxCrossentropy
 from tf_capsules.losses.margin import MarginLoss
 from tf_capsules.losses.reconstruction import ReconstructionLoss
+from tf_capsules.losses.sinkhorn import PairedKLDivergence, SinkhornDivergence, sinkhorn, transport_cost
 from tf_capsules.losses.spread import SpreadLoss, SpreadMargin
 
-__all__ = ["MarginLoss", "ReconstructionLoss", "SoftmaxCrossentropy", "SpreadLoss", "SpreadMargin"]
+__all__ = [
+    "MarginLoss",
+    "PairedKLDivergence",
+    "ReconstructionLoss",
+    "SinkhornDivergence",
+    "SoftmaxCrossentropy",
+    "SpreadLoss",
+    "SpreadMargin",
+    "sinkhorn",
+    "transport_cost",
+]

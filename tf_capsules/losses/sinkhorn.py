@@ -1,0 +1,249 @@
+"""Divergences of two batches of features: entropic optimal transport, and Kullback-Leibler for comparison."""
+
+import math
+import numbers
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.squash import TINY, length
+
+# The logarithm of no mass: finite, so that no difference of two of them is NaN.
+_NOTHING = -1e30
+
+
+def transport_cost(x, y, cost="cosine"):
+    """What it costs to carry each sample of x to each sample of y.
+
+    Source: Li et al. 2018, appendix B, "cosine": `1 - <x_i, y_j> / (|x_i| |y_j|)`; "l2", of their ablation:
+    `|x_i - y_j|`, for which all differences are kept, (samples, samples, features).
+
+    Args:
+        x: features (..., samples, features).
+        y: features (..., other samples, features).
+        cost: "cosine" or "l2".
+
+    Returns:
+        The costs (..., samples, other samples), in at least float32; a sample of zeros is at 1 from all others where
+        the cost is "cosine".
+
+    Raises:
+        ValueError: an unknown cost, or features that don't fit each other.
+
+    Example:
+        >>> costs = transport_cost(np.array([[3.0, 4.0]]), np.array([[3.0, 4.0], [-4.0, 3.0]]))
+        >>> [round(float(cost), 4) for cost in costs[0]]
+        [0.0, 1.0]
+    """
+    one_of("cost", cost, ("cosine", "l2"))
+    x, y = at_least_float32(x), at_least_float32(y)
+    if len(x.shape) < 2 or len(x.shape) != len(y.shape) or x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            "Transport is between features (samples, features) of the same length. "
+            f"Received arrays of shape {tuple(x.shape)} and {tuple(y.shape)}."
+        )
+    if cost == "l2":
+        differences = ops.expand_dims(x, -2) - ops.expand_dims(y, -3)
+        return ops.sqrt(ops.sum(ops.square(differences), axis=-1) + TINY)
+    directions = x / length(x, keepdims=True), y / length(y, keepdims=True)
+    return 1 - ops.einsum("...if,...jf->...ij", *directions)
+
+
+def sinkhorn(cost, epsilon=1.0, iterations=10, rows=None, columns=None):
+    """The entropic transport plan of Sinkhorn's iterations, in the log domain: any `epsilon` above 0 will do.
+
+    Source: Li et al. 2018, appendix B; their released code has the constants and the order of the updates, rows
+    first. So columns have exactly their mass, and rows come near theirs with each iteration.
+
+    Args:
+        cost: (..., samples, other samples).
+        epsilon: weight of the plan's entropy: the larger, the more even the plan.
+        iterations: number of updates of rows and columns.
+        rows: masses (samples,) that sum to 1, 0 among them; None for even ones.
+        columns: likewise, (other samples,).
+
+    Returns:
+        The plan (..., samples, other samples), in at least float32: nonnegative, of sum 1.
+
+    Raises:
+        ValueError: an epsilon that is no number above 0, or iterations below 1.
+
+    Example:
+        >>> cost = np.array([[0.1, 0.7, 0.4], [0.9, 0.2, 0.5], [0.3, 0.6, 0.0]])
+        >>> plan = sinkhorn(cost)
+        >>> round(float(ops.sum(plan * cost)), 6), [round(float(mass), 4) for mass in ops.sum(plan, axis=0)]
+        (0.349274, [0.3333, 0.3333, 0.3333])
+    """
+    _check(epsilon, iterations)
+    kernel = -at_least_float32(cost) / epsilon
+    rows, columns = _log_masses(rows, kernel[..., 0]), _log_masses(columns, kernel[..., 0, :])
+    b = columns
+    for _ in range(iterations):
+        a = rows - ops.logsumexp(kernel + ops.expand_dims(b, -2), axis=-1)
+        b = columns - ops.logsumexp(kernel + ops.expand_dims(a, -1), axis=-2)
+    return ops.exp(kernel + ops.expand_dims(a, -1) + ops.expand_dims(b, -2))
+
+
+def _log_masses(masses, like):
+    """Logarithms of masses in the shape and dtype of an array; without masses, even ones along its last axis."""
+    if masses is None:
+        return ops.zeros_like(like) - ops.log(ops.cast(ops.shape(like)[-1], like.dtype))
+    masses = ops.cast(masses, like.dtype)
+    some = masses > 0
+    return ops.where(some, ops.log(ops.where(some, masses, 1.0)), _NOTHING) + ops.zeros_like(like)
+
+
+def _check(epsilon, iterations):
+    number = isinstance(epsilon, numbers.Real) and not isinstance(epsilon, bool)
+    if not (number and 0 < epsilon < math.inf):
+        raise ValueError(f"`epsilon` must be a number above 0. Received: {epsilon!r}")
+    return float(epsilon), positive_int("iterations", iterations)
+
+
+def _check_features(loss, y_true, y_pred):
+    if len(y_pred.shape) != 2 or len(y_true.shape) != 2 or y_true.shape[1] != y_pred.shape[1]:
+        raise ValueError(
+            f"{type(loss).__name__} takes two arrays of features (batch, features). Received targets of shape "
+            f"{tuple(y_true.shape)} and predictions of shape {tuple(y_pred.shape)}."
+        )
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class SinkhornDivergence(keras.losses.Loss):
+    """How far a batch of features is from another as a whole: the cost of carrying one to the other.
+
+    Source: Li et al. 2018, appendix B; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport
+    plan, as in their released code. All samples have the same mass, or with sample weights one in proportion to
+    them: a sample of weight 0 takes no part. The value of a sample is what it costs on average to carry to it, so
+    that the loss is that of the plan, or with weights its product with the mean weight, as of any Keras loss. Under a
+    `tf.distribute` strategy each replica compares its own part of the batch.
+
+    Args:
+        cost: "cosine" or "l2", see `transport_cost`.
+        epsilon, iterations: see `sinkhorn`.
+        unbiased: False for `W(x, y)` alone, which is not 0 for equal batches.
+        plan_gradient: whether the gradient also goes through the plan; the paper finds it better without.
+        reduction, name, dtype: as in Keras losses.
+
+    Call arguments:
+        y_true: features (batch, features), y.
+        y_pred: features (batch, features), x.
+        sample_weight: None, or (batch,) or (batch, 1).
+
+    Returns:
+        A scalar (see `reduction`).
+
+    Raises:
+        ValueError: arguments out of range; features or weights of another shape.
+
+    Example:
+        >>> x, y = np.array([[1.0, 2.0], [3.0, 1.0], [0.0, 1.0]]), np.array([[2.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+        >>> round(float(SinkhornDivergence()(y, x)), 5)
+        0.31467
+    """
+
+    def __init__(
+        self,
+        cost="cosine",
+        epsilon=1.0,
+        iterations=10,
+        unbiased=True,
+        plan_gradient=False,
+        reduction="sum_over_batch_size",
+        name="sinkhorn_divergence",
+        dtype=None,
+    ):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.cost = one_of("cost", cost, ("cosine", "l2"))
+        self.epsilon, self.iterations = _check(epsilon, iterations)
+        self.unbiased, self.plan_gradient = unbiased, plan_gradient
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        # Keras weights losses after `call`, but these are masses of the plan, too: they go in beside the targets.
+        return super().__call__(y_true if sample_weight is None else (y_true, sample_weight), y_pred, sample_weight)
+
+    def call(self, y_true, y_pred):
+        y_true, weights = y_true if isinstance(y_true, tuple) else (y_true, None)
+        _check_features(self, y_true, y_pred)
+        x, y = at_least_float32(y_pred), at_least_float32(y_true)
+        masses = _masses(weights, x)
+        # One transport or three, on an axis before the samples.
+        pairs = ((2, x, y), (-1, x, x), (-1, y, y)) if self.unbiased else ((1, x, y),)
+        signs, sources, targets = zip(*pairs, strict=True)
+        costs = transport_cost(ops.stack(sources), ops.stack(targets), self.cost)
+        fixed = costs if self.plan_gradient else ops.stop_gradient(costs)
+        carried = ops.sum(sinkhorn(fixed, self.epsilon, self.iterations, masses, masses) * costs, axis=-2)
+        return ops.divide_no_nan(sum(sign * carried[i] for i, sign in enumerate(signs)), masses)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "cost": self.cost,
+            "epsilon": self.epsilon,
+            "iterations": self.iterations,
+            "unbiased": self.unbiased,
+            "plan_gradient": self.plan_gradient,
+        }
+
+
+def _masses(weights, features):
+    """Weights (batch,), (batch, 1) or None, for one each, as masses (batch,) of sum 1; 0 each where all weights are."""
+    if weights is None:
+        weights = ops.ones_like(features[:, 0])
+    if tuple(weights.shape[1:]) not in ((), (1,)):
+        raise ValueError(
+            "The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). "
+            f"Received weights of shape {tuple(weights.shape)}."
+        )
+    weights = ops.cast(ops.reshape(weights, (-1,)), features.dtype)
+    return ops.stop_gradient(ops.divide_no_nan(weights, ops.sum(weights)))
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class PairedKLDivergence(keras.losses.Loss):
+    """How far the features of each sample are from its other features, as distributions over the features.
+
+    Source: Li et al. 2018, whose ablation only names the loss that it compares the Sinkhorn divergence with. This
+    form is this package's own: `KL(softmax(y_i) || softmax(x_i))` for each sample i.
+
+    Args:
+        symmetric: whether it is the Jensen-Shannon divergence, the mean of that of both to their mean.
+        reduction, name, dtype: as in Keras losses.
+
+    Call arguments:
+        y_true: features (batch, features), y.
+        y_pred: features (batch, features), x.
+
+    Returns:
+        A scalar, the mean over the batch (see `reduction`).
+
+    Raises:
+        ValueError: features of another shape.
+
+    Example:
+        >>> x, y = np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])
+        >>> round(float(PairedKLDivergence()(y, x)), 4), round(float(PairedKLDivergence(symmetric=True)(y, x)), 4)
+        (0.1308, 0.0338)
+    """
+
+    def __init__(self, symmetric=False, reduction="sum_over_batch_size", name="paired_kl_divergence", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.symmetric = symmetric
+
+    def call(self, y_true, y_pred):
+        _check_features(self, y_true, y_pred)
+        p, q = (ops.log_softmax(at_least_float32(x), axis=-1) for x in (y_true, y_pred))
+        if not self.symmetric:
+            return _divergence(p, q)
+        middle = ops.logaddexp(p, q) - math.log(2)
+        return (_divergence(p, middle) + _divergence(q, middle)) / 2
+
+    def get_config(self):
+        return {**super().get_config(), "symmetric": self.symmetric}
+
+
+def _divergence(p, q):
+    """Kullback-Leibler's, of logarithms."""
+    return ops.sum(ops.exp(p) * (p - q), axis=-1)
