@@ -6,6 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tf_capsules.layers import (
+    CapConv,
+    CapFC,
     CapsuleLength,
     ConcurrentRouting,
     ConvDynamicRouting,
@@ -21,7 +23,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
     SequenceCapsules,
 )
-from tf_capsules.models import hinton2018, tsai2020
+from tf_capsules.models import hinton2018, li2018, tsai2020
 from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
@@ -59,6 +61,11 @@ def primary(inputs=(BATCH, 7, 6, 3), **options):
 def dynamic(inputs=(BATCH, 6, 3), mask=None, of=DynamicRouting, **options):
     arguments = {"poses": inputs} if mask is None else {"poses": inputs, "mask": mask}
     return Case(of, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
+
+
+def encapsulated(residual=None, **options):
+    arguments = {"poses": (BATCH, 4, 3, 2, 5)} | ({} if residual is None else {"residual": residual})
+    return Case(CapConv, {"dim": 6, **options}, arguments)
 
 
 def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **options):
@@ -147,6 +154,11 @@ LAYERS = {
         (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes="stored"
     ),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
+    "CapConv": encapsulated(),
+    "CapConv own": encapsulated(coefficients="own", strides=(2, 1), skip=True),
+    "CapConv crossed": encapsulated(coefficients="crossed", kernel_size=1, exclude_own=True),
+    "CapConv both": encapsulated(coefficients="both", residual=(BATCH, 4, 3, 2, 6)),
+    "CapFC": Case(CapFC, {"capsules": 4}, {"poses": (BATCH, 2, 3, 5, 6)}),
     "EMRouting": em(capsules=1, kernel_regularizer="l2"),
     "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
     "EMRouting in chunks": em(
@@ -240,6 +252,11 @@ def heinsen_network(of, options, inputs):
     return Case(of, {"classes": 4, "parts": 9, **options}, inputs, "float32")
 
 
+def network_of_li(name, image_shape, unused=None, **options):
+    arguments = {"image_shape": image_shape, "classes": 4, **options}
+    return Case(getattr(li2018, name), arguments, {"images": (BATCH, *image_shape)}, "float32", unused)
+
+
 def network_of_tsai(name, image_shape, **options):
     arguments = {"image_shape": image_shape, "classes": 4, **options}
     return Case(getattr(tsai2020, name), arguments, {"images": (BATCH, *image_shape)}, "float32")
@@ -282,6 +299,18 @@ MODELS = {
     "BaselineCNN with pooling": Case(
         hinton2018.BaselineCNN, {"image_shape": (4, 5, 1), "classes": 6}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
+    "CapNet": network_of_li("CapNet", (5, 4, 3), dim=3, iterations=2, grid=(1, 1)),
+    # Of the class capsules' activations the network makes nothing: their lengths are the scores.
+    "CapNet EM": network_of_li(
+        "CapNet", (5, 4, 3), "class_capsules/beta", routing="em", dim=3, iterations=1, grid=(1, 1)
+    ),
+    "EncapNet": network_of_li("EncapNet", (7, 6, 3), types=5, layers=(2,)),
+    "EncapNet strided": network_of_li(
+        "EncapNet", (9, 8, 3), types=6, layers=(1, 1), coefficients=(None, "crossed"), skips=("layer",), stem="strided"
+    ),
+    "ShortEncapNet": network_of_li("ShortEncapNet", (5, 6, 2), dim=3),
+    "SameShapeCNN": network_of_li("SameShapeCNN", (5, 6, 2)),
+    "ResNetTwin": network_of_li("ResNetTwin", (6, 7, 3), filters=(3, 4), blocks=(1, 1)),
     "AttentionCapsNet": network_of_tsai("AttentionCapsNet", (13, 14, 3), **SMALL_CHAIN),
     "AttentionCapsNet sigmoid": network_of_tsai(
         "AttentionCapsNet", (13, 14, 3), probabilities="sigmoid", iterations=1, **SMALL_CHAIN

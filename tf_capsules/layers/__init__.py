@@ -5,6 +5,7 @@ from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting
 from tf_capsules.layers.em import ConvEMRouting, EMRouting
+from tf_capsules.layers.encapsulation import CapConv, CapFC
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.inverted_attention import (
     ConcurrentRouting,
@@ -15,6 +16,8 @@ from tf_capsules.layers.primary import PrimaryCapsules
 from tf_capsules.layers.sequence import SequenceCapsules
 
 __all__ = [
+    "CapConv",
+    "CapFC",
     "CapsuleLength",
     "ConcurrentRouting",
     "ConvDynamicRouting",

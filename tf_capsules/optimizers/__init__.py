@@ -1,7 +1,7 @@
 """The optimizers and schedules that Keras lacks."""
 
+from tf_capsules.optimizers.coupled import CoupledAdam, CoupledSGD
 from tf_capsules.optimizers.radam import RAdam
 from tf_capsules.optimizers.schedules import FlooredExponentialDecay, MomentumCycle, WarmupCosine
-from tf_capsules.optimizers.sgd import CoupledSGD
 
-__all__ = ["CoupledSGD", "FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]
+__all__ = ["CoupledAdam", "CoupledSGD", "FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]

@@ -1,0 +1,156 @@
+import keras
+import numpy as np
+import pytest
+from backend import array
+from keras import ops
+
+from tf_capsules.layers import CapConv, CapFC
+
+
+def wave(frequency, *shape):
+    """sin(frequency * (1, 2, 3, ...)) in C order."""
+    return np.sin(frequency * np.arange(1, np.prod(shape) + 1)).reshape(shape)
+
+
+def grouped(kernel):
+    """(rows, columns, types, d, dim) as Keras keeps a grouped kernel, (rows, columns, d, types * dim)."""
+    rows, columns, types, d, dim = kernel.shape
+    return kernel.transpose(0, 1, 3, 2, 4).reshape(rows, columns, d, types * dim)
+
+
+def waves(coefficients):
+    """A layer of two types with weights of waves, of one stride for both axes."""
+    layer = CapConv(2, strides=2, coefficients=coefficients)
+    layer.build((2, 4, 4, 2, 2))
+    source = 4 if coefficients == "both" else 2
+    kernels = {
+        "master": (grouped(wave(1.0, 3, 3, 2, 2, 2)), wave(0.5, 4)),
+        "aide": (wave(0.3, 7, 7, 4, 4), wave(0.7, 4)),
+        "master_coefficient": (grouped(wave(0.9, 3, 3, 2, source, 1)), wave(1.1, 2)),
+        "aide_coefficient": (grouped(wave(1.3, 3, 3, 2, source, 1)), wave(1.7, 2)),
+    }
+    for name in ("master",) if coefficients is None else kernels:
+        getattr(layer, name).set_weights(kernels[name])
+    return layer
+
+
+@pytest.mark.parametrize(
+    "coefficients, total", [(None, 6.498132), ("own", 4.917413), ("crossed", 5.357578), ("both", 5.811453)]
+)
+def test_against_numbers_by_hand(coefficients, total):
+    poses = waves(coefficients)(wave(0.37, 2, 4, 4, 2, 2), training=True)
+    assert poses.shape == (2, 2, 2, 2, 2)
+    np.testing.assert_allclose(array(poses).sum(), total, atol=2e-5)
+
+
+def squash(x):
+    square = np.sum(x**2, axis=-1, keepdims=True)
+    return x * np.sqrt(square) / (1 + square)
+
+
+def test_strides_begin_where_zeros_are_the_same_on_every_side():
+    layer = CapConv(3, kernel_size=5, strides=(2, 3))
+    poses = np.random.default_rng(0).normal(size=(2, 6, 7, 4, 2))
+    result = array(layer(poses))
+    kernel, bias = layer.master.get_weights()
+    kernel, bias = kernel.reshape(5, 5, 2, 4, 3), bias.reshape(4, 3)
+    padded = np.pad(poses, [[0, 0], [2, 2], [2, 2], [0, 0], [0, 0]])
+    assert result.shape == (2, 3, 3, 4, 3)
+    for row in range(3):
+        for column in range(3):
+            window = padded[:, 2 * row : 2 * row + 5, 3 * column : 3 * column + 5]
+            sums = np.einsum("bpqgk,pqkgo->bgo", window, kernel) + bias
+            expected = squash(np.maximum(sums / np.sqrt(1 + 1e-5), 0))
+            np.testing.assert_allclose(result[:, row, column], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, others", [({}, False), ({"coefficients": "own"}, True), ({"skip": True}, True)], ids=str
+)
+def test_master_branch_alone_keeps_types_apart(options, others):
+    layer = CapConv(2, **options)
+    poses = np.random.default_rng(1).normal(size=(2, 3, 4, 5, 3))
+    changed = poses.copy()
+    changed[:, :, :, 2] += 1
+    difference = np.abs(array(layer(poses)) - array(layer(changed))).max(axis=(0, 1, 2, 4))
+    assert difference[2] > 0
+    assert (difference[[0, 1, 3, 4]] > 0).any() == others
+
+
+def test_the_aide_branch_may_leave_out_its_own_type():
+    layer = CapConv(2, coefficients="own", exclude_own=True)
+    poses = np.random.default_rng(2).normal(size=(2, 3, 4, 5, 3)).astype("float32")
+    layer.build(poses.shape)
+    for gate, value in ((layer.master_coefficient, 0), (layer.aide_coefficient, 1)):
+        gate.set_weights([np.zeros(gate.kernel.shape), np.full(gate.bias.shape, value)])
+    changed = poses.copy()
+    changed[:, :, :, 2] += 1
+    difference = np.abs(array(layer(poses)) - array(layer(changed))).max(axis=(0, 1, 2, 4))
+    assert difference[2] == 0 and (difference[[0, 1, 3, 4]] > 0).all()
+
+
+def test_residual_is_added_before_the_last_activation():
+    layer = CapConv(2)
+    poses = np.random.default_rng(3).normal(size=(2, 3, 4, 5, 2)).astype("float32")
+    layer.build(poses.shape)
+    layer.master.set_weights([np.zeros(w.shape) for w in layer.master.get_weights()])
+    expected = squash(np.maximum(poses / np.sqrt(1 + 1e-5), 0))
+    np.testing.assert_allclose(array(layer(poses, residual=poses)), expected, atol=1e-6)
+    with pytest.raises(ValueError, match=r"`residual`.*\(2, 3, 4, 5, 2\).*Received shape \(2, 3, 4, 5, 3\)"):
+        layer(poses, residual=np.zeros((2, 3, 4, 5, 3)))
+
+
+@pytest.mark.parametrize(
+    "options, count",
+    [
+        # 288 d_in d + 32 d and so on, for 32 types: see the class for the branches.
+        (dict(dim=2), 288 * 2 + 64 + 64 * 2),
+        (dict(dim=2, coefficients="own"), 102_656),
+        (dict(dim=2, coefficients="own", skip=True), 102_656 + 18_496),
+        (dict(dim=2, coefficients="both"), 102_656 + 2 * 288 * 2),
+    ],
+    ids=str,
+)
+def test_parameters(options, count):
+    with keras.StatelessScope(initialize_variables=False):
+        layer = CapConv(**options)
+        layer.build((None, 8, 8, 32, 1))
+        assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == count
+
+
+def test_capfc_against_numbers_by_hand():
+    layer = CapFC(2)
+    layer.build((1, 3, 2))
+    layer.set_weights([np.sin(np.arange(12.0)).reshape(2, 3, 2)])
+    result = array(layer(np.cos(np.arange(6.0)).reshape(1, 3, 2)))[0]
+    np.testing.assert_allclose(result, [[0.056304, -0.622094], [0.658900, -0.157385]], atol=1e-6)
+
+
+def test_capfc_takes_a_grid_row_by_row():
+    layer = CapFC(3)
+    poses = np.random.default_rng(4).normal(size=(2, 3, 4, 5, 7))
+    on_a_grid = array(layer(poses))
+    flat = CapFC(3)
+    flat.build((2, 60, 7))
+    flat.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(on_a_grid, array(flat(ops.reshape(poses, (2, 60, 7)))))
+    assert layer.count_params() == 7 * 60 * 3
+
+
+@pytest.mark.parametrize(
+    "make, shape, message",
+    [
+        (lambda: CapConv(0), None, "`dim`.*Received: 0"),
+        (lambda: CapConv(2, kernel_size=4), None, "`kernel_size` must be odd.*Received: 4"),
+        (lambda: CapConv(2, aide_kernel_size=2), None, "`aide_kernel_size` must be odd.*Received: 2"),
+        (lambda: CapConv(2, coefficients="v1"), None, "`coefficients`.*Received: 'v1'"),
+        (lambda: CapConv(2), (2, 5, 5, 8), "CapConv takes poses.*Received input shape"),
+        (lambda: CapConv(2), (2, 5, 5, None, 8), "number of capsule types"),
+        (lambda: CapFC(0), None, "`capsules`.*Received: 0"),
+        (lambda: CapFC(2), (2, 5, 5, 8), "CapFC takes poses.*Received input shape"),
+        (lambda: CapFC(2), (2, None, 8), "number of children"),
+    ],
+)
+def test_what_does_not_fit_is_named(make, shape, message):
+    with pytest.raises(ValueError, match=message):
+        make().build(shape)

@@ -1,0 +1,320 @@
+"""Networks of "Neural network encapsulation" (Li et al. 2018): EncapNet, CapNet, and those it compares with."""
+
+import keras
+
+from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal
+from tf_capsules.models.backbones import batch_normalized
+from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.weights import load_weights
+
+_TYPES = 32
+_LAST = {"data_format": "channels_last"}
+
+
+def CapNet(
+    image_shape=(32, 32, 3),
+    classes=10,
+    routing="dynamic",
+    dim=16,
+    grid=None,
+    iterations=3,
+    initial_logits="zeros",
+    normalization="min_max",
+    competition="children",
+    votes="auto",
+    weights=None,
+    name="capnet",
+):
+    """The baseline: four convolutions and two layers of fully connected, routed capsules of types that share.
+
+    Source: Li et al. 2018, section 3.1 and table 1 (a), (b); trainable parameters 9,913,600 with dynamic and 9,991,540
+    with EM routing. A type's transformations are shared by all positions, so votes are never made: dynamic routing goes
+    by some parents and EM routing by one type at a time.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        routing: "dynamic", with competition between children; or "em".
+        dim: length of the poses of both layers.
+        grid: (height, width) on which the 32 types of the first of both lie; None: that of the primary capsules. The
+            released code has 4 x 4 for 8 x 8 primary capsules.
+        iterations: of the routing.
+        initial_logits, competition: of dynamic routing, see `DynamicRouting`.
+        normalization: of EM routing, see `EMRouting`; 1.0 is none.
+        votes: "auto", or "stored": as other libraries do.
+        weights: None; the path of a weights file; or the name of a shipped set.
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled; its activations are the lengths of the class capsules.
+
+    Raises:
+        ValueError: arguments out of range.
+
+    Example:
+        >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape
+        (None, 10, 16)
+    """
+    one_of("routing", routing, ("dynamic", "em"))
+    images = keras.Input(image_shape, name="images")
+    features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
+    poses = _capsules(features, 8)
+    rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
+    options = dict(iterations=iterations, sharing="positions", votes=votes)
+    if routing == "dynamic":
+        options |= dict(competition=competition, initial_logits=initial_logits, use_vote_bias=True)
+        options |= dict(vote_bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
+        if votes == "auto" and competition == "children":
+            options["chunk"] = 32
+        make, others = DynamicRouting, ()
+    else:
+        options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
+        options |= dict(use_bias=True, bias_initializer=keras.initializers.RandomNormal(stddev=1.0), epsilon=1e-12)
+        options |= dict(variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
+        if votes == "auto":
+            options |= dict(votes="free", chunk=1)
+        make, others = EMRouting, (_stem(features, ((_TYPES, 1),)),)
+    hidden = make(rows * columns * _TYPES, dim, kernel_initializer=_shared_glorot(poses, dim, rows * columns * _TYPES),
+                  name="capsules", dtype="float32", **options)  # fmt: skip
+    if routing == "dynamic":
+        x = (_on_grid(hidden(poses), rows, columns),)
+    else:
+        x = [_on_grid(of_parents, rows, columns) for of_parents in hidden(poses, *others)[:2]]
+    options["chunk"] = None if routing == "dynamic" or votes == "stored" else 1
+    last = make(
+        classes, dim, kernel_initializer=_shared_glorot(x[0], dim, classes), name="class_capsules", dtype="float32",
+        **options,
+    )  # fmt: skip
+    poses = last(*x)
+    return _classifier(images, poses if routing == "dynamic" else poses[0], weights, name)
+
+
+def ShortEncapNet(image_shape=(32, 32, 3), classes=10, coefficients=None, dim=16, weights=None, name="short_encapnet"):
+    """Six layers: four convolutions, one capsule convolution with its skip, class capsules.
+
+    Source: Li et al. 2018, table 1 (e), (f); trainable parameters 1,689,856 with the master branch alone, 8,124,224
+    with "own" or "crossed" co-efficients and 8,133,440 with "both" (the printed size of (f) fits none of them).
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        coefficients: of the capsule convolution, see `CapConv`.
+        dim: length of the class capsules and of those below.
+        weights, name: see `CapNet`.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Example:
+        >>> ShortEncapNet().name
+        'short_encapnet'
+    """
+    images = keras.Input(image_shape, name="images")
+    x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
+    x = CapConv(dim, 3, 2, coefficients, skip=True, name="capsules")(x)
+    return _classifier(images, _class_capsules(classes)(x), weights, name)
+
+
+def EncapNet(
+    image_shape=(32, 32, 3),
+    classes=10,
+    layers=(3, 3, 3, 3),
+    coefficients="both",
+    skips=("convolution", "stack"),
+    types=_TYPES,
+    exclude_own=False,
+    stem="plain",
+    weights=None,
+    name="encapnet",
+):
+    """EncapNet: modules of capsule convolutions, in each of which the poses get twice as long.
+
+    Source: Li et al. 2018, section 3.2, figure 3 and table 2. A module is a capsule convolution of 3x3 (Type I), with
+    strides 2 from the second module on, and so many of 1x1 (Type II). With 3 of these in each of four modules it has 18
+    layers and, with "both" co-efficients and both skips, 36,544,064 trainable parameters. The network of 101 layers is
+    `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
+    layers are shared out is not published.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        layers: number of Type II layers of each module.
+        coefficients: see `CapConv`, for all modules or for each.
+        skips: any of "convolution", around layers of Type I; and "stack", around all layers of Type II of a module, or
+            "layer", around each one.
+        types: number of capsule types, also channels of the stem.
+        exclude_own: see `CapConv`.
+        stem: "plain", a convolution of 3x3; or "strided", that with strides 2 and a maximum of 3x3 with strides 2, for
+            images of 128 and more (not published).
+        weights, name: see `CapNet`.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled. In its encoder the layers of module m, from 1, are "module_m_type_1" and
+        "module_m_type_2_n", n from 1.
+
+    Raises:
+        ValueError: arguments out of range.
+
+    Example:
+        >>> network = EncapNet((16, 16, 3), types=4, layers=(1, 1))
+        >>> network.encoder.get_layer("module_2_type_2_1").output.shape
+        (None, 8, 8, 4, 4)
+    """
+    layers = tuple(positive_int("layers", count) for count in layers)
+    each = (coefficients,) * len(layers) if coefficients in COEFFICIENTS else tuple(coefficients)
+    if len(each) != len(layers) or any(one not in COEFFICIENTS for one in each):
+        raise ValueError(
+            f"`coefficients` must be one of {COEFFICIENTS}, or one for each of {len(layers)} modules. "
+            f"Received: {coefficients!r}"
+        )
+    if set(skips) - {"convolution", "stack", "layer"} or {"stack", "layer"} <= set(skips):
+        raise ValueError(f'`skips` may have "convolution", and "stack" or "layer". Received: {skips!r}')
+    one_of("stem", stem, ("plain", "strided"))
+    images = keras.Input(image_shape, name="images")
+    x = _stem(images, ((types, 1 if stem == "plain" else 2),))
+    if stem == "strided":
+        x = keras.layers.MaxPooling2D(3, 2, padding="same", **_LAST)(x)
+    x = _capsules(x, 1, types)
+    for module, (count, coefficient) in enumerate(zip(layers, each, strict=True), start=1):
+        options = dict(dim=2**module, coefficients=coefficient, exclude_own=exclude_own)
+        strides, skip = 1 if module == 1 else 2, "convolution" in skips
+        x = CapConv(kernel_size=3, strides=strides, skip=skip, name=f"module_{module}_type_1", **options)(x)
+        start = x
+        for number in range(1, count + 1):
+            around = {"layer": x, "stack": start if number == count else None}
+            residual = next((around[skip] for skip in skips if skip in around), None)
+            x = CapConv(kernel_size=1, name=f"module_{module}_type_2_{number}", **options)(x, residual=residual)
+    return _classifier(images, _class_capsules(classes)(x), weights, name)
+
+
+def SameShapeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_shape_cnn"):
+    """The convolutional network of the shapes of CapNet, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        weights, name: see `CapNet`.
+
+    Returns:
+        A Keras model from images to class scores (batch, classes), not compiled; the paper's margin loss is on them.
+
+    Example:
+        >>> SameShapeCNN().output_shape
+        (None, 10)
+    """
+    return _convolutional(image_shape, classes, ((32, 1), (64, 1), (128, 2), (256, 2), (512, 1)), weights, name)
+
+
+def SameSizeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_size_cnn"):
+    """The convolutional network of CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        weights, name: see `CapNet`.
+
+    Returns:
+        A Keras model from images to class scores (batch, classes), not compiled.
+
+    Example:
+        >>> SameSizeCNN().output_shape
+        (None, 10)
+    """
+    return _convolutional(image_shape, classes, ((32, 1), (256, 1), (512, 2), (512, 2), (1300, 1)), weights, name)
+
+
+def ResNetTwin(
+    image_shape=(32, 32, 3), classes=10, filters=(64, 128, 256, 512), blocks=(2, 2, 2, 2), weights=None,
+    name="resnet_twin",
+):  # fmt: skip
+    """The residual network whose stages have the shapes of EncapNet's modules; with 10 classes 11,156,778 trainable
+    parameters.
+
+    Source: Li et al. 2018, table 2; not in the released code, made here of basic blocks.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        filters, blocks: of each stage.
+        weights, name: see `CapNet`.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled. Its stage s, from 1, ends with
+        the layer "stage_s".
+
+    Example:
+        >>> ResNetTwin().get_layer("stage_4").output.shape
+        (None, 4, 4, 512)
+    """
+    layers = keras.layers
+    images = keras.Input(image_shape, name="images")
+    x = layers.ReLU(name="stem")(batch_normalized(_convolution(images, 32, use_bias=False)))
+    for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
+        for block in range(count):
+            strides, shortcut = (1 if stage == 1 or block else 2), x
+            if not block:
+                shortcut = batch_normalized(_convolution(x, channels, 1, strides, use_bias=False))
+            y = layers.ReLU()(batch_normalized(_convolution(x, channels, 3, strides, use_bias=False)))
+            y = batch_normalized(_convolution(y, channels, use_bias=False))
+            last = block == count - 1
+            x = layers.ReLU(name=f"stage_{stage}" if last else None)(layers.Add()([y, shortcut]))
+    x = layers.GlobalAveragePooling2D(**_LAST)(x)
+    x = layers.Dense(classes, "softmax", kernel_initializer=glorot_normal(), dtype="float32", name="probabilities")(x)
+    return load_weights(keras.Model(images, x, name=name), weights)
+
+
+def _convolutional(image_shape, classes, convolutions, weights, name):
+    images = keras.Input(image_shape, name="images")
+    x = keras.layers.GlobalAveragePooling2D(**_LAST)(_stem(images, convolutions))
+    options = dict(kernel_initializer=glorot_normal(), bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
+    scores = keras.layers.Dense(classes, dtype="float32", name="scores", **options)(x)
+    return load_weights(keras.Model(images, scores, name=name), weights)
+
+
+def _convolution(x, filters, kernel_size=3, strides=1, use_bias=True):
+    padding = kernel_size // 2
+    x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
+    options = dict(kernel_initializer=glorot_normal(), bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
+    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, **options, **_LAST)(x)
+
+
+def _stem(x, convolutions):
+    """Convolutions of 3x3, (channels, strides) each, normalized, ReLU."""
+    for filters, strides in convolutions:
+        x = keras.layers.ReLU()(batch_normalized(_convolution(x, filters, 3, strides)))
+    return x
+
+
+def _capsules(x, dim, types=_TYPES):
+    """A feature map read as capsules of so many types."""
+    return keras.layers.Reshape((*x.shape[1:3], types, dim), name="primary_capsules")(x)
+
+
+def _on_grid(x, rows, columns):
+    """Values of capsules in the order type, row, column, as (batch, rows, columns, types, ...)."""
+    axes = range(4, 3 + len(x.shape[1:]))
+    x = keras.layers.Reshape((_TYPES, rows, columns, *x.shape[2:]), dtype="float32")(x)
+    return keras.layers.Permute((2, 3, 1, *axes), dtype="float32")(x)
+
+
+def _unit():
+    return keras.initializers.RandomUniform(0.0, 1.0)
+
+
+def _shared_glorot(poses, dim, capsules):
+    """Of a grouped 1x1 convolution, which the released code has: fans are those of its kernel as a whole."""
+    stddev = (2 / (poses.shape[-1] + _TYPES * capsules * dim)) ** 0.5
+    return keras.initializers.RandomNormal(stddev=stddev)
+
+
+def _class_capsules(classes):
+    # In float32 under every dtype policy: these are the model's answers.
+    return CapFC(classes, dtype="float32", name="class_capsules")
+
+
+def _classifier(images, poses, weights, name):
+    lengths = CapsuleLength(dtype="float32", name="length")(poses)
+    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, name=name), weights)
