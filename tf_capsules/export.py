@@ -305,7 +305,7 @@ def _checked(model, preprocess, image_shape):
 def _shape_before(steps, shape):
     """The shape that images had before `steps`, where that can be told."""
     height, width, channels = shape
-    if None in shape or any(name == "crop" for name, *_ in steps):
+    if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
         raise ValueError(
             f"The size of the served images can't be told from the model's {shape} and the steps {steps!r}: "
             "give `image_shape`, the shape before the steps."

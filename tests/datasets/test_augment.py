@@ -15,6 +15,7 @@ STEPS = {
     "standardize_each": ("standardize_each",),
     "normalize": ("normalize", (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)),
     "downscale": ("downscale", 2),
+    "resize": ("resize", 7),
 }
 
 
@@ -195,3 +196,13 @@ def test_normalize_takes_each_channel_s_own_numbers():
 def test_bad_steps_are_named(steps, words):
     with pytest.raises(ValueError, match=words):
         augment.apply(steps, image())
+
+
+def test_resize_is_bilinear():
+    given = image()
+    np.testing.assert_allclose(augment.apply((("resize", 6),), given[:, :6]), given[:, :6], atol=1e-7)
+    twice = augment.apply((("resize", 4),), np.array([[0, 4], [8, 16]], "float32")[..., None])[..., 0]
+    row = np.array([0, 1, 3, 4])  # centers at -1/4, 1/4, 3/4 and 5/4 of the way, the ends held
+    np.testing.assert_allclose(twice[0], row)
+    np.testing.assert_allclose(twice[-1], 8 + 2 * row)
+    np.testing.assert_allclose(twice[:, 0], 2 * row)

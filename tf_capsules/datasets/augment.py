@@ -22,6 +22,7 @@ standardize_each                             mean 0 and deviation 1 in each chan
 normalize        means, deviations, a        less the channel's mean, over its deviation   the same
                  number a channel
 downscale        factor                      mean over factor x factor blocks              the same
+resize           size                        brought to size x size, bilinearly            the same
 ===============  ==========================  ============================================  ===========================
 
 Nothing is clipped: brightness and contrast may leave [0, 1].
@@ -111,6 +112,17 @@ def _downscale(image, draw, xp, factor):
     return xp.mean(blocks, axis=(1, 3))
 
 
+def _resize(image, draw, xp, size):
+    rows, columns = (xp.asarray(_bilinear(count, size), dtype=image.dtype) for count in image.shape[:2])
+    return xp.einsum("ai,ijc,bj->abc", rows, image, columns)
+
+
+def _bilinear(count, size):
+    """The weights (size, count) of pixels in a row of `size` that spans a row of `count`, centers being half-way."""
+    at = numpy.clip((numpy.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
+    return numpy.maximum(1 - numpy.abs(at[:, None] - numpy.arange(count)), 0)
+
+
 def _whole(low):
     return lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= low
 
@@ -144,6 +156,7 @@ _STEPS = {
     "standardize_each": (_standardize_each, (), "no value"),
     "normalize": (_normalize, (_numbers, _deviations), "a mean and a deviation above 0 for each channel, as two lists"),
     "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
+    "resize": (_resize, (_whole(1),), "a whole number of pixels, 1 or more"),
 }
 
 
@@ -202,6 +215,8 @@ def output_shape(steps, image_shape):
             if height % values[0] or width % values[0]:
                 raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")
             height, width = height // values[0], width // values[0]
+        elif name == "resize":
+            height = width = values[0]
     return height, width, channels
 
 
