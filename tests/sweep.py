@@ -155,7 +155,7 @@ LAYERS = {
     ),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
     "CapConv": encapsulated(),
-    "CapConv own": encapsulated(coefficients="own", strides=(2, 1), skip=True),
+    "CapConv own": encapsulated(coefficients="own", strides=2, skip=True),
     "CapConv crossed": encapsulated(coefficients="crossed", kernel_size=1, exclude_own=True),
     "CapConv both": encapsulated(coefficients="both", residual=(BATCH, 4, 3, 2, 6)),
     "CapFC": Case(CapFC, {"capsules": 4}, {"poses": (BATCH, 2, 3, 5, 6)}),

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, pair, positive_int
+from tf_capsules.layers.arguments import known_axes, one_of, positive_int
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash
 
@@ -13,6 +13,26 @@ COEFFICIENTS = (None, "own", "crossed", "both")
 def glorot_normal():
     """Normal of variance `2 / (fan in + fan out)`, not truncated; the fans are those of a kernel's shape."""
     return keras.initializers.VarianceScaling(1.0, "fan_avg", "untruncated_normal")
+
+
+def grouped_convolution(x, kernel, strides=1):
+    """A convolution without padding in which each group of channels sees itself alone.
+
+    It is a convolution of each channel by itself, of which those of a group are summed: on a CPU TensorFlow's own
+    grouped convolution takes minutes for the gradient that this takes a tenth of a second for.
+
+    Args:
+        x: (batch, height, width, groups, d).
+        kernel: (rows, columns, groups, d, dim).
+        strides: for both axes.
+
+    Returns:
+        (batch, new height, new width, groups, dim).
+    """
+    rows, columns, groups, d, dim = kernel.shape
+    kernel = ops.reshape(kernel, (rows, columns, groups * d, dim))
+    y = ops.depthwise_conv(_flat(x), kernel, strides=strides, padding="valid", data_format="channels_last")
+    return ops.sum(ops.reshape(y, (*ops.shape(y)[:3], groups, d, dim)), axis=4)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -31,7 +51,7 @@ class CapConv(keras.layers.Layer):
     Args:
         dim: length of a parent's pose.
         kernel_size: of the master branch, odd; the paper has 3 (its Type I, with strides 2) and 1 (Type II).
-        strides: of both branches.
+        strides: of both branches, for both axes.
         coefficients: where each branch's co-efficient comes from: "own" (the paper's version 1), the branch itself;
             "crossed" (version 2), the other one; "both" (version 3); or None: no aide branch and no co-efficients.
         skip: whether a convolution of 3x3 of all types (the paper's skip of Type I) is added before the last `Act`.
@@ -68,7 +88,7 @@ class CapConv(keras.layers.Layer):
         super().__init__(**kwargs)
         self.dim = positive_int("dim", dim)
         self.kernel_size = _odd("kernel_size", kernel_size)
-        self.strides = pair("strides", strides)
+        self.strides = positive_int("strides", strides)
         self.coefficients = one_of("coefficients", coefficients, COEFFICIENTS)
         self.skip = skip
         self.aide_kernel_size = self.kernel_size + 4
@@ -83,53 +103,50 @@ class CapConv(keras.layers.Layer):
             )
         known_axes(self, input_shape, {3: "number of capsule types", 4: "length of a child's pose"})
         self.types, columns = input_shape[3:]
-        below = (*input_shape[:3], self.types * columns)
-        above = (*self.compute_output_shape(input_shape)[:3], self.types * self.dim)
-        channels = above[-1]
-        self.master = self._convolution("master", below, channels, self.kernel_size, self.strides, self.types)
-        self.normalization = self._normalization("normalization", above)
+        below, channels = self.types * columns, self.types * self.dim
+        self.master = self._grouped("master", columns, self.dim, self.kernel_size, self.strides)
+        self.normalization = self._normalization("normalization", channels)
         self.aide = self.skip_convolution = None
         if self.coefficients is not None:
-            one = (self.types, self.dim) if self.exclude_own else None
-            self.aide = self._convolution("aide", below, channels, self.aide_kernel_size, self.strides, 1, one)
-            self.master_normalization = self._normalization("master_normalization", above)
-            self.aide_normalization = self._normalization("aide_normalization", above)
-            source = (*above[:3], channels * (2 if self.coefficients == "both" else 1))
-            self.master_coefficient, self.aide_coefficient = (
-                self._convolution(f"{branch}_coefficient", source, self.types, 3, (1, 1), self.types)
-                for branch in ("master", "aide")
-            )
+            exclude = (self.types, self.dim) if self.exclude_own else None
+            self.aide = self._dense("aide", below, channels, self.aide_kernel_size, exclude)
+            self.master_normalization = self._normalization("master_normalization", channels)
+            self.aide_normalization = self._normalization("aide_normalization", channels)
+            source = self.dim * (2 if self.coefficients == "both" else 1)
+            self.master_coefficient = self._grouped("master_coefficient", source, 1, 3, 1)
+            self.aide_coefficient = self._grouped("aide_coefficient", source, 1, 3, 1)
         if self.skip:
-            self.skip_convolution = self._convolution("skip", below, channels, 3, self.strides, 1)
+            self.skip_convolution = self._dense("skip", below, channels, 3)
         super().build(input_shape)
 
-    def _convolution(self, name, shape, channels, size, strides, groups, exclude=None):
-        options = dict(strides=strides, groups=groups, padding="valid", data_format="channels_last")
-        options |= dict(
-            kernel_initializer=glorot_normal(), bias_initializer=keras.initializers.RandomNormal(stddev=1.0)
-        )
-        if exclude is not None:
-            options["exclude"] = exclude
-        of = keras.layers.Conv2D if exclude is None else _ConvOfOtherTypes
-        layer = of(channels, size, **options, dtype=self.dtype_policy, name=name)
-        layer.build((shape[0], None, None, shape[3]))
+    def _grouped(self, name, columns, dim, size, strides):
+        layer = _GroupedConvolution(dim, size, strides, dtype=self.dtype_policy, name=name)
+        layer.build((None, None, None, self.types, columns))
         return layer
 
-    def _normalization(self, name, shape):
+    def _dense(self, name, below, channels, size, exclude=None):
+        options = dict(strides=self.strides, padding="valid", data_format="channels_last", dtype=self.dtype_policy)
+        options |= dict(kernel_initializer=glorot_normal(), bias_initializer=_bias_initializer(), name=name)
+        if exclude is None:
+            layer = keras.layers.Conv2D(channels, size, **options)
+        else:
+            layer = _ConvOfOtherTypes(channels, size, exclude=exclude, **options)
+        layer.build((None, None, None, below))
+        return layer
+
+    def _normalization(self, name, channels):
         layer = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=self.dtype_policy, name=name)
-        layer.build((None, None, None, shape[3]))
+        layer.build((None, None, None, channels))
         return layer
 
     def _activate(self, normalization, x, training):
-        x = self._by_type(ops.relu(normalization(x, training=training)))
+        x = ops.relu(normalization(x, training=training))
+        x = ops.reshape(x, (*ops.shape(x)[:3], self.types, self.dim))
         return ops.cast(squash(x), self.compute_dtype)
-
-    def _by_type(self, x):
-        return ops.reshape(x, (*ops.shape(x)[:3], self.types, self.dim))
 
     def call(self, poses, residual=None, training=False):
         below = _flat(poses)
-        x = _padded(self.master, below)
+        x = _flat(self.master(poses))
         if self.aide is not None:
             master = self._activate(self.master_normalization, x, training)
             aide = self._activate(self.aide_normalization, _padded(self.aide, below), training)
@@ -137,8 +154,8 @@ class CapConv(keras.layers.Layer):
             if sources is None:
                 sources = [ops.concatenate([master, aide], axis=-1)] * 2
             convolutions = (self.master_coefficient, self.aide_coefficient)
-            gates = [_padded(gate, _flat(source)) for gate, source in zip(convolutions, sources, strict=True)]
-            x = _flat(gates[0][..., None] * master + gates[1][..., None] * aide)
+            gates = [gate(source) for gate, source in zip(convolutions, sources, strict=True)]
+            x = _flat(gates[0] * master + gates[1] * aide)
         if self.skip_convolution is not None:
             x = x + _padded(self.skip_convolution, below)
         if residual is not None:
@@ -150,9 +167,7 @@ class CapConv(keras.layers.Layer):
         return self._activate(self.normalization, x, training)
 
     def compute_output_shape(self, input_shape, **other_shapes):
-        grid = [
-            None if n is None else -(-n // stride) for n, stride in zip(input_shape[1:3], self.strides, strict=True)
-        ]
+        grid = [None if size is None else -(-size // self.strides) for size in input_shape[1:3]]
         return (input_shape[0], *grid, input_shape[3], self.dim)
 
     def compute_output_spec(self, poses, residual=None, training=False):
@@ -231,6 +246,29 @@ class CapFC(keras.layers.Layer):
         return {**super().get_config(), "capsules": self.capsules}
 
 
+class _GroupedConvolution(keras.layers.Layer):
+    """A convolution of capsules in which a type sees itself alone, zeros around: `grouped_convolution` with weights."""
+
+    def __init__(self, dim, kernel_size, strides, **kwargs):
+        super().__init__(**kwargs)
+        self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
+
+    def build(self, input_shape):
+        types, columns = input_shape[3:]
+        fans = self.kernel_size**2 * (columns + types * self.dim)
+        draw = keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5)
+        self.kernel = self.add_weight(
+            (self.kernel_size, self.kernel_size, types, columns, self.dim), draw, name="kernel"
+        )
+        self.bias = self.add_weight((types, self.dim), _bias_initializer(), name="bias")
+        super().build(input_shape)
+
+    def call(self, poses):
+        rim = [self.kernel_size // 2] * 2
+        poses = ops.pad(poses, [[0, 0], rim, rim, [0, 0], [0, 0]]) if rim[0] else poses
+        return grouped_convolution(poses, self.kernel, self.strides) + self.bias
+
+
 class _ConvOfOtherTypes(keras.layers.Conv2D):
     """A convolution in which a capsule type does not see itself."""
 
@@ -243,6 +281,10 @@ class _ConvOfOtherTypes(keras.layers.Conv2D):
         below, above = (ops.repeat(ops.arange(self.types), size) for size in (columns, self.dim))
         others = ops.cast(below[:, None] != above[None], kernel.dtype)
         return super().convolution_op(inputs, kernel * others)
+
+
+def _bias_initializer():
+    return keras.initializers.RandomNormal(stddev=1.0)  # as in the released code
 
 
 def _padded(convolution, x):
