@@ -2,9 +2,13 @@
 
 from tf_capsules.models import backbones, heinsen2019, hinton2018, li2018, sabour2017, tsai2020
 from tf_capsules.models.classifier import CapsuleClassifier, class_probabilities, class_scores
+from tf_capsules.models.feedback import FeedbackAgreement, FeedbackClassifier, FeedbackModel, with_feedback
 
 __all__ = [
     "CapsuleClassifier",
+    "FeedbackAgreement",
+    "FeedbackClassifier",
+    "FeedbackModel",
     "backbones",
     "class_probabilities",
     "class_scores",
@@ -13,4 +17,5 @@ __all__ = [
     "li2018",
     "sabour2017",
     "tsai2020",
+    "with_feedback",
 ]

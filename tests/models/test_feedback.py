@@ -1,0 +1,372 @@
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array
+from sweep import capsnet
+
+from tf_capsules.losses import MarginLoss, PairedKLDivergence, SinkhornDivergence, SpreadLoss, SpreadMargin
+from tf_capsules.models import CapsuleClassifier, FeedbackAgreement, FeedbackClassifier, FeedbackModel, with_feedback
+
+RANDOM = np.random.default_rng(0)
+SAMPLES, CLASSES = 16, 3
+IMAGES = RANDOM.uniform(size=(SAMPLES, 9, 8, 2)).astype("float32")
+LABELS = RANDOM.integers(0, CLASSES, SAMPLES)
+WEIGHTS = RANDOM.uniform(0.5, 2, SAMPLES).astype("float32")
+LINKS = [("low", "capsules"), ("high", "top")]
+
+
+def network():
+    """A map of 9x8, one of half its size, and capsules (5, 4, types, dim) of the same size as that."""
+    images = keras.Input((9, 8, 2), name="images")
+    x = keras.layers.Conv2D(4, 3, padding="same", activation="relu", name="low", kernel_regularizer="l2")(images)
+    x = keras.layers.Conv2D(8, 3, 2, padding="same", name="high")(x)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.Conv2D(6, 1, activation="relu", name="top")(x)
+    x = keras.layers.Reshape((*x.shape[1:3], 2, 3), name="capsules")(x)
+    x = keras.layers.Dense(CLASSES, "sigmoid", name="scores")(keras.layers.Flatten()(x))
+    return keras.Model(images, x, name="network")
+
+
+def tiny(links=LINKS[:1], optimizer=None, **options):
+    model = with_feedback(network(), links, groups=2, **options)
+    model.compile(optimizer or keras.optimizers.Adam(0.01), MarginLoss(), weighted_metrics=["accuracy"])
+    return model
+
+
+def parameters(layer):
+    return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
+
+
+# Of the paper's networks: size, capsules' dim of the higher and of the lower map, parameters of generator and critic.
+UNITS = [
+    ((32, 32), (32, 32), 2, 2, 1_344, 9_411),
+    ((32, 32), (32, 32), 2, 1, 672, 2_403),
+    ((16, 16), (16, 16), 4, 4, 4_992, 37_251),
+    ((16, 16), (32, 32), 4, 2, 2_496, 9_411),
+    ((8, 8), (8, 8), 8, 8, 19_200, 148_227),
+    ((8, 8), (16, 16), 8, 4, 9_600, 37_251),
+    ((4, 4), (4, 4), 16, 16, 75_264, 591_363),
+    ((4, 4), (8, 8), 16, 8, 37_632, 148_227),
+]
+
+
+@pytest.mark.parametrize("smaller, size, higher, lower, generator, critic", UNITS)
+def test_sizes_of_the_units(smaller, size, higher, lower, generator, critic):
+    unit = FeedbackAgreement()
+    unit.build((None, *size, 32, lower), (None, *smaller, 32 * higher))
+    assert parameters(unit.critic) == critic and parameters(unit) == generator + critic
+    released = FeedbackAgreement(critic_strides=(2, 2))
+    released.build((None, *size, 32 * lower), (None, *smaller, 32, higher))
+    side = size[0] // 4
+    assert released.critic.output_shape == (None, side, side, 1) and parameters(released) == parameters(unit)
+    assert unit.critic.output_shape == (None, *(2 * [max(2, side)]), 1)
+
+
+@pytest.mark.parametrize(
+    "size, channels, higher, expected",
+    [(32, 32, 64, 20_931), (32, 64, 128, 83_331), (16, 128, 256, 332_547), (8, 256, 512, 1_328_643)],
+)
+def test_sizes_of_the_units_of_a_residual_network(size, channels, higher, expected):
+    unit = FeedbackAgreement(groups=1, squash=False)
+    smaller = size if channels == 32 else size // 2
+    unit.build((None, size, size, channels), (None, smaller, smaller, higher))
+    assert parameters(unit) == expected
+
+
+@pytest.mark.parametrize("smaller, size", [((7, 5), (7, 5)), ((4, 3), (7, 6)), ((4, 3), (8, 5)), ((2, 5), (4, 5))])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_generator_is_a_transposed_convolution(smaller, size, groups):
+    unit = FeedbackAgreement(groups=groups, squash=False)
+    unit.build((None, *size, 6), (None, *smaller, 4))
+    x = RANDOM.normal(size=(3, *smaller, 4)).astype("float32")
+    kernel, bias = array(unit.kernel), RANDOM.normal(size=6).astype("float32")
+    unit.bias.assign(bias)
+    expected = np.zeros((3, *size, 6)) + bias
+    for row, column, p, q in np.ndindex(*smaller, 3, 3):
+        stride = [1 if few == many else 2 for few, many in zip(smaller, size, strict=True)]
+        to = stride[0] * row + p - 1, stride[1] * column + q - 1
+        if 0 <= to[0] < size[0] and 0 <= to[1] < size[1]:
+            for group in range(groups):
+                ins, outs = (slice(n // groups * group, n // groups * (group + 1)) for n in (4, 6))
+                expected[:, *to, outs] += x[:, row, column, ins] @ kernel[p, q, group]
+    gamma, beta, mean, variance = RANDOM.uniform(0.5, 1.5, (4, 6)).astype("float32")
+    unit.normalization.set_weights([gamma, beta, mean, variance])
+    expected = np.maximum(gamma * (expected - mean) / np.sqrt(variance + 1e-5) + beta, 0)
+    np.testing.assert_allclose(array(unit.generate(x)), expected, atol=1e-5)
+    unit.squash = True
+    capsules = expected.reshape(*expected.shape[:3], groups, -1)
+    norms = np.sqrt(np.square(capsules).sum(-1, keepdims=True) + 1e-12)
+    squashed = (capsules * norms / (1 + norms**2)).reshape(expected.shape)
+    np.testing.assert_allclose(array(unit.generate(x)), squashed, atol=1e-5)
+
+
+def critic_by_hand(layers, x):
+    """Of batch statistics."""
+    for layer in layers:
+        if isinstance(layer, keras.layers.Conv2D):
+            kernel, bias = map(array, layer.weights)
+            rows, columns = ((n - 1) // s + 1 for n, s in zip(x.shape[1:3], layer.strides, strict=True))
+            padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            x = np.zeros((len(x), rows, columns, len(bias))) + bias
+            for row, column in np.ndindex(rows, columns):
+                top, left = layer.strides[0] * row, layer.strides[1] * column
+                window = padded[:, top : top + 3, left : left + 3]
+                x[:, row, column] += np.einsum("bpqi,pqio->bo", window, kernel)
+        if isinstance(layer, keras.layers.BatchNormalization):
+            x = np.maximum((x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-5), 0)
+    return x.reshape(len(x), -1).astype("float32")
+
+
+@pytest.mark.parametrize("size, smaller", [((7, 5), (4, 3)), ((4, 3), (4, 3))])
+def test_divergence_of_what_the_critic_sees(size, smaller):
+    lower, higher = (RANDOM.normal(size=(5, *s, 2, 4)).astype("float32") for s in (size, smaller))
+    for divergence in (SinkhornDivergence("l2"), PairedKLDivergence()):
+        unit = FeedbackAgreement(groups=2, divergence=divergence)
+        value = unit(lower, higher, training=True)
+        generated = array(unit.generate(higher, training=True))
+        features = [critic_by_hand(unit.critic.layers, x) for x in (lower.reshape(5, *size, 8), generated)]
+        np.testing.assert_allclose(array(value), array(divergence(*features)), rtol=2e-4, atol=1e-5)
+        assert features[0].shape == (5, 4)
+        bare = FeedbackAgreement(groups=2, critic=False, divergence=divergence)
+        value = bare(lower, higher, WEIGHTS[:5], training=True)
+        generated = array(bare.generate(higher, training=True)).reshape(5, -1)
+        expected = array(divergence(lower.reshape(5, -1), generated, WEIGHTS[:5]))
+        np.testing.assert_allclose(array(value), expected, rtol=1e-4)
+        assert parameters(bare) == parameters(unit) - parameters(unit.critic)
+
+
+def test_initial_weights():
+    unit = FeedbackAgreement()
+    unit.build((None, 8, 8, 256), (None, 4, 4, 512))
+    first, second = unit.critic.layers[1], unit.critic.layers[5]
+    for layer, fans in ((unit, 9 * (8 + 512)), (first, 9 * (256 + 64)), (second, 9 * (64 + 1))):
+        np.testing.assert_allclose(array(layer.kernel).std(), np.sqrt(2 / fans), rtol=0.1)
+    np.testing.assert_allclose(array(unit.bias).std(), 1, rtol=0.2)
+    other = FeedbackAgreement()
+    other.build((None, 8, 8, 256), (None, 4, 4, 512))
+    assert np.abs(array(other.bias) - array(unit.bias)).min() > 0
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision(policy):
+    keras.config.set_dtype_policy(policy)
+    unit = FeedbackAgreement(groups=2)
+    value = unit(IMAGES, IMAGES[..., None], training=True)
+    assert keras.backend.standardize_dtype(value.dtype) == "float32" and np.isfinite(array(value))
+    assert keras.backend.standardize_dtype(unit.generate(IMAGES).dtype) == policy[6:]
+
+
+def test_config_round_trip():
+    unit = FeedbackAgreement(4, False, False, (2, 1), PairedKLDivergence(symmetric=True), name="mine")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(unit))
+    assert again.get_config() == unit.get_config() and again.divergence.symmetric
+
+
+def divergences(model, sample_weight):
+    """The sum of a step's, in a model that is left as it is."""
+    before = model.get_weights()
+    maps = model(IMAGES, training=True).maps
+    total = sum(array(unit(*pair, sample_weight, training=True)) for unit, pair in zip(model.units, maps, strict=True))
+    model.set_weights(before)
+    return total
+
+
+def test_the_loss_of_a_step_by_hand():
+    model = tiny(LINKS, weight=3.0, optimizer=keras.optimizers.SGD(0.0))
+    plain = model.model
+    plain.compile(keras.optimizers.SGD(0.0), MarginLoss())
+    weights = model.get_weights()
+    expected = divergences(model, WEIGHTS)
+    options = dict(batch_size=SAMPLES, verbose=0, sample_weight=WEIGHTS)
+    logs = {name: value[0] for name, value in model.fit(IMAGES, LABELS, shuffle=False, **options).history.items()}
+    model.set_weights(weights)
+    alone = plain.fit(IMAGES, LABELS, shuffle=False, **options).history["loss"][0]
+    model.set_weights(weights)
+    assert set(logs) == {"loss", "accuracy", "feedback"} and expected > 0
+    np.testing.assert_allclose(logs["feedback"], expected, rtol=1e-4)
+    np.testing.assert_allclose(logs["loss"], alone + 3 * expected, rtol=1e-4)
+    evaluated = model.evaluate(IMAGES, LABELS, return_dict=True, **options)
+    assert set(evaluated) == {"loss", "accuracy"}
+    np.testing.assert_allclose(evaluated["loss"], plain.evaluate(IMAGES, LABELS, **options), rtol=1e-5)
+
+
+def test_fit_reduces_the_loss_and_trains_every_weight():
+    model = tiny()
+    before = model.get_weights()
+    options = dict(batch_size=8, epochs=15, verbose=0, validation_data=(IMAGES, LABELS))
+    history = model.fit(IMAGES, LABELS, **options).history
+    assert set(history) == {"loss", "accuracy", "feedback", "val_loss", "val_accuracy"}
+    assert history["loss"][-1] < 0.6 * history["loss"][0] and history["feedback"][-1] < history["feedback"][0]
+    for weight, old in zip(model.weights, before, strict=True):
+        assert np.isfinite(array(weight)).all() and np.abs(array(weight) - old).max() > 0, weight.path
+    assert len(model.evaluate(IMAGES, LABELS, verbose=0)) == 2 == len(model.test_on_batch(IMAGES, LABELS))
+    # The given model is trained, and has no more weights than it had.
+    predictions = model.predict(IMAGES, verbose=0)
+    np.testing.assert_array_equal(model.model.predict(IMAGES, verbose=0), predictions)
+    assert len(model.model.weights) == len(network().weights) == len(model.weights) - 3 * 6
+    np.testing.assert_allclose(array(model(IMAGES)), predictions, atol=1e-6)
+
+
+def test_a_step_compiled_by_xla_is_finite_also_for_images_of_zeros():
+    model = with_feedback(network(), LINKS[:1], groups=2)
+    model.compile(keras.optimizers.SGD(0.01), MarginLoss(), jit_compile=True)
+    for images in (IMAGES, np.zeros_like(IMAGES)):
+        assert np.isfinite(model.train_on_batch(images, LABELS)).all()
+        assert all(np.isfinite(array(weight)).all() for weight in model.weights)
+
+
+def test_evaluate_and_predict_never_touch_the_units(monkeypatch):
+    monkeypatch.setattr(FeedbackAgreement, "call", lambda *_, **__: 1 / 0)
+    model = tiny()
+    model.evaluate(IMAGES, LABELS, verbose=0)
+    assert model.predict(IMAGES, verbose=0).shape == (SAMPLES, CLASSES)
+    with pytest.raises(ZeroDivisionError):
+        model.train_on_batch(IMAGES, LABELS)
+
+
+def test_saved_training_goes_on(tmp_path):
+    unit = FeedbackAgreement(2, divergence=PairedKLDivergence(), name="mine")
+    model = tiny([(*LINKS[0], unit)], weight=2.5)
+    options = dict(batch_size=8, epochs=1, shuffle=False, verbose=0)
+    model.fit(IMAGES, LABELS, **options)
+    model.save(tmp_path / "training.keras")
+    model.model.save(tmp_path / "network.keras")
+    loaded = keras.models.load_model(tmp_path / "training.keras")
+    assert type(loaded) is FeedbackModel and loaded.weight == 2.5 and loaded.units[0].name == "mine"
+    expected = model.predict(IMAGES, verbose=0)
+    alone = keras.models.load_model(tmp_path / "network.keras")
+    assert not any("critic" in weight.path or "generator" in weight.path for weight in alone.weights)
+    for other in (loaded, loaded.model, alone):
+        np.testing.assert_allclose(other.predict(IMAGES, verbose=0), expected, atol=1e-6)
+    histories = [one.fit(IMAGES, LABELS, **options).history for one in (model, loaded)]
+    assert set(histories[0]) == set(histories[1])
+    for name, values in histories[0].items():
+        np.testing.assert_allclose(histories[1][name], values, rtol=1e-4)
+    for a, b in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_allclose(array(b), array(a), atol=1e-5, err_msg=a.path)
+
+
+PATH_OF_TESTS = pathlib.Path(__file__).parents[1]
+
+
+def test_a_capsule_classifier(tmp_path):
+    case = capsnet(padding="same")
+    images, labels = case.arrays()["images"], np.array([0, 2, 1, 1, 2])
+    plain = case.make()
+    model = with_feedback(plain, [("convolution", "primary_capsules")], weight=0.5, groups=2)
+    options = dict(batch_size=5, epochs=2, shuffle=False, verbose=0)
+    histories = []
+    for each in (plain, model):
+        loss = SpreadLoss(SpreadMargin("linear", scale=10))
+        each.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"], jit_compile=False)
+        histories.append(each.fit(images, labels, validation_data=(images, labels), **options).history)
+    assert histories[1].keys() == {*histories[0], "feedback"}
+    for name, values in histories[0].items():
+        extra = 0.5 * np.array(histories[1]["feedback"]) if name == "loss" else 0
+        np.testing.assert_allclose(histories[1][name], np.add(values, extra), rtol=1e-4)
+    outputs = model.predict(images, verbose=0)
+    assert set(outputs) == {"activations", "poses"} and isinstance(model, CapsuleClassifier)
+    np.testing.assert_array_equal(plain.predict(images, verbose=0)["poses"], outputs["poses"])
+    np.testing.assert_allclose(array(model.reconstruct(outputs["poses"])), array(plain.reconstruct(outputs["poses"])))
+    model.save(tmp_path / "training.keras")
+    loaded = keras.models.load_model(tmp_path / "training.keras")
+    assert type(loaded) is FeedbackClassifier and int(array(loaded.growing_margins[0].steps)) == 2
+    for other in (loaded, loaded.model):
+        np.testing.assert_allclose(other.predict(images, verbose=0)["poses"], outputs["poses"], atol=1e-6)
+    again = loaded.fit(images, labels, **{**options, "epochs": 1}).history
+    np.testing.assert_allclose(again["feedback"], histories[1]["feedback"][-1:], rtol=1e-3)
+    assert again["loss"][0] > histories[1]["loss"][1]  # since the margin has grown
+
+
+def test_two_mirrored_devices_give_the_weights_of_one():
+    if BACKEND != "tensorflow":
+        pytest.skip("MirroredStrategy needs the TensorFlow backend")
+    # Each replica gets the same images: normalization and divergences are a replica's own.
+    script = f"""
+import sys
+sys.path[:0] = [{str(PATH_OF_TESTS.parent)!r}, {str(PATH_OF_TESTS)!r}, {str(PATH_OF_TESTS / "models")!r}]
+import keras, numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from test_feedback import IMAGES, LABELS, WEIGHTS, keras, tiny
+def trained(scope, repeats):
+    keras.utils.set_random_seed(0)
+    with scope:
+        model = tiny(optimizer=keras.optimizers.SGD(0.05))
+    data = tf.data.Dataset.from_tensors(tuple(np.concatenate([x] * repeats) for x in (IMAGES, LABELS, WEIGHTS)))
+    history = model.fit(data.repeat(2), steps_per_epoch=2, epochs=1, verbose=0).history
+    return history, model.evaluate(data, verbose=0, return_dict=True), model.get_weights()
+import contextlib
+one, two = trained(contextlib.nullcontext(), 1), trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope(), 2)
+for a, b in zip(one[:2], two[:2]):
+    assert a.keys() == b.keys(), (a, b)
+    for name, value in a.items():
+        np.testing.assert_allclose(b[name], value, rtol=1e-4, err_msg=name)
+for a, b in zip(one[2], two[2], strict=True):
+    np.testing.assert_allclose(b, a, atol=1e-5)
+"""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+class Subclassed(keras.Model):
+    def call(self, images):
+        return images
+
+
+class WithLossOfItsOwn(keras.Model):
+    """Functional, but not only that."""
+
+
+@pytest.mark.parametrize(
+    "links, message",
+    [
+        ([("low", "middle")], "between layers of the model, low, high, .*scores. Received: 'middle'"),
+        ([("low", "scores")], r"the layer 'scores' with outputs of shape \(None, 3\)"),
+        ([("high", "low")], r"from 'high' to 'low'.*lower one of shape \(None, 5, 4, 8\) .* \(None, 9, 8, 4\)"),
+        ([("low",)], r"A link must be .*Received: \('low',"),
+        ([("low", "high", "top")], r"A link must be .*Received: \('low', 'high', 'top'\)"),
+        ([], "at least one pair"),
+        ([("low", "high", FeedbackAgreement(3))], r"multiples of `groups`, 3. .*\(None, 9, 8, 4\)"),
+    ],
+)
+def test_links_that_do_not_fit_are_named(links, message):
+    with pytest.raises(ValueError, match=message):
+        with_feedback(network(), links)
+
+
+def test_what_else_does_not_fit_is_named():
+    plain = network()
+    subclassed = Subclassed(name="mine")
+    subclassed(IMAGES)
+    unbuilt = keras.Sequential([keras.layers.Conv2D(2, 1, name="low")], name="mine")
+    for model in (subclassed, WithLossOfItsOwn(plain.input, plain.output, name="mine"), unbuilt, capsnet, tiny()):
+        with pytest.raises(ValueError, match="functional or sequential.*Received: <"):
+            with_feedback(model, [("low", "low")])
+    for weight in (-1, None, "1", float("nan")):
+        with pytest.raises(ValueError, match=f"`weight`.*Received: {weight!r}"):
+            with_feedback(plain, LINKS, weight)
+    for divergence in ("mse", SinkhornDivergence(reduction=None)):
+        with pytest.raises(ValueError, match="`divergence` must be a Keras loss that gives one number. Received: "):
+            FeedbackAgreement(divergence=divergence)
+    for argument in ({"groups": 0}, {"critic_strides": (1, 2, 3)}):
+        with pytest.raises(ValueError, match=f"`{next(iter(argument))}`.*Received: "):
+            FeedbackAgreement(**argument)
+    for shapes in (((None, 4, 4, 4), (None, 4, 4)), ((None, None, 4, 4), (None, 4, 4, 4))):
+        with pytest.raises(ValueError, match="is between maps .* of known size. Received a lower one of shape"):
+            FeedbackAgreement(1).build(*shapes)
+
+
+def test_a_sequential_model_and_a_nested_one():
+    inner = keras.Sequential([keras.Input((9, 8, 4)), keras.layers.Conv2D(6, 3, padding="same")], name="inner")
+    layers = [keras.layers.Conv2D(4, 1, name="low"), inner, keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
+    model = with_feedback(keras.Sequential([keras.Input((9, 8, 2)), *layers]), [("low", "inner")], groups=2)
+    model.compile("sgd", MarginLoss())
+    assert np.isfinite(model.train_on_batch(IMAGES, LABELS)).all()
+    np.testing.assert_allclose(array(model(IMAGES)), array(model.model(IMAGES)), atol=1e-6)
