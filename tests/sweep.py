@@ -310,6 +310,7 @@ MODELS = {
     ),
     "ShortEncapNet": network_of_li("ShortEncapNet", (5, 6, 2), dim=3),
     "SameShapeCNN": network_of_li("SameShapeCNN", (5, 6, 2)),
+    "SameSizeCNN": network_of_li("SameSizeCNN", (4, 3, 2)),
     "ResNetTwin": network_of_li("ResNetTwin", (6, 7, 3), filters=(3, 4), blocks=(1, 1)),
     "AttentionCapsNet": network_of_tsai("AttentionCapsNet", (13, 14, 3), **SMALL_CHAIN),
     "AttentionCapsNet sigmoid": network_of_tsai(

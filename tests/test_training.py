@@ -17,7 +17,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import SpreadLoss
-from tf_capsules.models import CapsuleClassifier
+from tf_capsules.models import CapsuleClassifier, li2018
 from tf_capsules.optimizers import CoupledSGD, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.training import Settings, TrainingError
 
@@ -58,6 +58,24 @@ def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
     assert images.shape == (9, 8, 8, 1) and labels.shape == (9,)
     lengths = keras.ops.convert_to_numpy(loaded.model(images)["activations"])
     np.testing.assert_allclose(lengths, keras.ops.convert_to_numpy(run.model(images)["activations"]), atol=1e-6)
+
+
+def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
+    options = dict(types=3, layers=(1,), coefficients=None)
+    recipe = DIGITS.but(model=li2018.EncapNet, feedback=li2018.feedback, batch_size=30, figures=())
+    recipe = dataclasses.replace(recipe, model_options=options)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    short = Settings(train_limit=60, test_limit=30, epochs=1)
+    training.train(recipe, tmp_path / "run", short, verbose=0)
+    run = training.train(recipe, tmp_path / "run", dataclasses.replace(short, epochs=2), resume=True, verbose=0)
+    whole = training.train(recipe, tmp_path / "whole", dataclasses.replace(short, epochs=2), verbose=0)
+    assert type(run.model) is CapsuleClassifier and run.result["parameters"] == run.model.count_params()
+    loaded = training.load_run(run.folder)
+    assert loaded.evaluate()["accuracy"] == pytest.approx(run.result["value"], abs=1e-6)
+    for weight, other, again in zip(run.model.weights, whole.model.weights, loaded.model.weights, strict=True):
+        np.testing.assert_allclose(weight, other, atol=1e-4)
+        np.testing.assert_array_equal(weight, again)
+    assert all(row["feedback"] > 0 for row in run.history)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):

@@ -43,6 +43,11 @@ def build_model(recipe, spec, dtype="float32"):
         keras.config.set_dtype_policy(before)
 
 
+def with_units(model, recipe):
+    """What is trained: the model, or where the recipe says so the model with feedback units."""
+    return model if recipe.feedback is None else recipe.feedback(model, **recipe.feedback_options)
+
+
 def for_model(model, batches):
     """The batches as the model takes them: of several targets a plain classifier gets the labels alone."""
     targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
@@ -357,9 +362,11 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     config["data"] = described
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, spec, settings.dtype)
-        _reported(compile_model, model, recipe, spec, settings.jit)
+        learner = _reported(with_units, model, recipe)
+        for one in (model,) if learner is model else (model, learner):
+            _reported(compile_model, one, recipe, spec, settings.jit)
         if initial_epoch:
-            _load_checkpoint(model, folder.weights())
+            _load_checkpoint(learner, folder.weights())
     if results is not None:
         check_row(results, describe_result(recipe, settings, spec, model, []))
     steps = -(-spec.train_size // recipe.batch_size)
@@ -377,7 +384,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if unfinished:
         recorder = Recorder(folder, recipe.metric, history, initial_epoch, settings.stop_at)
         quiet = verbose == "auto" and not sys.stdout.isatty()
-        model.fit(
+        learner.fit(
             training,
             steps_per_epoch=steps,
             **epochs,
@@ -441,10 +448,11 @@ def _check_folder(folder, recipe, settings, resume):
             "model": f"{recipe.model.__module__}.{recipe.model.__name__}",
             "loss": recipe.loss.__name__,
             "optimizer": recipe.optimizer.__name__,
+            "feedback": None if recipe.feedback is None else recipe.feedback.__name__,
             **{
                 field.name: getattr(recipe, field.name)
                 for field in dataclasses.fields(recipe)
-                if field.name not in ("model", "loss", "optimizer", "name")
+                if field.name not in ("model", "loss", "optimizer", "feedback", "name")
             },
         },
     }
@@ -527,8 +535,10 @@ def load_run(folder, weights="last", **changes):
     recipe = settings.apply(recipe)
     path = folder.weights(weights)
     model = _reported(build_model, trained, trained_on, settings.dtype)
-    compile_model(model, trained, trained_on, settings.jit)
-    _load_checkpoint(model, path)
+    learner = with_units(model, trained)
+    for one in (model,) if learner is model else (model, learner):
+        compile_model(one, trained, trained_on, settings.jit)
+    _load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
     return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)

@@ -50,6 +50,39 @@ def test_published_parameter_counts(network, options, parameters):
     keras.utils.clear_session()
 
 
+@pytest.mark.parametrize(
+    "network, options, units",
+    [
+        ("EncapNet", dict(), 36_791_756 - 36_544_064),
+        ("EncapNet", dict(links=("half", "same")), 37_678_808 - 36_544_064),
+        ("EncapNet", dict(links=("same",)), 887_052),
+        ("ResNetTwin", dict(), 1_765_452),
+        ("ResNetTwin", dict(divergence="kl"), 1_765_452),
+    ],
+    ids=str,
+)
+def test_parameters_of_feedback_units(network, options, units):
+    with keras.StatelessScope(initialize_variables=False):
+        model = getattr(li2018, network)()
+        assert trainable(li2018.feedback(model, **options)) == trainable(model) + units
+    keras.utils.clear_session()
+
+
+def test_feedback_options_reach_the_units():
+    model = li2018.EncapNet((8, 8, 3), types=4, layers=(3,), coefficients=None)
+    options = dict(vanilla=True, critic=False, cost="l2", unbiased=False, weight=3)
+    trained = li2018.feedback(model, **options)
+    assert trained.links == [("primary_capsules", "module_1_type_2_2")] and trained.weight == 3
+    unit = trained.units[0]
+    assert (unit.groups, unit.squash, unit.use_critic) == (1, False, False)
+    assert (unit.divergence.cost, unit.divergence.unbiased) == ("l2", False)
+    for wrong in (dict(links=()), dict(links=("whole",)), dict(divergence="js")):
+        with pytest.raises(ValueError, match="Received: "):
+            li2018.feedback(model, **wrong)
+    with pytest.raises(ValueError, match="is for EncapNet"):
+        li2018.feedback(li2018.ShortEncapNet((8, 8, 3)))
+
+
 def test_shapes_of_encapnet():
     with keras.StatelessScope(initialize_variables=False):
         encoder = li2018.EncapNet().encoder

@@ -8,6 +8,7 @@ from tf_capsules import datasets, recipes
 from tf_capsules.analysis import runs
 from tf_capsules.datasets import augment
 
+FEEDBACK = ("-2", "-kl", "-biased", "-plan-gradient", "-no-critic", "-vanilla", "-l2")
 PARAMETERS = {
     "sabour2017-digits": 271_488,
     "sabour2017-mnist": 8_215_568,
@@ -71,11 +72,13 @@ PARAMETERS = {
     "tsai2020-diverse-multimnist-cnn": 19_553_162 + 4_096,
     "tsai2020-diverse-multimnist-cnn-learned": 42_490_762 + 4_096,
     # With the moving means and variances of the batch normalizations.
+    # Feedback units are not a part of the network.
     **dict.fromkeys((f"li2018-{row}" for row in ("cifar10", "cifar10-mild", "cifar10-skip-1", "svhn")), 36_567_168),
+    **dict.fromkeys((f"li2018-cifar10-feedback{row}" for row in ("", *FEEDBACK)), 36_567_168),
     **dict.fromkeys((f"li2018-cifar10-{row}" for row in ("both", "skip-2")), 34_976_384 + 23_104),
     **dict.fromkeys((f"li2018-cifar10-{row}" for row in ("own", "crossed")), 34_907_264 + 23_104),
     "li2018-cifar10-master": 176_000 + 7_744,
-    "li2018-cifar10-resnet": 11_156_778 + 9_664,
+    **dict.fromkeys((f"li2018-cifar10-resnet{row}" for row in ("", "-feedback", "-kl")), 11_156_778 + 9_664),
     "li2018-cifar100": 36_544_064 + 737_280 + 23_104,
     **dict.fromkeys((f"li2018-cifar10-capnet{row}" for row in ("", "-r1", "-r2", "-r4", "-parents")), 9_913_600 + 960),
     "li2018-cifar10-capnet-learned-logits": 9_913_600 + 4_214_784 + 960,

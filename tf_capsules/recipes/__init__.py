@@ -50,6 +50,9 @@ class Recipe:
         momentum_cycle: with `warmup`, the optimizer is called with a `tf_capsules.optimizers.MomentumCycle` as beta_1.
         mixup: alpha of Beta(alpha, alpha), from which the shares are drawn in which pairs of training images and their
             labels are mixed; None for unmixed ones.
+        feedback: function of the model and of `feedback_options` that returns what is trained in its place, a
+            `tf_capsules.models.FeedbackModel`; None for the model itself.
+        feedback_options: its arguments beside the model.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
         name: set by `get`.
         title: set by `get`.
@@ -74,6 +77,8 @@ class Recipe:
     warmup: float | None = None
     momentum_cycle: bool = False
     mixup: float | None = None
+    feedback: Callable | None = None
+    feedback_options: dict = dataclasses.field(default_factory=dict)
     figures: tuple = ("training_curves",)
     name: str = ""
     title: str = ""
@@ -95,8 +100,8 @@ class Recipe:
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 
     def but(self, **changes):
-        """A copy with other values; `model_options` and `dataset_options` are merged."""
-        for field in ("model_options", "dataset_options"):
+        """A copy with other values; options are merged."""
+        for field in ("model_options", "dataset_options", "feedback_options"):
             if field in changes:
                 changes[field] = {**getattr(self, field), **changes[field]}
         return dataclasses.replace(self, **changes)
