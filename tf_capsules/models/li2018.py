@@ -69,7 +69,7 @@ def CapNet(
         options |= dict(competition=competition, initial_logits=initial_logits, use_vote_bias=True)
         options |= dict(vote_bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
         if votes == "auto" and competition == "children":
-            options["chunk"] = 32
+            options["chunk"] = 16
         make, others = DynamicRouting, ()
     else:
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
