@@ -43,11 +43,6 @@ def build_model(recipe, spec, dtype="float32"):
         keras.config.set_dtype_policy(before)
 
 
-def with_units(model, recipe):
-    """What is trained: the model, or where the recipe says so the model with feedback units."""
-    return model if recipe.feedback is None else recipe.feedback(model, **recipe.feedback_options)
-
-
 def for_model(model, batches):
     """The batches as the model takes them: of several targets a plain classifier gets the labels alone."""
     targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
@@ -93,6 +88,20 @@ def compile_model(model, recipe, spec, jit="auto"):
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
     model.optimizer.build(model.trainable_variables)
+
+
+def compile_learner(model, recipe, spec, jit="auto"):
+    """What is trained, compiled as the model is: the model, or where the recipe says so the model with feedback units.
+
+    Raises:
+        ValueError: the recipe asks for what its model or optimizer can't do.
+    """
+    compile_model(model, recipe, spec, jit)
+    if recipe.feedback is None:
+        return model
+    learner = recipe.feedback(model, **recipe.feedback_options)
+    compile_model(learner, recipe, spec, jit)
+    return learner
 
 
 def mirrored(devices):
@@ -362,9 +371,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     config["data"] = described
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, spec, settings.dtype)
-        learner = _reported(with_units, model, recipe)
-        for one in (model,) if learner is model else (model, learner):
-            _reported(compile_model, one, recipe, spec, settings.jit)
+        learner = _reported(compile_learner, model, recipe, spec, settings.jit)
         if initial_epoch:
             _load_checkpoint(learner, folder.weights())
     if results is not None:
@@ -535,10 +542,7 @@ def load_run(folder, weights="last", **changes):
     recipe = settings.apply(recipe)
     path = folder.weights(weights)
     model = _reported(build_model, trained, trained_on, settings.dtype)
-    learner = with_units(model, trained)
-    for one in (model,) if learner is model else (model, learner):
-        compile_model(one, trained, trained_on, settings.jit)
-    _load_checkpoint(learner, path)
+    _load_checkpoint(compile_learner(model, trained, trained_on, settings.jit), path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
     return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)

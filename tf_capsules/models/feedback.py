@@ -8,6 +8,7 @@ import keras
 from keras import ops, tree
 
 from tf_capsules.layers.arguments import pair, positive_int
+from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.routing.squash import squash as squashed
@@ -94,7 +95,7 @@ class FeedbackAgreement(keras.layers.Layer):
         self.kernel = self.add_weight(
             (3, 3, self.groups, *dims), keras.initializers.RandomNormal(stddev=deviation), name="kernel"
         )
-        self.bias = self.add_weight((channels,), keras.initializers.RandomNormal(stddev=1.0), name="bias")
+        self.bias = self.add_weight((channels,), unit_normal(), name="bias")
         self.normalization = _normalization(self.dtype_policy)
         self.normalization.build((None, *self.size, channels))
         if self.use_critic:
@@ -106,10 +107,7 @@ class FeedbackAgreement(keras.layers.Layer):
 
     def _convolution(self, filters, strides):
         """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
-        options = dict(
-            kernel_initializer=keras.initializers.VarianceScaling(1.0, "fan_avg", "untruncated_normal"),
-            bias_initializer=keras.initializers.RandomNormal(stddev=1.0),
-        )
+        options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
         return [
             keras.layers.ZeroPadding2D(1, dtype=self.dtype_policy, **_LAST),
             keras.layers.Conv2D(filters, 3, strides, **options, dtype=self.dtype_policy, **_LAST),
@@ -164,8 +162,8 @@ def _normalization(dtype):
 
 
 def _flat(x):
-    """Capsules (batch, height, width, types, dim) as features (batch, height, width, types * dim)."""
-    return x if len(x.shape) == 4 else ops.reshape(x, (-1, *x.shape[1:3], x.shape[3] * x.shape[4]))
+    """Features, of capsules too, as (batch, height, width, channels)."""
+    return x if len(x.shape) == 4 else flatten_types(x)
 
 
 def with_feedback(model, links, weight=10.0, name=None, **options):

@@ -4,7 +4,7 @@ import keras
 
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal
+from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
 from tf_capsules.models.backbones import batch_normalized
 from tf_capsules.models.classifier import CapsuleClassifier
@@ -64,33 +64,28 @@ def CapNet(
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
     rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
-    options = dict(iterations=iterations, sharing="positions", votes=votes)
-    if routing == "dynamic":
-        options |= dict(competition=competition, initial_logits=initial_logits, use_vote_bias=True)
-        options |= dict(vote_bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
-        if votes == "auto" and competition == "children":
-            options["chunk"] = 16
-        make, others = DynamicRouting, ()
-    else:
+
+    def routed(x, capsules, name):
+        # In float32 under every dtype policy: these are the model's answers. Initial values are each layer's own.
+        options = dict(iterations=iterations, sharing="positions", votes=votes, name=name, dtype="float32")
+        options["kernel_initializer"] = _shared_glorot(x[0], dim, capsules)
+        if routing == "dynamic":
+            options |= dict(competition=competition, initial_logits=initial_logits)
+            options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
+            if votes == "auto" and competition == "children":
+                options["chunk"] = 16
+            return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
-        options |= dict(use_bias=True, bias_initializer=keras.initializers.RandomNormal(stddev=1.0), epsilon=1e-12)
-        options |= dict(variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
+        options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
+        options |= dict(use_bias=True, bias_initializer=unit_normal())
         if votes == "auto":
             options |= dict(votes="free", chunk=1)
-        make, others = EMRouting, (_stem(features, ((_TYPES, 1),)),)
-    hidden = make(rows * columns * _TYPES, dim, kernel_initializer=_shared_glorot(poses, dim, rows * columns * _TYPES),
-                  name="capsules", dtype="float32", **options)  # fmt: skip
-    if routing == "dynamic":
-        x = (_on_grid(hidden(poses), rows, columns),)
-    else:
-        x = [_on_grid(of_parents, rows, columns) for of_parents in hidden(poses, *others)[:2]]
-    options["chunk"] = None if routing == "dynamic" or votes == "stored" else 1
-    last = make(
-        classes, dim, kernel_initializer=_shared_glorot(x[0], dim, classes), name="class_capsules", dtype="float32",
-        **options,
-    )  # fmt: skip
-    poses = last(*x)
-    return _classifier(images, poses if routing == "dynamic" else poses[0], weights, name)
+        return EMRouting(capsules, dim, **options)(*x)[:2]
+
+    children = [poses] if routing == "dynamic" else [poses, _stem(features, ((_TYPES, 1),))]
+    parents = routed(children, rows * columns * _TYPES, "capsules")
+    poses, *_ = routed([_on_grid(x, rows, columns) for x in parents], classes, "class_capsules")
+    return _classifier(images, poses, weights, name)
 
 
 def ShortEncapNet(image_shape=(32, 32, 3), classes=10, coefficients=None, dim=16, weights=None, name="short_encapnet"):
@@ -230,7 +225,9 @@ def feedback(network, links=("half",), vanilla=False, critic=True, divergence="t
         stages = ["stem", *(name for name in names if name.startswith("stage_"))]
         pairs, vanilla = list(zip(stages, stages[1:], strict=False)), True
     if not pairs:
-        raise ValueError(f"Feedback with links {links!r} is for EncapNet, or {'half'!r} for ResNetTwin: {network!r}")
+        raise ValueError(
+            f'Feedback with links {links!r} is for EncapNet, or with "half" for ResNetTwin, not {network!r}.'
+        )
     options = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
     units = [
         FeedbackAgreement(
@@ -332,7 +329,7 @@ def ResNetTwin(
 def _convolutional(image_shape, classes, convolutions, weights, name):
     images = keras.Input(image_shape, name="images")
     x = keras.layers.GlobalAveragePooling2D(**_LAST)(_stem(images, convolutions))
-    options = dict(kernel_initializer=glorot_normal(), bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
+    options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
     scores = keras.layers.Dense(classes, dtype="float32", name="scores", **options)(x)
     return load_weights(keras.Model(images, scores, name=name), weights)
 
@@ -340,7 +337,7 @@ def _convolutional(image_shape, classes, convolutions, weights, name):
 def _convolution(x, filters, kernel_size=3, strides=1, use_bias=True):
     padding = kernel_size // 2
     x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
-    options = dict(kernel_initializer=glorot_normal(), bias_initializer=keras.initializers.RandomNormal(stddev=1.0))
+    options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
     return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, **options, **_LAST)(x)
 
 

@@ -2,8 +2,8 @@
 
 Paper: Li et al. 2018, appendix
 Command: tf-capsules train li2018-cifar10-capnet-em-plain
-Device: one GPU; two CPU cores for a small part of an epoch
-Published: does not learn: all activations are one
+Device: one GPU, or two CPU cores for a small part of an epoch
+Published: sigmoid inputs above 100, all activations one
 Measured: not yet
 """
 

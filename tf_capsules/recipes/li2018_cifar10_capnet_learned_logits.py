@@ -2,7 +2,7 @@
 
 Paper: Li et al. 2018, table 5
 Command: tf-capsules train li2018-cifar10-capnet-learned-logits
-Device: one GPU; two CPU cores for a small part of an epoch
+Device: one GPU, or two CPU cores for a small part of an epoch
 Published: 14.11% test error
 Measured: not yet
 """

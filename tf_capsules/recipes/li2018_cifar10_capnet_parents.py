@@ -2,7 +2,7 @@
 
 Paper: Li et al. 2018, appendix
 Command: tf-capsules train li2018-cifar10-capnet-parents
-Device: one GPU; two CPU cores for a small part of an epoch
+Device: either, with --batch-size 8 or less: the couplings of all pairs are kept for the gradient
 Published: does not converge
 Measured: not yet
 """

@@ -2,7 +2,7 @@
 
 Paper: Li et al. 2018, table 3, row 3
 Command: tf-capsules train li2018-cifar10-crossed
-Device: one GPU; two CPU cores take about 40 minutes an epoch
+Device: one GPU
 Published: 9.11% test error
 Measured: not yet
 """

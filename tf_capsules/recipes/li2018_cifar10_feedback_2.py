@@ -2,7 +2,7 @@
 
 Paper: Li et al. 2018, table 3, row 8, and table 4
 Command: tf-capsules train li2018-cifar10-feedback-2
-Device: one GPU; two CPU cores take about 40 minutes an epoch
+Device: one GPU
 Published: 4.55% test error; an unverified claim: the authors' kept logs have 10% to 13%
 Measured: not yet
 """

@@ -2,7 +2,7 @@
 
 Paper: Li et al. 2018, table 1 (a)
 Command: tf-capsules train li2018-mnist-capnet
-Device: one GPU; two CPU cores for a small part of an epoch
+Device: one GPU, or two CPU cores for a small part of an epoch
 Published: 0.37% test error
 Measured: not yet
 """
