@@ -44,6 +44,7 @@ def compare(script, description, measure, case, cases, forms, batch, output):
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--cases", nargs="+", choices=list(map(str, cases)), default=list(map(str, cases)))
     parser.add_argument("--output", default=output)
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -53,6 +54,8 @@ def compare(script, description, measure, case, cases, forms, batch, output):
     from tf_capsules.training import append_row, environment
 
     for name, argument in cases.items():
+        if str(name) not in options.cases:
+            continue
         runs = {form: [] for form in forms}
         for _ in range(3):
             for form in forms:

@@ -1,4 +1,4 @@
-"""The command `tf-capsules`: list, train, evaluate, attack, predict, export, figures."""
+"""The command `tf-capsules`: list, train, table, evaluate, attack, predict, export, figures."""
 
 import argparse
 import dataclasses
@@ -69,34 +69,22 @@ def _parser():
     sub.add_argument(
         "--resume", action="store_true", help="go on with the run in the folder; a new run where it has none"
     )
-    for name, type_, text in (
-        ("epochs", int, "passes over the training examples"),
-        ("batch-size", int, "examples a step, over all devices"),
-        ("learning-rate", float, "at the start, or at the top of a warm-up"),
-        ("iterations", int, "of each routing layer of the network"),
-        ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
-        ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
-        ("mixup", float, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)"),
-        ("stop-at", float, "stop after the epoch in which validation reaches this accuracy, for instance 0.95"),
-        ("seed", int, "of weights, order and augmentation (default: 0)"),
-        ("train-limit", int, "use so many training examples only"),
-        ("epoch-size", int, "test and keep the model after so many training examples (default: all of them)"),
-    ):
-        sub.add_argument(f"--{name}", type=type_, help=text)
-    _data_options(sub)
-    sub.add_argument(
-        "--transformer",
-        help="for texts: another frozen transformer, a folder, installed package or name on the hub",
-    )
-    sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
-    _jit_option(sub)
-    sub.add_argument("--strategy", help="none or mirrored (default: none)")
-    sub.add_argument(
-        "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
-    )
-    sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
+    _training_options(sub)
+    sub.add_argument("--iterations", type=int, help="of each routing layer of the network")
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
     sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
+    sub.add_argument("--no-figures", action="store_true", help="draw none")
+
+    sub = command("table", _table, "Train several recipes on equal terms, row by row; an interrupted table goes on.")
+    sub.add_argument(
+        "rows",
+        nargs="+",
+        metavar="ROW",
+        help="name of a recipe, or RECIPE@N for N routing iterations; at its end tested on the whole test split",
+    )
+    sub.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the picture")
+    sub.add_argument("--results", metavar="FILE.csv", help="rows in it are done (default: table.csv in the folder)")
+    _training_options(sub)
 
     sub = command("evaluate", _evaluate, "Evaluate a run, or several as an ensemble, on its own or another test split.")
     sub.add_argument(
@@ -173,6 +161,34 @@ def _parser():
     return parser
 
 
+def _training_options(sub):
+    for name, type_, text in (
+        ("epochs", int, "passes over the training examples"),
+        ("batch-size", int, "examples a step, over all devices"),
+        ("learning-rate", float, "at the start, or at the top of a warm-up"),
+        ("decay-steps", int, "steps after which the learning rate has fallen by 4%%"),
+        ("warmup", float, "share of all steps in which the learning rate rises, to fall as a half cosine then"),
+        ("mixup", float, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)"),
+        ("stop-at", float, "stop after the epoch in which validation reaches this accuracy, for instance 0.95"),
+        ("seed", int, "of weights, order and augmentation (default: 0)"),
+        ("train-limit", int, "use so many training examples only"),
+        ("epoch-size", int, "test and keep the model after so many training examples (default: all of them)"),
+    ):
+        sub.add_argument(f"--{name}", type=type_, help=text)
+    _data_options(sub)
+    sub.add_argument(
+        "--transformer",
+        help="for texts: another frozen transformer, a folder, installed package or name on the hub",
+    )
+    sub.add_argument("--dtype", help="float32, mixed_bfloat16 or mixed_float16 (default: float32)")
+    _jit_option(sub)
+    sub.add_argument("--strategy", help="none or mirrored (default: none)")
+    sub.add_argument(
+        "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
+    )
+    sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
+
+
 def _weights_option(sub):
     sub.add_argument(
         "--weights",
@@ -246,13 +262,32 @@ def _train(options):
     print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
     settings = training.Settings(**_settings(options))
     run = training.train(recipe, output, settings, options.resume, results=options.results)
-    _draw(run, output / "figures")
+    if not options.no_figures:
+        _draw(run, output / "figures")
     if not options.no_export:
         target = _export_run(run, output / "saved_model")
         _serve_one(run, target)
     metric = run.recipe.metric
     familiar = [run.history[-1][f"val_{metric}"]] if run.data.familiar_size else []
     _report(metric, [*familiar, run.result["value"]])
+
+
+def _table(options):
+    from tf_capsules import tables, training
+
+    folder = pathlib.Path(options.output)
+    results = pathlib.Path(options.results or folder / "table.csv")
+    rows = tables.make_table(options.rows, folder, training.Settings(**_settings(options)), results)
+    _save(tables.draw_table(options.rows, results), folder / "convergence.png")
+    print(f"results: {results}")
+    width = max(map(len, options.rows))
+    for name, row in zip(options.rows, rows, strict=True):
+        value, tests = float(row["value"]), int(row["test_examples"])
+        # What the number of test examples alone leaves uncertain: a difference of less says nothing.
+        deviation = (value * (1 - value) / tests) ** 0.5
+        parameters, seconds = int(row["parameters"]), float(row["seconds"])
+        measured = f"{100 * value:6.2f}% +- {100 * deviation:.2f}"
+        print(f"{name:{width}}  {parameters:>12,} parameters  {measured}  {seconds:8.0f} s of training")
 
 
 def _evaluate(options):

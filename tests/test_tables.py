@@ -1,0 +1,69 @@
+import csv
+
+import keras
+import pytest
+
+from tf_capsules import cli, tables
+from tf_capsules.training import Settings, TrainingError
+
+needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
+
+ROWS = ["sabour2017-digits", "sabour2017-digits@1"]
+OPTIONS = ["--epochs", "2", "--train-limit", "200", "--test-limit", "60"]
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@needs_tensorflow
+def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, capfd):
+    command = ["table", *ROWS, "--output", str(tmp_path), *OPTIONS]
+    # As an interruption leaves it: the first row is trained, but neither evaluated nor written down.
+    first = ["train", ROWS[0], "--output", str(tmp_path / ROWS[0]), "--no-figures", "--no-export", *OPTIONS]
+    assert cli.main(first) == 0
+    assert cli.main(command) == 0
+    said = capfd.readouterr().out
+    assert "all 2 epochs" in said and "[2/2] sabour2017-digits@1" in said
+    done = read(tmp_path / "table.csv")
+    assert [row["recipe"] for row in done] == ["sabour2017-digits"] * 2
+    assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
+    assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 60 after each epoch
+    curves = read(tmp_path / "table_curves.csv")
+    assert [(row["row"], row["epoch"], row["examples"]) for row in curves] == [
+        (name, str(epoch), str(200 * epoch)) for name in ROWS for epoch in (1, 2)
+    ]
+    lines = said.splitlines()[-2:]
+    for line, name, row in zip(lines, ROWS, done, strict=True):
+        assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
+    assert (tmp_path / "convergence.png").stat().st_size > 10_000
+
+    written = (tmp_path / "table.csv").read_bytes()
+    assert cli.main(command) == 0
+    assert capfd.readouterr().out.count("has it") == 2
+    assert (tmp_path / "table.csv").read_bytes() == written
+    # Another seed is another row.
+    assert tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(epochs=2, seed=1)) is None
+
+    figure = tables.draw_table(ROWS, tmp_path / "table.csv")
+    (panel,) = figure.axes
+    assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "message"),
+    [
+        ([], {}, "needs rows"),
+        (["sabour2017-digits"] * 2, {}, "each once"),
+        (["sabour2017-digits", "nothing"], {}, "nothing"),
+        (["sabour2017-digits@many"], {}, "RECIPE@ITERATIONS"),
+        (["sabour2017-digits@0"], {}, "--iterations"),
+        (["tsai2020-cifar10-cnn@2"], {}, "networks that route"),
+        (["sabour2017-digits"], {"epochs": 0}, "--epochs"),
+    ],
+)
+def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        tables.make_table(names, tmp_path / "table", Settings(**settings))
+    assert not (tmp_path / "table").exists()

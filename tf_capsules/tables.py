@@ -1,0 +1,196 @@
+"""A table of a paper: several recipes trained on equal terms, one after another, resumable row by row."""
+
+import csv
+import dataclasses
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+
+from tf_capsules import recipes
+from tf_capsules.settings import Settings, TrainingError
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table: a recipe, and how many routing iterations it has if not the recipe's own number.
+
+    Attributes:
+        name: as it is asked for, "RECIPE" or "RECIPE@ITERATIONS".
+    """
+
+    name: str
+
+    @property
+    def recipe(self):
+        return recipes.get(self.name.partition("@")[0])
+
+    @property
+    def iterations(self):
+        """The number that was asked for, or None."""
+        recipe, at, count = self.name.partition("@")
+        if at and not count.isdigit():
+            raise TrainingError(f"A row is RECIPE or RECIPE@ITERATIONS, for instance {recipe}@3. Received: {self.name}")
+        return int(count) if at else None
+
+    @property
+    def label(self):
+        """How many iterations its network has; "" for one without routing."""
+        parameters = inspect.signature(self.recipe.model).parameters
+        if "iterations" not in parameters:
+            return ""
+        own = self.recipe.model_options.get("iterations", parameters["iterations"].default)
+        count = self.iterations or own
+        return f"{count} iteration{'s' * (count > 1)}"
+
+
+def make_table(names, folder, settings, results=None):
+    """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
+
+    Each row is trained and evaluated by a process of its own, so that its seconds and its memory are its own. An
+    interrupted table goes on with the same call: rows in the file of results are done, the first that is not goes on
+    after its last epoch.
+
+    Args:
+        names: of the rows, "RECIPE" or "RECIPE@ITERATIONS".
+        folder: where the run folders are, one a row, and the picture.
+        settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
+        results: a CSV file, made or added to; None: table.csv in the folder. Beside it, in a file whose name ends in
+            "_curves", is what was measured after each epoch.
+
+    Returns:
+        The rows of results as dicts, in the order of the names.
+
+    Raises:
+        TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
+            have; later: a row whose process failed.
+    """
+    rows = [Row(name) for name in names]
+    if not rows or len(set(names)) < len(names):
+        raise TrainingError(f"A table needs rows, each once. Received: {', '.join(names) or 'none'}")
+    for row in rows:
+        try:
+            recipe = row.recipe
+        except ValueError as error:
+            raise TrainingError(str(error)) from error
+        dataclasses.replace(settings, iterations=row.iterations).check(recipe)
+    folder = pathlib.Path(folder)
+    results = pathlib.Path(results or folder / "table.csv")
+    for number, row in enumerate(rows, 1):
+        print(f"\n[{number}/{len(rows)}] {row.name}: {row.recipe.title}", flush=True)
+        if _found(results, row, settings):
+            print(f"{results} has it", flush=True)
+            continue
+        run = folder / row.name
+        options = dataclasses.replace(settings, iterations=row.iterations)
+        drawn = ("--resume", "--no-figures", "--no-export")
+        _run("train", row.recipe.name, *drawn, "--output", run, *_arguments(options))
+        _add_curve(_curves_file(results), row, run)
+        _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
+    return [_found(results, row, settings) for row in rows]
+
+
+def draw_table(names, results):
+    """Test accuracy of a table's rows while they trained, a panel for each kind of network.
+
+    Args:
+        names, results: as for `make_table`, whose rows are there.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from tf_capsules.analysis import figures
+
+    rows = [Row(name) for name in names]
+    with _curves_file(pathlib.Path(results)).open(newline="") as file:
+        points = list(csv.DictReader(file))
+    shared = os.path.commonprefix(names)
+    groups = {}
+    for row in rows:
+        groups.setdefault(row.recipe.model.__name__, []).append(row)
+    panels = {}
+    for kind, members in groups.items():
+        labels = [row.label or row.recipe.name for row in members]
+        if len(set(labels)) < len(labels):
+            labels = [row.name.removeprefix(shared).strip("-") or row.label for row in members]
+        panels[kind] = {
+            label: [
+                {
+                    "epoch": float(point["examples"]),
+                    "loss": float(point["loss"]),
+                    f"val_{row.recipe.metric}": float(point[f"test_{row.recipe.metric}"]),
+                }
+                for point in points
+                if point["row"] == row.name
+            ]
+            for label, row in zip(labels, members, strict=True)
+        }
+    return figures.convergence(panels, examples=1)
+
+
+def _curves_file(results):
+    return results.with_name(f"{results.stem}_curves.csv")
+
+
+def _found(results, row, settings):
+    """The row of results that is this one, or None."""
+    if not results.exists():
+        return None
+    wanted = settings.apply(row.recipe)
+    with results.open(newline="") as file:
+        for found in csv.DictReader(file):
+            notes = [note for note in found["note"].split("; ") if note.startswith("iterations ")]
+            if (
+                found["recipe"] == row.recipe.name
+                and notes == ([] if row.iterations is None else [f"iterations {row.iterations}"])
+                and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
+                and int(found["batch_size"]) == wanted.batch_size
+                and int(found["seed"]) == settings.seed
+            ):
+                return found
+    return None
+
+
+def _arguments(settings):
+    """The command's options for what differs from the defaults."""
+    for field in dataclasses.fields(Settings):
+        value = getattr(settings, field.name)
+        if value != field.default:
+            yield f"--{field.name.replace('_', '-')}"
+            if value is not True:
+                yield value
+
+
+def _add_curve(path, row, run):
+    from tf_capsules.training import RunFolder, append_row
+
+    folder = RunFolder(run)
+    config = folder.read_json("config.json")
+    there = set()
+    if path.exists():
+        with path.open(newline="") as file:
+            there = {(point["row"], point["epoch"]) for point in csv.DictReader(file)}
+    for point in folder.history():
+        if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
+            continue
+        metric = row.recipe.metric
+        append_row(
+            path,
+            {
+                "row": row.name,
+                "epoch": point["epoch"],
+                "examples": point["epoch"] * config["data"]["train_size"],
+                "loss": round(point["loss"], 6),
+                "test_loss": round(point["val_loss"], 6),
+                f"test_{metric}": round(point[f"val_{metric}"], 6),
+                "seconds": round(point["seconds"], 1),
+            },
+        )
+
+
+def _run(*arguments):
+    command = [sys.executable, "-m", "tf_capsules.cli", *map(str, arguments)]
+    status = subprocess.run(command, check=False).returncode
+    if status:
+        raise TrainingError(f"`tf-capsules {' '.join(map(str, arguments))}` ended with status {status}.")
