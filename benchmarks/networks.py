@@ -85,10 +85,14 @@ def draw(path):
                     some = [row for row in rows if row["row"].partition("@")[0] == kind and row["what"] == what]
                     x = [int(row["row"].partition("@")[2] or 0) for row in some]
                     y = [float(row[column]) / (int(row["batch"]) if scale else 1) for row in some]
-                    name = kind.removeprefix("tsai2020-") if what == WHAT[1] else None
+                    name = kind.partition(f"{table.replace('_', '-')}")[2].strip("-") or "inverted attention"
+                    name = name if what == WHAT[1] else None
                     options = dict(color=COLORS[number % len(COLORS)], linestyle=style, label=name)
                     panel.plot(x, y, marker=MARKERS[number % len(MARKERS)], markersize=5, **options)
-            panel.set_yscale("log")
+            if scale:
+                panel.set_yscale("log")
+            else:
+                panel.set_ylim(0)
             panel.set_xlabel("routing iterations (0: none)")
             panel.set_ylabel(label)
             panel.set_title(f"{table.replace('_', ' ')}, batch {rows[0]['batch']}", fontsize=11)

@@ -80,6 +80,8 @@ def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypa
     assert cli.main(["evaluate", run, "--crops", "3", "--test-limit", "25", "--results", str(results)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("25 test images of toys, 3 random crops, ") and len(said) == 6
+    assert cli.main(["evaluate", run, "--crops", "fixed", "--test-limit", "25"]) == 0
+    assert "25 test images of toys, ten fixed crops, " in capsys.readouterr().out
     with results.open(newline="") as file:
         rows = [(row["note"], int(row["test_examples"]), row["test_loss"] == "") for row in csv.DictReader(file)]
     assert rows == [
@@ -159,7 +161,8 @@ def test_crops_need_a_recipe_that_crops(trained, capsys, no_data):
     folder, _ = trained
     for crops, words in (
         ("2", "2 needs a recipe with the step 'crop'; sabour2017-digits has: shift"),
-        ("0", "--crops must be at least 1. Received: 0"),
+        ("0", "--crops must be fixed, or a whole number of at least 1. Received: 0"),
+        ("ten", "--crops must be fixed, or a whole number of at least 1. Received: ten"),
     ):
         assert cli.main(["evaluate", str(folder), "--crops", crops]) == 2
         assert words in capsys.readouterr().err

@@ -95,7 +95,10 @@ def _parser():
     )
     sub.add_argument("--batch-size", type=int, help="examples at a time (default: the recipe's)")
     sub.add_argument(
-        "--crops", type=int, help="sum the probabilities over so many random crops of each image, always the same ones"
+        "--crops",
+        metavar="N",
+        help="sum the probabilities over so many random crops of each image, always the same ones; fixed: over its "
+        "corners, its centre, and these mirrored",
     )
     _jit_option(sub)
     _weights_option(sub)
@@ -298,25 +301,26 @@ def _evaluate(options):
     kinds = [(one.trained_on.inputs, one.recipe.preprocess, one.trained_on.class_names) for one in runs]
     if any(kind != kinds[0] for kind in kinds):
         raise ValueError(f"Runs of one ensemble need the same inputs, preprocessing and classes. Received: {kinds}")
-    training.check_crops(run.recipe, options.crops)
+    crops = int(options.crops) if (options.crops or "").isdecimal() else options.crops
+    training.check_crops(run.recipe, crops)
     if options.results:
         training.check_row(options.results, _row_of(run, run.data.spec))
     kind = "image" if run.data.transformer is None else "text"
-    together = len(runs) > 1 or options.crops is not None
-    crops = [] if options.crops is None else [f"{options.crops} random crops"]
+    together = len(runs) > 1 or crops is not None
+    cropped = [] if crops is None else ["ten fixed crops" if crops == "fixed" else f"{crops} random crops"]
     values = []
     for part, spec in run.data.evaluated:
         started = time.perf_counter()
-        measured = training.evaluate_ensemble(runs, part, options.crops) if together else run.evaluate(part)
+        measured = training.evaluate_ensemble(runs, part, crops) if together else run.evaluate(part)
         pace = 1000 * (time.perf_counter() - started) / spec.test_size
         how = [f"loss {measured['loss']:.4f}"] if "loss" in measured else []
         how += [f"ensemble of {len(runs)}"] if len(runs) > 1 else []
-        how = ", ".join([f"{spec.test_size:,} test {kind}s of {spec.name}", *how, *crops])
+        how = ", ".join([f"{spec.test_size:,} test {kind}s of {spec.name}", *how, *cropped])
         print(f"{how}, {pace:.1f} ms each, compiling included")
         if spec.note:
             print(spec.note)
         if options.results:
-            row = _row_of(run, dataclasses.replace(spec, note="; ".join(filter(None, [spec.note, *crops]))))
+            row = _row_of(run, dataclasses.replace(spec, note="; ".join(filter(None, [spec.note, *cropped]))))
             loss = round(measured["loss"], 6) if "loss" in measured else ""
             row |= {"value": round(measured[metric], 6), "best_value": "", "test_loss": loss}
             row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": training.peak_memory_mb()}

@@ -24,6 +24,7 @@ import numpy as np
 
 from tf_capsules import recipes
 from tf_capsules.data import DataSpec, load_data
+from tf_capsules.datasets.augment import FIXED_CROPS
 from tf_capsules.losses import SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
@@ -579,12 +580,13 @@ def evaluate_ensemble(runs, part="test", crops=None):
     """The metric of several runs together, or of one on several crops of each image: class probabilities are summed.
 
     Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (several
-    crops).
+    crops), as Li et al. 2018 do too.
 
     Args:
         runs: one `Run` or more; they are evaluated on the data of the first.
         part: the "test" or the "validation" split.
-        crops: how many random crops of each image, always the same ones, take the place of the central one; None for
+        crops: how many random crops of each image, always the same ones, take the place of the central one; "fixed"
+            for ten, the four corners, the central one, and these mirrored (Li et al. 2018, released code); None for
             the central one.
 
     Returns:
@@ -599,7 +601,8 @@ def evaluate_ensemble(runs, part="test", crops=None):
     metric = (
         ExactMatch(recipe.threshold) if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
     )
-    options = [{}] if crops is None else [{"crop": number} for number in range(crops)]
+    windows = FIXED_CROPS if crops == "fixed" else range(crops or 0)
+    options = [{}] if crops is None else [{"crop": window} for window in windows]
     streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
     for views in zip(*streams, strict=True):
         labels = views[0][1]
@@ -611,8 +614,8 @@ def evaluate_ensemble(runs, part="test", crops=None):
 
 def check_crops(recipe, crops):
     """Raises a TrainingError where so many crops are none, or the recipe has no step that crops images."""
-    if crops is not None and crops < 1:
-        raise TrainingError(f"--crops must be at least 1. Received: {crops}")
+    if crops is not None and crops != "fixed" and (not isinstance(crops, int) or crops < 1):
+        raise TrainingError(f"--crops must be fixed, or a whole number of at least 1. Received: {crops}")
     if crops is not None and not any(step[0] == "crop" for step in recipe.preprocess):
         steps = ", ".join(step[0] for step in recipe.preprocess) or "none"
         raise TrainingError(f"--crops {crops} needs a recipe with the step 'crop'; {recipe.name} has: {steps}.")

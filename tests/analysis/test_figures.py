@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from tf_capsules.analysis import figures, measure_routing_changes, measures, perturb_dimensions, reconstruct_parts
 from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.li2018 import CapNet
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
@@ -387,3 +388,15 @@ def test_vote_distances_have_a_row_an_image_and_a_panel_a_class(saved):
 def test_bad_input_is_named(model, images, call, message):
     with pytest.raises(ValueError, match=message):
         call(model, images)
+
+
+def test_vote_similarities_have_a_panel_a_model(saved):
+    models = {name: CapNet((8, 8, 1), classes=3, dim=4, grid=(1, 1), routing=name) for name in ("dynamic", "em")}
+    images = np.random.default_rng(0).random((6, 8, 8, 1)).astype("float32")
+    figure = saved(figures.vote_similarities(models, images, [0, 1, 2, 0, 1, 2]))
+    shares, _ = measures.measure_vote_similarities(models["em"], images, [0, 1, 2, 0, 1, 2])
+    panel = figure.axes[1]
+    np.testing.assert_allclose([bar.get_height() for bar in panel.patches], 100 * shares)
+    assert panel.get_title() == f"em: {shares[:10].sum():.0%} of the votes below 0"
+    with pytest.raises(ValueError, match="no model"):
+        figures.vote_similarities({}, images, [0] * 6)

@@ -7,6 +7,7 @@ import pytest
 from tf_capsules import analysis
 from tf_capsules.analysis import measures
 from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.li2018 import CapNet
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
@@ -192,6 +193,29 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
     np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
 
 
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
+    model = CapNet((8, 8, 3), classes=4, dim=3, grid=(1, 1), routing=routing)
+    images = np.random.default_rng(0).random((5, 8, 8, 3)).astype("float32")
+    labels = np.array([3, 0, 1, 1, 2])
+    layer = model.encoder.get_layer("class_capsules")
+    inputs = keras.Model(model.encoder.input, keras.tree.flatten(layer.input)[0])
+    poses = inputs.predict(images, verbose=0).reshape(5, 32, 3)
+    bias = layer.vote_bias if routing == "dynamic" else layer.bias
+    votes = np.einsum("bid,ijde->bije", poses, array(layer.kernel)) + array(bias)
+    parents = model.predict(images, verbose=0)["poses"]
+    shares, lengths = np.zeros(21), np.zeros(21)
+    for sample, label in enumerate(labels):
+        for vote in votes[sample, :, label]:
+            norm, parent = np.linalg.norm(vote), parents[sample, label]
+            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
+            shares[place] += 1
+            lengths[place] += norm
+    found = analysis.measure_vote_similarities(model, images, labels, batch_size=2)
+    np.testing.assert_allclose(found[0], shares / 160, atol=2 / 160)  # a vote on the edge of a bin
+    np.testing.assert_allclose(np.nansum(found[0] * found[1]), lengths.sum() / 160, rtol=1e-4)
+
+
 def test_equivariance_is_measured_on_shifted_images(model, images):
     shifts = [(0, 0), (0, 2), (-1, 0), (1, -1)]
     moved = np.zeros((4, 8, 7, 1), "float32")
@@ -218,6 +242,13 @@ def test_predictions_do_not_depend_on_the_batches(model, images):
 @pytest.mark.parametrize(
     "call, message",
     [
+        (
+            lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, layer="encoder_input"),
+            "encoder_input",
+        ),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 5), "6 images and 5 labels"),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [9] * 6), "9"),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=20), "odd.*Received: 20"),
         (
             lambda model, images: analysis.measure_vote_distances(model, images),
             "layer 'class_capsules' is a DynamicRouting, not an EMRouting",

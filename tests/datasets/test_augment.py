@@ -1,3 +1,5 @@
+import colorsys
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ STEPS = {
     "flip": ("flip",),
     "brightness": ("brightness", 63),
     "contrast": ("contrast", 0.2, 1.8),
+    "jitter": ("jitter", 0.3),
     "standardize": ("standardize",),
     "standardize_each": ("standardize_each",),
     "normalize": ("normalize", (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)),
@@ -87,6 +90,35 @@ def test_evaluation_crops_the_centre_and_draws_nothing():
     np.testing.assert_array_equal(augment.apply((("crop", 4),), x), x[1:5, 2:6])
     random_only = (("shift", 2), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8))
     np.testing.assert_array_equal(augment.apply(random_only, x), x)
+
+
+def test_a_turned_hue_is_that_of_hsv():
+    x = image(5, 7)
+    x[0, 0], x[0, 1] = 0.3, (0.0, 0.0, 0.5)  # grey, and of no red and green at all
+    for turn in (0.0, 0.1, -0.4, 1 / 3):
+        found = augment.turned_hue(x, turn)
+        for pixel, turned in zip(x.reshape(-1, 3), found.reshape(-1, 3), strict=True):
+            hue, saturation, value = colorsys.rgb_to_hsv(*pixel.tolist())
+            expected = colorsys.hsv_to_rgb((hue + turn) % 1, saturation, value)
+            np.testing.assert_allclose(turned, expected, atol=2e-6)
+
+
+def test_jitter_stays_in_the_range_and_near_the_image():
+    x = image(9, 9)
+    for seed in range(20):
+        found = augment.apply((("jitter", 0.2),), x, Replay(seed))
+        assert 0 <= found.min() and found.max() <= 1
+        assert 0 < np.abs(found - x).mean() < 0.35
+    np.testing.assert_allclose(augment.apply((("jitter", 0.0),), x, Replay(0)), x, atol=1e-6)
+
+
+def test_fixed_crops_are_the_corners_the_centre_and_these_mirrored():
+    x = image(6, 8, 2)
+    windows = [x[:4, :4], x[:4, 4:], x[2:, :4], x[2:, 4:], x[1:5, 2:6]]
+    windows += [window[:, ::-1] for window in windows]
+    assert len(augment.FIXED_CROPS) == len(windows)
+    for name, window in zip(augment.FIXED_CROPS, windows, strict=True):
+        np.testing.assert_array_equal(augment.apply((("crop", 4),), x, augment.FixedCrop(name)), window, err_msg=name)
 
 
 def test_crops_reach_both_ends():
@@ -191,6 +223,7 @@ def test_normalize_takes_each_channel_s_own_numbers():
         ((("normalize", (0.5,), (0.0,)),), "'normalize' takes a mean and a deviation above 0"),
         ((("normalize", (0.5,), (0.2,)),), "'normalize' .*the image has 3 channels"),
         ((("downscale", 4),), "'downscale' 4 does not divide 6x8"),
+        ((("jitter", 0.6),), "'jitter' takes a number from 0 to 0.5"),
     ],
 )
 def test_bad_steps_are_named(steps, words):
@@ -206,3 +239,8 @@ def test_resize_is_bilinear():
     np.testing.assert_allclose(twice[0], row)
     np.testing.assert_allclose(twice[-1], 8 + 2 * row)
     np.testing.assert_allclose(twice[:, 0], 2 * row)
+
+
+def test_colours_need_three_channels():
+    with pytest.raises(ValueError, match="'jitter' 0.2 is for colours: the image has 1 channels"):
+        augment.output_shape((("jitter", 0.2),), (6, 8, 1))

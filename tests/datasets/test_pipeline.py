@@ -91,9 +91,23 @@ def test_random_crops_in_evaluation():
     assert not np.array_equal(crops[0], crops[1])
 
 
+def test_fixed_crops_in_evaluation_are_the_same_from_tensors_and_from_arrays():
+    from tf_capsules.datasets import augment
+    from tf_capsules.datasets.arrays import ArrayBatches
+
+    source, options = split(), {"preprocess": (("crop", 3),)}
+    images = source.arrays["image"]
+    for name in augment.FIXED_CROPS:
+        ours = np.concatenate([x for x, _ in read(source.batches(4, crop=name, **options))])
+        other = ArrayBatches(images, source.arrays["label"], len(images), crop=name, **options)[0][0]
+        np.testing.assert_array_equal(ours, other)
+    np.testing.assert_array_equal(ours, np.float32(images[:, 1:4, 1:4, :][:, :, ::-1] / np.float32(255)))
+
+
 @pytest.mark.parametrize(
     "options, words",
     [
+        ({"crop": "corner"}, "crop is a whole number .* or one of .*'top left'.* not 'corner'"),
         ({"crop": 1, "training": True}, "crop 1 is for evaluation"),
         ({"crop": -1}, "crop is a whole number from 0 to .* not -1"),
         ({"crop": 1, "preprocess": (("pad", 2), ("shift", 1))}, r"need a preprocess step \"crop\"; there are .*pad"),

@@ -93,6 +93,24 @@ def test_residual_is_added_before_the_last_activation():
         layer(poses, residual=np.zeros((2, 3, 4, 5, 3)))
 
 
+@pytest.mark.parametrize("coefficients", ["own", "crossed", "both"])
+def test_co_efficients_are_what_their_convolutions_give(coefficients):
+    layer = waves(coefficients)
+    for name, value in (("master_coefficient", 0.5), ("aide_coefficient", -2.0)):
+        kernel, bias = getattr(layer, name).get_weights()
+        getattr(layer, name).set_weights([0 * kernel, 0 * bias + value])
+    poses = wave(0.37, 2, 4, 4, 2, 2)
+    parents, master, aide = layer(poses, return_coefficients=True)
+    assert array(master).shape == array(aide).shape == (2, 2, 2, 2, 1)
+    np.testing.assert_allclose(array(master), 0.5)
+    np.testing.assert_allclose(array(aide), -2.0)
+    np.testing.assert_allclose(array(parents), array(layer(poses)))
+    symbolic = layer(keras.Input((4, 4, 2, 2)), return_coefficients=True)
+    assert [x.shape for x in symbolic] == [(None, 2, 2, 2, 2), (None, 2, 2, 2, 1), (None, 2, 2, 2, 1)]
+    with pytest.raises(ValueError, match="needs co-efficients"):
+        CapConv(2)(poses, return_coefficients=True)
+
+
 @pytest.mark.parametrize(
     "options, count",
     [

@@ -47,6 +47,9 @@ def test_schedules():
         np.testing.assert_allclose(array(margin.at(step)), expected, atol=1e-6)
         np.testing.assert_allclose(array(SpreadMargin(scale=500).at(step // 100)), expected, atol=1e-6)
     linear = SpreadMargin("linear", scale=1000)
+    ramp = SpreadMargin.over(600, "ramp")
+    for step, expected in [(0, 0.2), (20, 0.2), (300, 0.55), (580, 0.9), (599, 0.9)]:
+        np.testing.assert_allclose(float(ramp.at(step)), expected, atol=1e-6)
     for steps, schedule, end in [(4003, "sigmoid", 0.9757), (7, "linear", 0.9), (1, "sigmoid", 0.9757)]:
         through = SpreadMargin.over(steps, schedule)
         np.testing.assert_allclose(array(through.at(8 * through.scale)), end, atol=1e-4)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.optimizers import CoupledAdam, CoupledSGD
+from tf_capsules.optimizers import CoupledAdam, CoupledRMSprop, CoupledSGD
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -34,15 +34,35 @@ def test_the_moments_of_adam_see_the_decay():
     np.testing.assert_allclose(array(weight.value), expected, atol=1e-5)
 
 
+def test_the_moments_of_rmsprop_see_the_decay():
+    random = np.random.default_rng(2)
+    start, gradients = random.normal(size=5).astype("float32"), random.normal(size=(4, 5)).astype("float32")
+    weight = keras.Variable(start)
+    optimizer = CoupledRMSprop(0.1, decay=0.2)
+    expected, mean, square, velocity = start.astype("float64"), 0, 0, 0
+    for gradient in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
+        gradient = gradient + 0.2 * expected
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.9 * square + 0.1 * gradient**2
+        velocity = 0.9 * velocity + 0.1 * gradient / np.sqrt(square - mean**2 + 1e-7)
+        expected = expected - velocity
+    np.testing.assert_allclose(array(weight.value), expected, atol=1e-4)
+
+
 @pytest.mark.parametrize(
-    "optimizer", [CoupledSGD(0.3, momentum=0.5, decay=0.01, nesterov=True), CoupledAdam(0.3, beta_1=0.5, decay=0.01)]
+    "optimizer",
+    [
+        CoupledSGD(0.3, momentum=0.5, decay=0.01, nesterov=True),
+        CoupledAdam(0.3, beta_1=0.5, decay=0.01),
+        CoupledRMSprop(0.3, rho=0.5, decay=0.01),
+    ],
 )
 def test_they_survive_a_config_round_trip(optimizer):
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
     assert type(other) is type(optimizer) and other.get_config() == optimizer.get_config()
 
 
-@pytest.mark.parametrize("of", [CoupledAdam, CoupledSGD])
+@pytest.mark.parametrize("of", [CoupledAdam, CoupledRMSprop, CoupledSGD])
 def test_a_negative_decay_is_named(of):
     with pytest.raises(ValueError, match="`decay`.*Received: -1"):
         of(decay=-1)

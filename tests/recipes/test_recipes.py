@@ -73,14 +73,23 @@ PARAMETERS = {
     "tsai2020-diverse-multimnist-cnn-learned": 42_490_762 + 4_096,
     # With the moving means and variances of the batch normalizations.
     # Feedback units are not a part of the network.
-    **dict.fromkeys((f"li2018-{row}" for row in ("cifar10", "cifar10-mild", "cifar10-skip-1", "svhn")), 36_567_168),
+    **dict.fromkeys((f"li2018-cifar10{row}" for row in ("", "-mild", "-strong", "-skip-1")), 36_567_168),
+    **dict.fromkeys((f"li2018-svhn{row}" for row in ("", "-mild", "-strong")), 36_567_168),
     **dict.fromkeys((f"li2018-cifar10-feedback{row}" for row in ("", *FEEDBACK)), 36_567_168),
     **dict.fromkeys((f"li2018-cifar10-{row}" for row in ("both", "skip-2")), 34_976_384 + 23_104),
     **dict.fromkeys((f"li2018-cifar10-{row}" for row in ("own", "crossed")), 34_907_264 + 23_104),
     "li2018-cifar10-master": 176_000 + 7_744,
     **dict.fromkeys((f"li2018-cifar10-resnet{row}" for row in ("", "-feedback", "-kl")), 11_156_778 + 9_664),
-    "li2018-cifar100": 36_544_064 + 737_280 + 23_104,
+    **dict.fromkeys((f"li2018-cifar100{row}" for row in ("", "-mild", "-strong")), 36_544_064 + 737_280 + 23_104),
     **dict.fromkeys((f"li2018-cifar10-capnet{row}" for row in ("", "-r1", "-r2", "-r4", "-parents")), 9_913_600 + 960),
+    **dict.fromkeys(
+        (
+            f"li2018-cifar10-capnet{optimizer}{loss}"
+            for optimizer in ("", "-sgd", "-rmsprop")
+            for loss in ("", "-spread-fixed", "-spread", "-cross-entropy")
+        ),
+        9_913_600 + 960,
+    ),
     "li2018-cifar10-capnet-learned-logits": 9_913_600 + 4_214_784 + 960,
     "li2018-cifar10-capnet-random-logits": 9_913_600 + 4_214_784 + 960,
     **dict.fromkeys((f"li2018-cifar10-capnet-em{row}" for row in ("", "-plain")), 9_991_540 + 1_024),

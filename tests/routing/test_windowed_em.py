@@ -3,9 +3,11 @@ import pytest
 from backend import BACKEND, array, float64, gradients_of
 from keras import ops
 
+from tf_capsules.routing import windowed_em
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.votes import TransformedVotes
 from tf_capsules.routing.windowed_em import windowed_em_routing
+from tf_capsules.routing.windowed_votes import make_votes
 from tf_capsules.routing.windows import Windows
 
 WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
@@ -17,13 +19,13 @@ CASES = {
 }
 
 
-def arguments(rows, bias, dtype):
+def arguments(rows, bias, dtype, types=3):
     """Poses, activations, kernel, beta_u, beta_a and the bias; a child and a whole example are masked."""
     random = np.random.default_rng(0)
     arrays = [
-        random.normal(size=(5, 7, 6, 3, *rows, 4)),
-        random.uniform(size=(5, 7, 6, 3)),
-        random.normal(size=(18, 2, 4, 5)),
+        random.normal(size=(5, 7, 6, types, *rows, 4)),
+        random.uniform(size=(5, 7, 6, types)),
+        random.normal(size=(6 * types, 2, 4, 5)),
         random.normal(size=2),
         random.normal(size=2),
         *([random.normal(size=(18, 2, *rows, 5))] if bias else []),
@@ -69,6 +71,41 @@ def test_it_is_em_routing_in_value_and_gradient(case, dtype, tolerance):
     for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
         assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
+@pytest.mark.parametrize("case", CASES)
+def test_so_it_is_with_a_first_iteration_without_votes(case, dtype, tolerance, monkeypatch):
+    """Of windows with 48 children in place of 18; with one iteration there are no votes at all."""
+    made = []
+    monkeypatch.setattr(windowed_em, "make_votes", lambda *x, **k: made.append(1) or make_votes(*x, **k))
+    with float64():
+        arrays = arguments((3,) if case != "last" else (), False, dtype, types=8)
+        wanted = gradients_of(weighted(stored, CASES[case]))(*arrays)
+        found = gradients_of(weighted(recomputed, CASES[case]))(*arrays)
+    assert bool(made) == (case != "once")
+    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+        assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_votes_that_agree_in_full_leave_the_floor_of_the_variance(scale):
+    """Each vote is the same: of the true variance of 0 nothing is found without votes but rounding, which may not
+    decide between windows."""
+    poses = np.full((2, 7, 6, 8, 4, 4), scale, "float32")
+    kernel = np.broadcast_to(np.eye(4, dtype="float32"), (48, 2, 4, 4))
+    arrays = [poses, np.ones((2, 7, 6, 8), "float32"), kernel, np.zeros(2, "float32"), np.zeros(2, "float32")]
+    means, scores = recomputed(*arrays, **CASES["data"])
+    if scale < 1e4:  # where votes that are stored are rounded as much
+        np.testing.assert_allclose(array(means), scale, rtol=1e-4)
+    assert np.isfinite(array(scores)).all()
+
+    def value(*arrays):
+        means, scores = recomputed(*arrays, **CASES["data"])
+        return ops.sum(means) + ops.sum(scores)
+
+    assert all(np.isfinite(x).all() for x in gradients_of(value)(*arrays)[1])
 
 
 def test_so_it_is_with_xla():

@@ -8,6 +8,7 @@ from tf_capsules.analysis.measures import (
     measure_routing_changes,
     measure_routing_maps,
     measure_vote_distances,
+    measure_vote_similarities,
     perturb_dimensions,
     reconstruct_parts,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "measure_routing_changes",
     "measure_routing_maps",
     "measure_vote_distances",
+    "measure_vote_similarities",
     "measures",
     "perturb_dimensions",
     "reconstruct_parts",

@@ -13,6 +13,7 @@ from tf_capsules.analysis.measures import (
     measure_routing_changes,
     measure_routing_maps,
     measure_vote_distances,
+    measure_vote_similarities,
     perturb_dimensions,
     predict,
     reconstruct_parts,
@@ -478,6 +479,53 @@ def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class
         "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. Blue "
         f"title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of the "
         "assignments lie after the last iteration.",
+    )
+
+
+def vote_similarities(models, images, labels):
+    """How like the right class's capsule the votes for it are, a panel for each model.
+
+    Source: Li et al. 2018, figure 2 (after epochs 1, 20, 80 and 200, dynamic routing above EM routing); the numbers are
+    those of `measure_vote_similarities`.
+
+    Args:
+        models: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer named "class_capsules"; or several as
+            a dict from what is to stand above the panel, for instance of one network after several epochs.
+        images: (batch, height, width, channels).
+        labels: (batch,).
+
+    Returns:
+        A figure with bars for the shares of the votes and a line for their mean length.
+
+    Raises:
+        ValueError: see `measure_vote_similarities`; or no model.
+
+    Example:
+        >>> vote_similarities({"dynamic": model, "EM": other}, test_images, test_labels)
+    """
+    models = dict(models) if isinstance(models, dict) else {"": models}
+    if not models:
+        raise ValueError("There is no model to show.")
+    measured = {name: measure_vote_similarities(model, images, labels) for name, model in models.items()}
+    figure = new_figure(3.6 * len(models) + 1.2, 3.6)
+    panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
+    most = max(np.nanmax(lengths) for _, lengths in measured.values())
+    for number, (axes, (name, (shares, lengths))) in enumerate(zip(panels, measured.items(), strict=True)):
+        left = np.linspace(-1, 1, len(shares))
+        axes.bar(left, 100 * shares, left[1] - left[0], align="edge", color=COLORS[0], alpha=0.6)
+        axes.axvline(0, color="0.5", linewidth=0.8)
+        dissimilar = shares[left < -1e-9].sum()
+        title = f"{dissimilar:.0%} of the votes below 0"
+        axes.set_title(f"{name}: {title}" if name else title, fontsize=10, parse_math=False)
+        _label(axes, "cosine of vote and capsule", "votes (%)" if not number else "")
+        other = axes.twinx()
+        other.plot(left + (left[1] - left[0]) / 2, lengths, color=COLORS[5], marker="o", markersize=3)
+        other.set_ylim(0, 1.05 * most)
+        other.tick_params(labelright=number == len(models) - 1)
+        if number == len(models) - 1:
+            other.set_ylabel("mean length of the votes", color=COLORS[5])
+    return add_caption(
+        figure, f"Votes for the right class in {len(images)} images. Bars: their share. Line: their mean length."
     )
 
 

@@ -294,9 +294,10 @@ def _stopped(routing, iterations):
 
 
 def _votes(routing, poses):
-    """The votes of an EM routing layer, (batch, children, parents, *pose), with the coordinates where it has them."""
-    votes = to_numpy(TransformedVotes(flatten_grid(poses), routing.kernel, routing.bias).store().tensor())
-    if routing.coordinates:
+    """The votes of a routing layer, (batch, children, parents, *pose), with the coordinates where it has them."""
+    bias = routing.vote_bias if isinstance(routing, DynamicRouting) else routing.bias
+    votes = to_numpy(TransformedVotes(flatten_grid(poses), routing.kernel, bias).store().tensor())
+    if getattr(routing, "coordinates", False):
         height, width, types = poses.shape[1:4]
         centers = [(np.arange(size) + 0.5) / size for size in (height, width)]
         where = np.repeat(np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1).reshape(-1, 2), types, axis=0)
@@ -304,6 +305,57 @@ def _votes(routing, poses):
         votes = votes.copy()
         votes[first_two] += where[:, None]
     return votes
+
+
+def measure_vote_similarities(model, images, labels, layer="class_capsules", bins=21, batch_size=20):
+    """How like the right class's capsule the votes for it are: what share of them, and how long they are.
+
+    Source: Li et al. 2018, figure 2: the cosine of each vote with the capsule's pose, counted in bins `floor(10 cosine
+    + 10)`, of which the last is for a cosine of 1 alone.
+
+    Args:
+        model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer.
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        layer: name of the routing layer in the model's encoder, whose parents are the classes.
+        bins: an odd number.
+        batch_size: images that are routed at a time.
+
+    Returns:
+        A pair of (bins,): shares of the votes, which sum to 1, and their mean lengths, NaN where there are none.
+
+    Raises:
+        ValueError: a layer of another kind, an even number of bins, or images and labels that do not fit.
+
+    Example:
+        >>> shares, lengths = measure_vote_similarities(model, images, labels)
+    """
+    routing = model.encoder.get_layer(layer)
+    if not isinstance(routing, (DynamicRouting, EMRouting)):
+        raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, no DynamicRouting and no EMRouting.")
+    if bins < 3 or not bins % 2:
+        raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
+    labels = np.asarray(labels).reshape(-1)
+    check_labels(labels, routing.capsules)
+    if len(labels) != len(images):
+        raise ValueError(f"Received {len(images)} images and {len(labels)} labels.")
+    inputs = keras.tree.flatten(routing.input)[0]
+    routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
+    counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
+    for batch in in_batches(model, images, batch_size):
+        poses, parents = routed.predict_on_batch(batch)
+        right = np.arange(len(poses)), labels[start : start + len(poses)]
+        start += len(poses)
+        votes = _votes(routing, poses)[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
+        parents = parents[right].reshape(len(poses), 1, -1)
+        norms = np.linalg.norm(votes, axis=-1)
+        cosines = (votes * parents).sum(-1) / np.maximum(norms * np.linalg.norm(parents, axis=-1), 1e-12)
+        half = bins // 2
+        places = np.clip(np.floor(half * cosines + half), 0, bins - 1).astype(int)
+        counts += np.bincount(places.ravel(), minlength=bins)
+        lengths += np.bincount(places.ravel(), norms.ravel(), minlength=bins)
+    with np.errstate(invalid="ignore"):
+        return counts / counts.sum(), lengths / counts
 
 
 def measure_equivariance(model, image, label, shifts):

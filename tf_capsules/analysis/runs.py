@@ -89,6 +89,11 @@ def _vote_distances(run):
     return figures.vote_distances(run.model, images, labels, class_names=run.data.spec.class_names)
 
 
+def _vote_similarities(run):
+    images, labels = run.examples(256)
+    return figures.vote_similarities(run.model, images, labels)
+
+
 def _stereo_pairs(run):
     return viewpoints.stereo_sheet(run.data.test_split, run.data.spec.class_names)
 
@@ -129,6 +134,7 @@ DRAWERS = {
     "pose_changes": _pose_changes,
     "routing_maps": _routing_maps,
     "vote_distances": _vote_distances,
+    "vote_similarities": _vote_similarities,
     "stereo_pairs": _stereo_pairs,
     "poses_by_azimuth": _poses_by_azimuth,
     "poses_by_elevation": _poses_by_elevation,

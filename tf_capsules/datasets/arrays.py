@@ -232,6 +232,8 @@ class ArrayBatches(ShuffledBatches):
         return x
 
     def _draw(self, epoch, index):
+        if isinstance(self._crop, str):
+            return augment.FixedCrop(self._crop)
         if self._crop is not None:
             return Draw(self._crop, index, 0, 2)  # four numbers, the last one not that of mixup
         return Draw(self._seed, epoch, index) if self._training else None
@@ -272,9 +274,10 @@ def check_crop(crop, training, steps):
     """Raises a ValueError where the `crop` of `Split.batches` and `ArrayBatches` can't be done with these steps."""
     if crop is None:
         return
-    if isinstance(crop, bool) or not isinstance(crop, Integral) or not 0 <= crop < 2**31:
-        raise ValueError(f"crop is a whole number from 0 to 2**31 - 1, not {crop!r}")
+    numbered = isinstance(crop, Integral) and not isinstance(crop, bool) and 0 <= crop < 2**31
+    if not numbered and crop not in augment.FIXED_CROPS:
+        raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {augment.FIXED_CROPS}, not {crop!r}")
     if training:
         raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
     if not any(step[0] == "crop" for step in steps):
-        raise ValueError(f'random crops need a preprocess step "crop"; there are {steps!r}')
+        raise ValueError(f'crops need a preprocess step "crop"; there are {steps!r}')

@@ -17,6 +17,9 @@ pad_crop         pixels, "edge" or "zero"    a random window, of the image's own
 flip                                         mirrored left to right, probability 1/2       nothing
 brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
 contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
+jitter           amplitude, at most 0.5      brightness, contrast, saturation multiplied   nothing
+                                             by 1 + a number in [-amplitude, amplitude],
+                                             the hue turned by such a share of the circle
 standardize                                  mean 0 and deviation 1 over the whole image   the same
 standardize_each                             mean 0 and deviation 1 in each channel        the same
 normalize        means, deviations, a        less the channel's mean, over its deviation   the same
@@ -25,7 +28,7 @@ downscale        factor                      mean over factor x factor blocks   
 resize           size                        brought to size x size, bilinearly            the same
 ===============  ==========================  ============================================  ===========================
 
-Nothing is clipped: brightness and contrast may leave [0, 1].
+Nothing is clipped but by the parts of jitter: brightness and contrast may leave [0, 1].
 """
 
 import math
@@ -47,8 +50,35 @@ def shifted(image, down, right, most, xp=numpy):
     return _window(_pad(image, None, xp, most), most - down, most - right, height, width, xp)
 
 
+class FixedCrop:
+    """In place of random numbers: the step "crop" takes the window of this name, one of `FIXED_CROPS`."""
+
+    def __init__(self, name):
+        place, _, self._mirrored = name.partition(", ")
+        self._down, self._right = _PLACES[place]
+
+    def window(self, image, size, xp):
+        height, width, _ = image.shape
+        top, left = int(self._down * (height - size)), int(self._right * (width - size))
+        image = _window(image, top, left, size, size, xp)
+        return image[:, ::-1] if self._mirrored else image
+
+
+# Shares of the free rows above and of the free columns to the left.
+_PLACES = {
+    "top left": (0, 0),
+    "top right": (0, 1),
+    "bottom left": (1, 0),
+    "bottom right": (1, 1),
+    "centre": (0.5, 0.5),
+}
+FIXED_CROPS = tuple(f"{place}{mirrored}" for mirrored in ("", ", mirrored") for place in _PLACES)
+
+
 def _crop(image, draw, xp, size):
     height, width, _ = image.shape
+    if isinstance(draw, FixedCrop):
+        return draw.window(image, size, xp)
     if draw is None:
         top, left = (height - size) // 2, (width - size) // 2
     else:
@@ -88,6 +118,37 @@ def _contrast(image, draw, xp, lowest, highest):
         return image
     mean = xp.mean(image, axis=(0, 1), keepdims=True)
     return (image - mean) * draw.uniform(lowest, highest) + mean
+
+
+def _jitter(image, draw, xp, amplitude):
+    if draw is None:
+        return image
+    grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look
+
+    def multiplied(image, about):
+        factor = draw.uniform(1 - amplitude, 1 + amplitude)
+        return xp.clip(about + factor * (image - about), 0, 1)
+
+    image = multiplied(image, 0.0)
+    image = multiplied(image, xp.mean(xp.sum(image * grey, axis=-1)))
+    image = multiplied(image, xp.sum(image * grey, axis=-1, keepdims=True))
+    return turned_hue(image, draw.uniform(-amplitude, amplitude), xp)
+
+
+def turned_hue(image, turn, xp=numpy):
+    """An image (H, W, 3) in [0, 1] whose hue is turned by a share of the circle; 1/3 makes green of red."""
+    highest = xp.max(image, axis=-1, keepdims=True)
+    chroma = highest - xp.min(image, axis=-1, keepdims=True)
+    red, green, blue = xp.split(image, 3, axis=-1)
+    # The place on the circle in sixths: red at 0, green at 2, blue at 4. That of a grey does not matter.
+    safe = xp.where(chroma > 0, chroma, xp.ones_like(chroma))
+    place = xp.where(
+        highest == red,
+        (green - blue) / safe,
+        xp.where(highest == green, (blue - red) / safe + 2, (red - green) / safe + 4),
+    )
+    sixths = xp.mod(xp.asarray([5.0, 3.0, 1.0], dtype=image.dtype) + place + 6 * turn, 6)
+    return highest - chroma * xp.clip(xp.minimum(sixths, 4 - sixths), 0, 1)
 
 
 def _standardize(image, draw, xp):
@@ -131,6 +192,10 @@ def _number(value):
     return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _half(value):
+    return _number(value) and value <= 0.5
+
+
 def _numbers(value, above=-math.inf):
     return isinstance(value, (list, tuple)) and all(isinstance(x, Real) and above < x < math.inf for x in value)
 
@@ -152,6 +217,7 @@ _STEPS = {
     "flip": (_flip, (), "no value"),
     "brightness": (_brightness, (_number,), "a number, 0 or more"),
     "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
+    "jitter": (_jitter, (_half,), "a number from 0 to 0.5"),
     "standardize": (_standardize, (), "no value"),
     "standardize_each": (_standardize_each, (), "no value"),
     "normalize": (_normalize, (_numbers, _deviations), "a mean and a deviation above 0 for each channel, as two lists"),
@@ -161,7 +227,7 @@ _STEPS = {
 
 
 # In evaluation these do nothing.
-_RANDOM = ("shift", "pad_crop", "flip", "brightness", "contrast")
+_RANDOM = ("shift", "pad_crop", "flip", "brightness", "contrast", "jitter")
 
 
 def in_evaluation(steps):
@@ -211,6 +277,11 @@ def output_shape(steps, image_shape):
         elif name == "normalize":
             if not len(values[0]) == len(values[1]) == channels:
                 raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")
+        elif name == "jitter":
+            if channels != 3:
+                raise ValueError(
+                    f"preprocess step 'jitter' {values[0]} is for colours: the image has {channels} channels"
+                )
         elif name == "downscale":
             if height % values[0] or width % values[0]:
                 raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")
@@ -226,7 +297,8 @@ def apply(steps, image, draw=None, xp=numpy):
     Args:
         steps: as in the table above, for instance `(("shift", 2),)`.
         image: (H, W, C) float32 in [0, 1], of static shape.
-        draw: has `integers(low, high)`, both ends included, and `uniform(low, high)`; None in evaluation.
+        draw: has `integers(low, high)`, both ends included, and `uniform(low, high)`; in evaluation None, or a
+            `FixedCrop`.
         xp: numpy, or tensorflow.experimental.numpy for tensors.
 
     Returns:

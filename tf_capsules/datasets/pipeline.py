@@ -140,7 +140,7 @@ class Split:
                 Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
                 step). The fill of `pad` is left out: it is neither mixed nor mixed in.
             crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
-                pure function of (crop, index of the example).
+                pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
 
         Raises:
             ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
@@ -203,7 +203,9 @@ class Split:
             if preprocess:
                 raise ValueError(f"preprocess {preprocess!r} would not reach the single digits that are targets here")
             target = target | {"parts": _unit(target["parts"])}
-        if crop is not None:
+        if isinstance(crop, str):
+            draw = augment.FixedCrop(crop)
+        elif crop is not None:
             draw = Draw(_CROP_KEY + crop, index)
         elif not training:
             draw = None

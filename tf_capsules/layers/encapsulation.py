@@ -72,12 +72,15 @@ class CapConv(keras.layers.Layer):
         poses: (batch, height, width, types, d).
         residual: added before the last `Act`, of the shape of the result; or None. The paper's skip of Type II, which
             starts where the caller says.
+        return_coefficients: also return the co-efficients of the master and of the aide branch.
 
     Returns:
-        (batch, ceil(height / strides), ceil(width / strides), types, dim), of length below 1.
+        (batch, ceil(height / strides), ceil(width / strides), types, dim), of length below 1; with
+        `return_coefficients` also two arrays of that shape but for a last axis of 1.
 
     Raises:
-        ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape.
+        ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
+            co-efficients asked of a layer that has none.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -154,8 +157,10 @@ class CapConv(keras.layers.Layer):
         x = ops.reshape(x, (*ops.shape(x)[:3], self.types, self.dim))
         return ops.cast(squash(x), self.compute_dtype)
 
-    def call(self, poses, residual=None, training=False):
-        below = flatten_types(poses)
+    def call(self, poses, residual=None, training=False, return_coefficients=False):
+        if return_coefficients and self.aide is None:
+            raise ValueError("`return_coefficients` needs co-efficients, which a layer with coefficients=None has not.")
+        below, gates = flatten_types(poses), []
         x = flatten_types(self.master(poses))
         if self.aide is not None:
             master = self._activate(self.master_normalization, x, training)
@@ -174,14 +179,19 @@ class CapConv(keras.layers.Layer):
             if len(given) != 5 or any(None not in ab and ab[0] != ab[1] for ab in zip(given, wanted, strict=True)):
                 raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {given}.")
             x = x + flatten_types(ops.cast(residual, x.dtype))
-        return self._activate(self.normalization, x, training)
+        parents = self._activate(self.normalization, x, training)
+        return (parents, *gates) if return_coefficients else parents
 
     def compute_output_shape(self, input_shape, **other_shapes):
         grid = [None if size is None else -(-size // self.strides) for size in input_shape[1:3]]
         return (input_shape[0], *grid, input_shape[3], self.dim)
 
-    def compute_output_spec(self, poses, residual=None, training=False):
-        return keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
+    def compute_output_spec(self, poses, residual=None, training=False, return_coefficients=False):
+        shape = self.compute_output_shape(poses.shape)
+        parents = keras.KerasTensor(shape, self.compute_dtype)
+        if not return_coefficients:
+            return parents
+        return (parents, *(keras.KerasTensor((*shape[:-1], 1), self.compute_dtype) for _ in range(2)))
 
     def get_config(self):
         return {

@@ -14,16 +14,18 @@ class SpreadMargin(keras.layers.Layer):
     """The margin of a `SpreadLoss`, which grows with the training steps.
 
     Source: Hinton et al. 2018, section 4.1, "linear" (0.2 to 0.9); "sigmoid": the authors' answers to readers,
-    `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps. The count of the training steps is a
-    weight of this layer, as a moving mean is one of a normalization: each call with `training` adds 1 on every backend,
-    it is saved and loaded with the network, and a training that is resumed goes on with it. A `CapsuleClassifier` takes
-    the layer over from the loss that it is compiled with. Any other network needs it among its own layers, where it
-    passes its input on; and since Keras can't tell the loss there which layer it belongs to, compile such a network
-    after `load_model` with a new `SpreadLoss` of its layer.
+    `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps; "ramp": the released code of Li et
+    al. 2018, which is linear between the first and the last thirtieth of the training and constant in these.
+
+    The count of the training steps is a weight of this layer, as a moving mean is one of a normalization: each call
+    with `training` adds 1 on every backend, it is saved and loaded with the network, and a training that is resumed
+    goes on with it. A `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other
+    network needs it among its own layers, where it passes its input on; and since Keras can't tell the loss there which
+    layer it belongs to, compile such a network after `load_model` with a new `SpreadLoss` of its layer.
 
     Args:
-        schedule: "sigmoid" or "linear".
-        scale: steps; "sigmoid" is in the midst after 4 times so many, "linear" is at its end after so many.
+        schedule: "sigmoid", "linear" or "ramp".
+        scale: steps; "sigmoid" is in the midst after 4 times so many, the others are at their end after so many.
 
     Call arguments:
         activations: of any shape.
@@ -46,7 +48,7 @@ class SpreadMargin(keras.layers.Layer):
 
     def __init__(self, schedule="sigmoid", scale=50_000, **kwargs):
         super().__init__(**kwargs)
-        self.schedule = one_of("schedule", schedule, ("sigmoid", "linear"))
+        self.schedule = one_of("schedule", schedule, ("sigmoid", "linear", "ramp"))
         self.scale = positive_int("scale", scale)
         self.supports_masking = True
 
@@ -61,7 +63,7 @@ class SpreadMargin(keras.layers.Layer):
             [0.214, 0.595, 0.976]
         """
         steps = positive_int("steps", steps)
-        return cls(schedule, scale=steps if schedule == "linear" else -(-steps // 8))
+        return cls(schedule, scale=-(-steps // 8) if schedule == "sigmoid" else steps)
 
     def build(self, input_shape):
         self.steps = self.add_weight(
@@ -77,7 +79,9 @@ class SpreadMargin(keras.layers.Layer):
     def at(self, step):
         """The margin at a training step."""
         share = ops.cast(step, "float32") / self.scale
-        if self.schedule == "linear":
+        if self.schedule == "ramp":
+            share = ops.maximum((30 * share - 1) / 28, 0.0)
+        if self.schedule != "sigmoid":
             return 0.2 + 0.7 * ops.minimum(share, 1.0)
         return 0.2 + 0.79 * ops.sigmoid(ops.minimum(share - 4.0, 10.0))
 

@@ -1,7 +1,15 @@
 """The optimizers and schedules that Keras lacks."""
 
-from tf_capsules.optimizers.coupled import CoupledAdam, CoupledSGD
+from tf_capsules.optimizers.coupled import CoupledAdam, CoupledRMSprop, CoupledSGD
 from tf_capsules.optimizers.radam import RAdam
 from tf_capsules.optimizers.schedules import FlooredExponentialDecay, MomentumCycle, WarmupCosine
 
-__all__ = ["CoupledAdam", "CoupledSGD", "FlooredExponentialDecay", "MomentumCycle", "RAdam", "WarmupCosine"]
+__all__ = [
+    "CoupledAdam",
+    "CoupledRMSprop",
+    "CoupledSGD",
+    "FlooredExponentialDecay",
+    "MomentumCycle",
+    "RAdam",
+    "WarmupCosine",
+]

@@ -72,3 +72,31 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
 
     def __init__(self, learning_rate=1e-4, decay=5e-4, name="coupled_adam", **kwargs):
         super().__init__(learning_rate, decay=decay, name=name, **kwargs)
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
+    """RMSprop, centered and with momentum, in which the decay of the weights is a part of the gradient.
+
+    Source: the released code of Li et al. 2018 (PyTorch's RMSprop): `gradient += decay * weight` for every trainable
+    weight, biases and those of normalization included, before the moments.
+
+    Args:
+        learning_rate, rho, momentum, centered: as in `keras.optimizers.RMSprop`.
+        decay: factor on the weights, not negative.
+        kwargs: further arguments of `keras.optimizers.RMSprop`.
+
+    Raises:
+        ValueError: a negative decay.
+
+    Example:
+        >>> weight = keras.Variable([1.0])
+        >>> CoupledRMSprop(0.03, centered=False, decay=0.5).apply([ops.zeros(1)], [weight])
+        >>> round(float(weight[0]), 3)
+        0.905
+    """
+
+    def __init__(
+        self, learning_rate=1e-4, rho=0.9, momentum=0.9, centered=True, decay=5e-4, name="coupled_rmsprop", **kwargs
+    ):
+        super().__init__(learning_rate, rho, momentum, centered=centered, decay=decay, name=name, **kwargs)

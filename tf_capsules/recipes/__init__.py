@@ -34,8 +34,8 @@ class Recipe:
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
         loss: function without arguments that returns a Keras loss on the activations; or with `margin_schedule` of the
             margin.
-        margin_schedule: "sigmoid" or "linear", with `SpreadLoss`: the schedule through which the margin goes in the
-            steps of the whole run (`tf_capsules.losses.SpreadMargin.over`); None for a loss without one.
+        margin_schedule: "sigmoid", "linear" or "ramp", with `SpreadLoss`: the schedule through which the margin goes in
+            the steps of the whole run (`tf_capsules.losses.SpreadMargin.over`); None for a loss without one.
         metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
         threshold: with "exact_match", above which an activation says that its class is present; None: as many classes
             are predicted as there are present.

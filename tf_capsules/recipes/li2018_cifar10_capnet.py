@@ -10,4 +10,4 @@ Measured: not yet
 from tf_capsules.models.li2018 import CapNet
 from tf_capsules.recipes.li2018_cifar10 import RECIPE as CIFAR10
 
-RECIPE = CIFAR10.but(model=CapNet)
+RECIPE = CIFAR10.but(model=CapNet, figures=("training_curves", "vote_similarities"))

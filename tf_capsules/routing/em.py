@@ -23,6 +23,7 @@ def em_routing(
     epsilon=1e-9,
     variance_floor=1e-9,
     competition=None,
+    start=None,
     return_couplings=False,
     return_states=False,
 ):
@@ -50,6 +51,8 @@ def em_routing(
         variance_floor: added to each variance.
         competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
             children, parents) or (batch, children, 1), such as `Windows.couple`, where a batch is of parent positions.
+        start: None; or what there is after the first M-step, as with `return_states`, so that only the other iterations
+            are left.
         return_couplings: also return the couplings R of the last M-step.
         return_states: return, in place of all else, what there is after each M-step: scores, means, less the origin of
             the votes, and variances.
@@ -64,7 +67,6 @@ def em_routing(
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
     temperature = temperatures(inverse_temperature, iterations)
-    pose_axes, entries = tuple(range(2, 2 + len(votes.pose_shape))), math.prod(votes.pose_shape)
     beta_u, beta_a = (
         0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
     )
@@ -78,12 +80,11 @@ def em_routing(
     def parents(temperature, couplings, *state):
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=state[1] if state else None)
         variances = variances + variance_floor
-        unit_costs = entries * beta_u + 0.5 * ops.sum(ops.log(variances), axis=pose_axes)
-        costs = _normalize(ops.sum(masses, axis=1) * unit_costs, normalization, votes, epsilon)
-        return temperature * (beta_a - costs), means, variances
+        costs = ops.sum(masses, axis=1) * costs_of_a_unit(beta_u, variances)
+        return temperature * (beta_a - _normalize(costs, normalization, votes, epsilon)), means, variances
 
     uniform = uniform_couplings(votes, competition)
-    states = [parents(temperature[0], uniform)]
+    states = [parents(temperature[0], uniform) if start is None else start]
     for step in range(1, iterations):
         if gradients == "last":
             states[-1] = tuple(map(ops.stop_gradient, states[-1]))
@@ -96,6 +97,12 @@ def em_routing(
         return results
     last = uniform if iterations == 1 else couplings(votes, *states[-2])
     return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+
+
+def costs_of_a_unit(beta_u, variances):
+    """What a unit of data costs a parent over all entries of its pose, (batch, parents)."""
+    entries = tuple(range(2, len(variances.shape)))
+    return math.prod(variances.shape[2:]) * beta_u + 0.5 * ops.sum(ops.log(variances), axis=entries)
 
 
 def em_logits(votes, scores, means, variances):
@@ -123,11 +130,11 @@ def temperatures(inverse_temperature, iterations):
     return list(inverse_temperature)
 
 
-def cost_factor(normalization, votes):
+def cost_factor(normalization, parents, children, dtype):
     """The factor on the cost that a number or "data" means."""
     if normalization != "data":
         return normalization
-    return 100 * ops.cast(votes.parents, votes.dtype) / ops.cast(votes.children, votes.dtype)
+    return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
 
 
 def _normalize(costs, normalization, votes, epsilon):
@@ -135,7 +142,7 @@ def _normalize(costs, normalization, votes, epsilon):
     if normalization == "min_max":
         low, high = ops.min(costs, axis=-1, keepdims=True), ops.max(costs, axis=-1, keepdims=True)
         return 10 * (costs - low) / (high - low + epsilon) - 5
-    return cost_factor(normalization, votes) * costs
+    return cost_factor(normalization, votes.parents, votes.children, votes.dtype) * costs
 
 
 def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):

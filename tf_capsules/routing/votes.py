@@ -72,10 +72,21 @@ def softmax(logits, axis):
     return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)
 
 
-def _products(x, axis, size):
-    """The products of each entry along an axis of known size with itself and those after it: d (d + 1) / 2 of d."""
-    start = (slice(None),) * axis
-    return ops.concatenate([x[*start, i : i + 1] * x[*start, i:] for i in range(size)], axis=axis)
+def products(x, axis, size, other=None):
+    """The products of each entry along an axis of known size with itself and those after it: d (d + 1) / 2 of d.
+
+    With `other`, shaped like x, the first factor is from there.
+    """
+    start, other = (slice(None),) * axis, x if other is None else other
+    return ops.concatenate([other[*start, i : i + 1] * x[*start, i:] for i in range(size)], axis=axis)
+
+
+def kernel_products(kernel):
+    """The weight of each product of entries of x in the square of an entry of a vote, (groups, q, parents, e)."""
+    columns = kernel.shape[2]
+    kernel = ops.transpose(kernel, (0, 2, 1, 3))
+    twice = [1.0 if d == f else 2.0 for d in range(columns) for f in range(d, columns)]
+    return products(kernel, 1, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1, 1))
 
 
 class Votes:
@@ -375,7 +386,7 @@ class SharedVotes(TransformedVotes):
         """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
         centered = self.by_group(self.poses) - self.center[:, None]
         x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last, the axis long enough to be worked on as vectors
-        return self._join(ops.ones_like(x[:, :, :1, 0]), x, _products(x, 2, self.columns))
+        return self._join(ops.ones_like(x[:, :, :1, 0]), x, products(x, 2, self.columns))
 
     @functools.cached_property
     def _weighted_features(self):
@@ -383,10 +394,7 @@ class SharedVotes(TransformedVotes):
 
     @functools.cached_property
     def _kernel_products(self):
-        """The weight of each product of entries of x in the square of an entry of a vote, (groups, q, parents, e)."""
-        kernel = ops.transpose(self.kernel, (0, 2, 1, 3))
-        twice = [1.0 if d == f else 2.0 for d in range(self.columns) for f in range(d, self.columns)]
-        return _products(kernel, 1, self.columns) * ops.reshape(ops.convert_to_tensor(twice, self.dtype), (-1, 1, 1))
+        return kernel_products(self.kernel)
 
     def _join(self, ones, x, products):
         """(b, g, 1, n), (b, g, d, r, n) and (b, g, q, r, n) as (b, g, features, n)."""
@@ -443,7 +451,7 @@ class SharedVotes(TransformedVotes):
         """Of each group the mass, (b, g, j), the mean, less the origin, and the squares about it, (b, g, j, r, e)."""
         masses, first, second = self._split(sums)
         center = first / ops.maximum(masses, _TINY)[:, :, None, None]
-        second = second - masses[:, :, None, None] * _products(center, 2, self.columns)
+        second = second - masses[:, :, None, None] * products(center, 2, self.columns)
         squares = ops.einsum("bgqrj,gqje->bgjre", second, self._kernel_products)
         votes = ops.einsum("bgdrj,gjde->bgjre", center, self.kernel) + self._central_offsets
         return masses, votes, ops.maximum(squares, 0)

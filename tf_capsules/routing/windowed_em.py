@@ -1,21 +1,41 @@
 """EM routing on a grid that keeps no votes for the backward pass: there they are made again, a few examples at a time.
 
-The gradient is written out (see `windowed_votes.py`). What is kept of the forward pass are the parents after each
-iteration. The backward pass makes votes V and couplings R again and goes through the iterations from the last to
-the first. Each adds to the gradient of the votes an outer product, of what it finds for the entries of a parent
-(`left`) and for its children (`right`); all of them are one matrix product at the end.
+The first iteration, whose couplings are uniform, needs no votes at all where they are many: its moments are
+convolutions. For the others the gradient is written out (see `windowed_votes.py`). What is kept of the forward pass are
+the parents after each iteration. The backward pass makes votes V and couplings R again and goes through the iterations
+from the last to the first. Each adds to the gradient of the votes an outer product, of what it finds for the entries of
+a parent (`left`) and for its children (`right`); all of them are one matrix product at the end.
 """
 
 import math
 
+import numpy as np
 from keras import ops
 
 from tf_capsules.routing.chunks import by_examples
-from tf_capsules.routing.em import cost_factor, couple, em_logits, em_routing, temperatures, uniform_couplings
+from tf_capsules.routing.em import (
+    cost_factor,
+    costs_of_a_unit,
+    couple,
+    em_logits,
+    em_routing,
+    temperatures,
+    uniform_couplings,
+)
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.windowed_votes import make_votes, over_children, over_entries, transposed_votes
+from tf_capsules.routing.windowed_votes import (
+    common_moments,
+    make_votes,
+    over_children,
+    over_entries,
+    transposed_votes,
+)
 
 # Axis legend as in `windowed_votes.py`; t iteration.
+
+# The votes of fewer children may agree so well that a difference of squares is rounding; of longer rows there are more
+# products than numbers in the votes.
+_MANY_CHILDREN, _SHORT_ROW = 32, 8
 
 
 def windowed_em_routing(
@@ -39,36 +59,63 @@ def windowed_em_routing(
     Returns:
         Means (batch * positions, parents, *pose) and scores (batch * positions, parents).
     """
-    given = (poses, activations, kernel, beta_u, beta_a) + (() if bias is None else (bias,))
     # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
-    given = tuple(ops.reshape(at_least_float32(x), ops.shape(x)) for x in given)
-    children, parents, _, out = kernel.shape
+    poses, activations, *shared = (
+        ops.reshape(at_least_float32(x), ops.shape(x))
+        for x in (poses, activations, kernel, beta_u, beta_a, *(() if bias is None else (bias,)))
+    )
+    kernel, beta_u, beta_a = shared[:3]
+    children, parents, columns, out = kernel.shape
     rows = tuple(poses.shape[4:-1])
     entries = math.prod((*rows, out))
     positions, iterations = windows.positions, options["iterations"]
+    # Of each parent the means, the variances and the score.
+    state_shape = (positions, parents, 2 * entries + 1)
+    epsilon, floor = options["epsilon"], options["variance_floor"]
     lambdas = temperatures(options["inverse_temperature"], iterations)
+    factor = cost_factor(options["normalization"], parents, children, poses.dtype)
     competition = windows.couple if competes else None
 
-    def forward(poses, activations, kernel, beta_u, beta_a, bias=None):
-        votes = make_votes(windows, poses, kernel, bias, activations)
-        states = em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, return_states=True, **options)
-        flat = [
-            ops.concatenate(
-                [*(ops.reshape(x, (-1, parents, entries)) for x in (means, variances)), scores[..., None]], axis=-1
-            )
-            for scores, means, variances in states
-        ]
-        return (ops.reshape(ops.stack(flat, axis=1), (-1, positions, iterations, parents, 2 * entries + 1)),)
+    def joined(scores, means, variances):
+        flat = (ops.reshape(x, (-1, positions, parents, entries)) for x in (means, variances))
+        return ops.concatenate([*flat, ops.reshape(scores, (-1, positions, parents, 1))], axis=-1)
 
-    def backward(poses, activations, states, upstream, kernel, beta_u, beta_a, bias=None):
-        votes = make_votes(windows, poses, kernel, bias, activations)
+    def split(state, *pose_shape):
+        """Scores, means and variances; where a chunk is filled up, the latter would be below the floor."""
+        state = ops.reshape(state, (-1, parents, 2 * entries + 1))
+        means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], floor)
+        means, variances = (ops.reshape(x, (-1, parents, *pose_shape)) for x in (means, variances))
+        return state[..., -1], means, variances
+
+    def first_state():
+        """Scores, means and variances of uniform couplings, without votes."""
+        cover = np.maximum(windows.cover, 1) if competes else np.ones(windows.grid)
+        shares = activations * ops.convert_to_tensor(1 / (parents * cover[..., None]), activations.dtype)
+        masses, means, variances = common_moments(windows, poses, shares, kernel, epsilon)
+        variances = variances + floor
+        return lambdas[0] * (beta_a - factor * masses * costs_of_a_unit(beta_u, variances)), means, variances
+
+    start = ()
+    if bias is None and children >= _MANY_CHILDREN and columns <= _SHORT_ROW:
+        scores, means, variances = first_state()
+        if iterations == 1:
+            return means, scores
+        start = (joined(scores, means, variances),)
+
+    def forward(poses, activations, *start, shared):
+        kernel, beta_u, beta_a, *bias = shared
+        votes = make_votes(windows, poses, kernel, *bias, activations=activations)
+        options_ = dict(beta_u=beta_u, beta_a=beta_a, competition=competition, return_states=True, **options)
+        given = split(start[0], *votes.pose_shape) if start else None
+        states = em_routing(votes, start=given, **options_)
+        return (ops.stack([joined(*state) for state in states], axis=1),)
+
+    def backward(poses, activations, states, upstream, shared):
+        kernel, beta_u, beta_a, *bias = shared
+        votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         upstream = ops.reshape(upstream, (-1, parents, entries + 1))
-        states = ops.reshape(states, (-1, iterations, parents, 2 * entries + 1))
-        # Never below the floor, unless they are what fills up a chunk.
-        variances = ops.maximum(states[..., entries:-1], options["variance_floor"])
-        states = [(states[:, t, :, -1], states[:, t, :, :entries], variances[:, t]) for t in range(iterations)]
+        states = [split(states[:, t], entries) for t in range(iterations)]
         weights = ops.expand_dims(votes.activations, 1)  # (B, 1, i)
-        factor, epsilon = cost_factor(options["normalization"], votes), options["epsilon"]
 
         # Parents first, as the votes are: couplings and all that belongs to them are (B, j, i) from here on.
         couplings = [uniform_couplings(votes, competition)]
@@ -78,16 +125,15 @@ def windowed_em_routing(
         d_variances = ops.zeros_like(d_means)
         d_activations, d_beta_u, d_beta_a = 0.0, 0.0, 0.0
         left, right = [], []
-        for t in reversed(range(iterations)):
+        for t in reversed(range(len(start), iterations)):
             scores, means, variances = states[t]
             shares = couplings[t] * weights
             masses = ops.broadcast_to(ops.sum(shares, axis=-1), ops.shape(scores))
             divisor = masses + epsilon
             # scores = temperature * (beta_a - factor * masses * unit_costs)
-            unit_costs = entries * beta_u + 0.5 * ops.sum(ops.log(variances), axis=-1)
             d_score = lambdas[t] * d_scores
             d_unit_costs = -factor * masses * d_score
-            d_masses = -factor * unit_costs * d_score
+            d_masses = -factor * costs_of_a_unit(beta_u, variances) * d_score
             d_beta_a += ops.sum(d_score, axis=0)
             d_beta_u += entries * ops.sum(d_unit_costs, axis=0)
             d_variances = d_variances + 0.5 * d_unit_costs[..., None] / variances
@@ -95,7 +141,7 @@ def windowed_em_routing(
             d_squares = d_variances / divisor[..., None]
             d_means = d_means - 2 * epsilon * d_squares * means
             d_sums = d_means / divisor[..., None]
-            d_masses -= ops.sum(d_squares * (variances - options["variance_floor"]) + d_sums * means, axis=-1)
+            d_masses -= ops.sum(d_squares * (variances - floor) + d_sums * means, axis=-1)
             squares = votes.squares(means)
             d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, squares)
             left.append(ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2))
@@ -123,27 +169,28 @@ def windowed_em_routing(
         left = ops.reshape(ops.stack(left, axis=-1), (-1, parents, 2 * entries, len(left)))
         slopes, offsets = ops.split(ops.matmul(left, ops.stack(right, axis=2)), 2, axis=2)
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
-        d_activations = windows.scatter(d_activations)
-        return d_poses, d_activations, d_kernel, d_beta_u, d_beta_a, *(() if bias is None else (d_bias,))
+        d_start = joined(d_scores, d_means, d_variances)
+        d_start = [d_start if gradients == "all" else ops.zeros_like(d_start)] * len(start)
+        d_shared = d_kernel, d_beta_u, d_beta_a, *(d_bias for _ in bias)
+        return d_poses, windows.scatter(d_activations), *d_start, *d_shared
 
     @ops.custom_gradient
-    def route(poses, activations, *shared):
-        shape = (positions, iterations, parents, 2 * entries + 1)
-        (states,) = by_examples(lambda *x: forward(*x, *shared), chunk, (poses, activations), [shape])
-        last = states[:, :, -1]
+    def route(poses, activations, *others):
+        start_, shared = others[: len(start)], others[len(start) :]
+        given = poses, activations, *start_
+        (states,) = by_examples(lambda *x: forward(*x, shared=shared), chunk, given, [(iterations, *state_shape)])
+        last = states[:, -1]
 
         def gradient(*args, upstream=None):
             arrays = (poses, activations, states, args[0] if upstream is None else upstream)
-            shapes = [x.shape[1:] for x in (poses, activations)]
             sums = [*(x.shape for x in shared[:3])]
-            if bias is not None:
-                sums.append((children, parents, *(rows or (1,)), out))
-            found = by_examples(lambda *x: backward(*x, *shared), chunk, arrays, shapes, sums)
-            if bias is None:
-                return found
-            return *found[:-1], ops.reshape(found[-1], bias.shape)
+            sums += [(children, parents, *(rows or (1,)), out)] * (bias is not None)
+            found = by_examples(
+                lambda *x: backward(*x, shared=shared), chunk, arrays, [x.shape[1:] for x in given], sums
+            )
+            return found if bias is None else (*found[:-1], ops.reshape(found[-1], bias.shape))
 
         return ops.concatenate([last[..., :entries], last[..., 2 * entries :]], axis=-1), gradient
 
-    results = ops.reshape(route(*given), (-1, parents, entries + 1))
+    results = ops.reshape(route(poses, activations, *start, *shared), (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]

@@ -7,9 +7,11 @@ a routing's gradient with respect to them goes on to poses and kernel by `transp
 
 import math
 
+import keras
+import numpy as np
 from keras import ops
 
-from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.votes import TransformedVotes, kernel_products, products
 
 # Axis legend: B example and position of a parent, i child in a window, j parent type, k entry of a pose, r row of a
 # pose, d column of a child's pose, e column of a parent's pose.
@@ -75,3 +77,30 @@ def summed_votes(windows, poses, kernel):
     sums = ops.reshape(sums, (-1, *rows, windows.positions, parents, out))
     sums = ops.moveaxis(sums, 1, 3) if rows else sums
     return ops.reshape(sums, (-1, parents, *rows, out))
+
+
+def common_moments(windows, poses, shares, kernel, epsilon):
+    """Mass, mean and variance of the votes of each window, of which all parents take the same share: without votes.
+
+    The square of a vote's entry is a sum of products of two entries of the child's row, so that sums of squares are
+    plain convolutions, too. They are about zero, where a variance far below the squared mean is lost in rounding: it is
+    never less than 32 times the precision of the squared mean.
+
+    Args:
+        windows, poses, kernel: as in `make_votes`.
+        shares: (batch, height, width, types).
+        epsilon: added to a mass where it divides.
+
+    Returns:
+        Masses (batch * positions, 1), means and variances (batch * positions, parents, *pose).
+    """
+    weighted = poses * ops.reshape(shares, (*ops.shape(shares), *[1] * (len(poses.shape) - 4)))
+    pairs = products(poses, len(poses.shape) - 1, kernel.shape[2], weighted)
+    first = summed_votes(windows, weighted, kernel)
+    second = summed_votes(windows, pairs, ops.transpose(kernel_products(kernel), (0, 2, 1, 3)))
+    masses = ops.sum(windows.gather(shares), axis=1)[:, None]
+    mass = ops.reshape(masses, (-1, *[1] * (len(first.shape) - 1)))
+    means = first / (mass + epsilon)
+    variances = second / (mass + epsilon) - (1 + epsilon / (mass + epsilon)) * ops.square(means)
+    precision = float(np.finfo(keras.backend.standardize_dtype(means.dtype)).eps)
+    return masses, means, ops.maximum(variances, 32 * precision * ops.stop_gradient(ops.square(means)))

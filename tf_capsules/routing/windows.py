@@ -21,6 +21,7 @@ class Windows:
 
     Attributes:
         grid, shape: of the grids of children and of parents, (rows, columns).
+        cover: in how many windows each child is, an array of the shape of the children's grid.
     """
 
     def __init__(self, height, width, kernel_size, strides=(1, 1)):
@@ -39,6 +40,7 @@ class Windows:
         places, cover = np.argsort(self._children, kind="stable"), np.bincount(self._children, minlength=height * width)
         child = self._children[places]
         number = np.arange(len(places)) - (np.cumsum(cover) - cover)[child]
+        self.cover = cover.reshape(self.grid)
         self._places = np.full((height * width, cover.max()), len(places), "int32")
         self._places[child, number] = places
 

@@ -1,0 +1,12 @@
+"""CIFAR-100, EncapNet of 18 layers, two feedback units in each module, random crops.
+
+Paper: Li et al. 2018, table 4, EncapNet+
+Command: tf-capsules train li2018-cifar100-mild
+Device: one GPU
+Published: 24.01% test error, with ten crops in the test
+Measured: not yet
+"""
+
+from tf_capsules.recipes.li2018_cifar10_mild import RECIPE as MILD
+
+RECIPE = MILD.but(dataset="cifar100")
