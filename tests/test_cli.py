@@ -42,6 +42,18 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
         assert any(line.startswith("served by TensorFlow alone: test image 0 (label 7) is class") for line in lines)
 
 
+def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys):
+    command = ["train", "-o", str(tmp_path / "run"), "--epochs", "1", "--train-limit", "100", "--test-limit", "60"]
+    assert cli.main([*command, "--diagnostics", "--no-export"]) == 0
+    assert (tmp_path / "run" / "diagnostics.csv").read_text().count("class_capsules") == 3  # iterations
+    assert (tmp_path / "run" / "figures" / "routing_diagnostics.png").stat().st_size > 10_000
+    assert cli.main([*command, "--resume", "--no-export", "--no-figures"]) == 0  # it is no part of what the run is
+    plain = ["train", "li2018-mnist-cnn", "--dataset", "digits", "-o", str(tmp_path / "plain"), "--diagnostics"]
+    assert cli.main(plain) == 2
+    assert "has no layer whose call takes `return_couplings`" in capsys.readouterr().err
+    assert not (tmp_path / "plain").exists()
+
+
 def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     folder, lines = trained
     assert cli.main(["evaluate", str(folder)]) == 0

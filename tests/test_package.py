@@ -83,7 +83,14 @@ def test_version():
 
 
 # Modules whose examples are of a trained model, files or data sets, which a test has not got at hand.
-NEED_MORE = {"analysis.figures", "analysis.measures", "datasets.arrays", "datasets.folder", "datasets.multimnist"}
+NEED_MORE = {
+    "analysis.diagnostics",
+    "analysis.figures",
+    "analysis.measures",
+    "datasets.arrays",
+    "datasets.folder",
+    "datasets.multimnist",
+}
 NEED_MORE |= {"datasets.pipeline", "datasets.sst", "export"}
 NEED_MORE |= {"text", "text.batches", "text.cache", "text.checkpoint", "text.tokenizers", "text.transformer"}
 

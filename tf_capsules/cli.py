@@ -190,6 +190,9 @@ def _training_options(sub):
         "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
     )
     sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
+    sub.add_argument(
+        "--diagnostics", action="store_true", default=None, help="measure after each epoch what the routing does"
+    )
 
 
 def _weights_option(sub):
@@ -554,10 +557,14 @@ def _short_names(paths):
 
 
 def _draw(run, folder):
-    from tf_capsules.analysis import runs
+    from tf_capsules.analysis import figures, runs
+    from tf_capsules.analysis.diagnostics import read_rows
 
     for name, figure in runs.draw(run):
         _save(figure, folder / f"{name}.png")
+    rows = read_rows(run.folder / "diagnostics.csv")
+    if rows:
+        _save(figures.routing_diagnostics(rows), folder / "routing_diagnostics.png")
 
 
 def _save(figure, path):

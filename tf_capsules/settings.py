@@ -56,6 +56,8 @@ class Settings:
         devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all
             GPUs, or one CPU device.
         deterministic: bitwise repeatable, slower.
+        diagnostics: measure after each epoch what routing does with 50 test examples
+            (`tf_capsules.analysis.RoutingDiagnostics`), into diagnostics.csv and TensorBoard.
     """
 
     epochs: int | None = None
@@ -83,6 +85,7 @@ class Settings:
     strategy: str = "none"
     devices: int | None = None
     deterministic: bool = False
+    diagnostics: bool = False
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""

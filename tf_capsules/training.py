@@ -1,8 +1,8 @@
 """Training a recipe: data, strategy, checkpoints, resuming, and what a run folder holds.
 
 A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
-`last-NNNN.weights.h5` (weights and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, and
-what the command line adds: `figures/` and `saved_model/`.
+`last-NNNN.weights.h5` (weights and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, where
+they are asked for `diagnostics.csv`, and what the command line adds: `figures/` and `saved_model/`.
 """
 
 import contextlib
@@ -386,6 +386,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         epochs = dict(epochs=recipe.epochs, initial_epoch=initial_epoch)
         training = for_model(model, data.train(training=True, seed=settings.seed, **epochs, **mixup, **options))
         validation = for_model(model, data.validation(**options))
+        extra = _diagnostics(folder, model, data) if settings.diagnostics else []
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.write("config.json", json.dumps(config, indent=1) + "\n")
@@ -398,7 +399,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             **epochs,
             validation_data=validation,
             shuffle=False,
-            callbacks=[recorder, *([Progress(steps)] if quiet else []), *_tensorboard(folder)],
+            callbacks=[recorder, *([Progress(steps)] if quiet else []), *_tensorboard(folder), *extra],
             verbose=(2 if quiet else 1) if verbose == "auto" else verbose,
         )
         history = recorder.rows
@@ -484,8 +485,9 @@ def _check_folder(folder, recipe, settings, resume):
     return config, 0
 
 
-# Where things are is no part of what a run is; what the data look like is compared by itself.
-_PLACES = ("data", "data_dir", "download", "cache", "cache_limit")
+# Where things are, and what is measured beside the training, is no part of what a run is; what the data look like is
+# compared by itself.
+_PLACES = ("data", "data_dir", "download", "cache", "cache_limit", "diagnostics")
 
 _OVER_THE_WHOLE_RUN = {
     "warmup": "with a warm-up every epoch's learning rate depends on their number",
@@ -513,6 +515,16 @@ def _tensorboard(folder):
     if importlib.util.find_spec("tensorflow") is None:
         return []
     return [keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)]
+
+
+def _diagnostics(folder, model, data):
+    """The callback that measures routing, in a list."""
+    from tf_capsules.analysis.diagnostics import RoutingDiagnostics, measure_couplings
+
+    inputs = next(iter(data.validation(batch_size=50, limit=50)))[0]
+    _reported(measure_couplings, model, inputs)
+    logs = folder.path / "tensorboard" if importlib.util.find_spec("tensorflow") else None
+    return [RoutingDiagnostics(inputs, folder.path / "diagnostics.csv", logs)]
 
 
 def load_run(folder, weights="last", **changes):

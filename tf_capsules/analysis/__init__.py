@@ -2,6 +2,7 @@
 
 from tf_capsules.analysis import figures, measures
 from tf_capsules.analysis.attribution import class_shares, sentence_attribution
+from tf_capsules.analysis.diagnostics import RoutingDiagnostics, measure_couplings
 from tf_capsules.analysis.measures import (
     measure_equivariance,
     measure_pose_changes,
@@ -14,8 +15,10 @@ from tf_capsules.analysis.measures import (
 )
 
 __all__ = [
+    "RoutingDiagnostics",
     "class_shares",
     "figures",
+    "measure_couplings",
     "measure_equivariance",
     "measure_pose_changes",
     "measure_routing_changes",

@@ -122,6 +122,51 @@ def convergence(groups, examples=None):
     return figure
 
 
+def routing_diagnostics(rows):
+    """What routing does with a few examples, epoch by epoch: entropy of couplings, dead capsules, change by iteration.
+
+    Args:
+        rows: of a `tf_capsules.analysis.RoutingDiagnostics`.
+
+    Returns:
+        A figure with three panels and a line for each routing layer.
+
+    Raises:
+        ValueError: no rows.
+
+    Example:
+        >>> routing_diagnostics(callback.rows)
+    """
+    if not rows:
+        raise ValueError("There are no rows of diagnostics to draw.")
+    figure = new_figure(12.0, 3.8)
+    panels = figure.subplots(1, 3)
+    last_epoch = max(row["epoch"] for row in rows)
+    for number, layer in enumerate(dict.fromkeys(row["layer"] for row in rows)):
+        own = [row for row in rows if row["layer"] == layer]
+        last = max(row["iteration"] for row in own)
+        ends = [row for row in own if row["iteration"] == last]
+        epochs = [row["epoch"] for row in ends]
+        name = f"{layer}, {last} iteration{'s' * (last > 1)}"
+        _line(panels[0], number, epochs, [row["coupling_entropy"] for row in ends], name, "-")
+        _line(panels[1], number, epochs, [100 * row["dead_capsules"] for row in ends], name, "-")
+        changes = [row for row in own if row["epoch"] == last_epoch and row["iteration"] > 1]
+        if changes:
+            steps = [row["iteration"] for row in changes]
+            _line(panels[2], number, steps, [row["change"] for row in changes], name, "-")
+    _label(panels[0], "epoch", "entropy of the couplings (1: even)")
+    _label(panels[1], "epoch", "dead capsules (%)")
+    _label(panels[2], "iteration", f"change of the couplings, epoch {last_epoch}")
+    panels[0].set_ylim(0, 1.05)
+    panels[1].set_ylim(0, 105)
+    panels[0].legend(frameon=False, fontsize=8)
+    return add_caption(
+        figure,
+        "Dead: in no example a tenth of an even share. Change: mean absolute one since the iteration before, over the "
+        "mean coupling.",
+    )
+
+
 def loss_comparison(histories):
     """Training loss of several runs in one picture.
 

@@ -198,19 +198,11 @@ def _routing_maps(model, images, layer):
     shares = None  # of what a capsule holds, that which reaches each class: (batch, capsules, classes)
     at = routing.iterations - 1
     for number in reversed(range(len(routing.chain))):
-        own, below = routing.chain[number], None if number == 0 else found[number - 1]
-        if routing.schedule == "sequential":
-            children = lowest if below is None else below[-1]
-        else:
-            # In the first iteration from what the layer below has just found, later from what it was.
-            children = lowest if below is None else below[max(at - 1, 0)]
-        children = children if isinstance(children, (tuple, list)) else (children,)
-        parents = found[number][at - 1] if at > 0 else None
-        *_, couplings = own(*children, parents=parents, return_couplings=True)
+        own = routing.chain[number]
+        children, couplings = _couplings_at(routing, lowest, found, number, at)
         if routing.schedule == "concurrent":
             at = max(at - 1, 0)
         grid = tuple(children[0].shape[1:4]) if len(children[0].shape) > 4 else None
-        couplings = to_numpy(couplings)
         if couplings.ndim == 3:
             shares = couplings if shares is None else couplings @ shares
         else:
@@ -224,6 +216,33 @@ def _routing_maps(model, images, layer):
     maps = shares.reshape(len(images), *grid, -1).sum(axis=3)
     total = maps.sum(axis=-1, keepdims=True)
     return np.divide(maps, total, out=np.zeros_like(maps), where=total > 0)
+
+
+def _couplings_at(routing, lowest, found, number, at):
+    """What a layer of a `ConcurrentRouting` took in iteration `at`, from 0, as a tuple, and its couplings."""
+    below = None if number == 0 else found[number - 1]
+    if routing.schedule == "sequential":
+        children = lowest if below is None else below[-1]
+    else:
+        # In the first iteration from what the layer below has just found, later from what it was.
+        children = lowest if below is None else below[max(at - 1, 0)]
+    children = tuple(children) if isinstance(children, (tuple, list)) else (children,)
+    parents = found[number][at - 1] if at > 0 else None
+    return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])
+
+
+def couplings_of_chain(routing, lowest):
+    """The couplings of each layer of a `ConcurrentRouting` in each iteration, as a dict from names to lists.
+
+    Args:
+        routing: the layer.
+        lowest: what it takes, a tuple.
+    """
+    found = routing(*lowest, return_iterations=True)
+    return {
+        layer.name: [_couplings_at(routing, lowest, found, number, at)[1] for at in range(routing.iterations)]
+        for number, layer in enumerate(routing.chain)
+    }
 
 
 def _route_again(model, images, layer, iterations=None, schedule=None):
@@ -269,7 +288,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not an EMRouting.")
     inputs = keras.tree.flatten(routing.input)
     stopped = [
-        _stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
+        stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
     ]
     routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in stopped)])
     distances, couplings = [], []
@@ -282,11 +301,11 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
 
 
-def _stopped(routing, iterations):
-    """An EM routing layer with the same weights that stops after so many iterations."""
+def stopped(routing, iterations):
+    """A routing layer of the same kind and weights that stops after so many iterations."""
     config = {**routing.get_config(), "iterations": iterations, "name": f"{routing.name}_{iterations}"}
-    if isinstance(routing.inverse_temperature, (tuple, list)):
-        config["inverse_temperature"] = routing.inverse_temperature[:iterations]
+    if isinstance(config.get("inverse_temperature"), (tuple, list)):
+        config["inverse_temperature"] = config["inverse_temperature"][:iterations]
     layer = type(routing).from_config(config)
     layer.build(keras.tree.flatten(routing.input)[0].shape)
     layer.set_weights(routing.get_weights())
