@@ -73,7 +73,7 @@ def CapNet(
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
             if votes == "auto" and competition == "children":
-                options["chunk"] = 16
+                options["chunk"] = 64
             return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
         options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
