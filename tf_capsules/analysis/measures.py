@@ -287,10 +287,10 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     if not isinstance(routing, EMRouting):
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not an EMRouting.")
     inputs = keras.tree.flatten(routing.input)
-    stopped = [
+    each = [
         stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
     ]
-    routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in stopped)])
+    routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in each)])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
         poses, *results = routed.predict_on_batch(batch)
