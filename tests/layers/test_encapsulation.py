@@ -65,7 +65,9 @@ def test_master_branch_alone_keeps_types_apart(options, others):
     poses = np.random.default_rng(1).normal(size=(2, 3, 4, 5, 3))
     changed = poses.copy()
     changed[:, :, :, 2] += 1
-    difference = np.abs(array(layer(poses)) - array(layer(changed))).max(axis=(0, 1, 2, 4))
+    difference = np.abs(array(layer(poses, training=True)) - array(layer(changed, training=True))).max(
+        axis=(0, 1, 2, 4)
+    )
     assert difference[2] > 0
     assert (difference[[0, 1, 3, 4]] > 0).any() == others
 

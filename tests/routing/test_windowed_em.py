@@ -137,13 +137,13 @@ def test_no_votes_are_kept():
     import jax
 
     random, windows = np.random.default_rng(0), Windows(8, 8, (3, 3))
-    shapes = (32, 8, 8, 8, 4, 4), (32, 8, 8, 8), (72, 8, 4, 4)
+    shapes = (32, 8, 8, 8, 4, 4), (32, 8, 8, 8), (72, 32, 4, 4)
     arrays = [random.uniform(size=shape).astype("float32") for shape in shapes]
-    votes = 32 * windows.positions * 72 * 8 * 16 * 4
+    votes = 32 * windows.positions * 72 * 32 * 16 * 4
 
     def value(*arrays):
         options = dict(windows=windows, competes=True, chunk=1, epsilon=1e-9, variance_floor=1e-9, **CASES["data"])
-        return ops.sum(windowed_em_routing(*arrays, beta_u=ops.zeros(8), beta_a=ops.zeros(8), **options)[0] ** 2)
+        return ops.sum(windowed_em_routing(*arrays, beta_u=ops.zeros(32), beta_a=ops.zeros(32), **options)[0] ** 2)
 
     program = jax.jit(jax.grad(value, argnums=(0, 1, 2))).lower(*arrays).compile()
     assert program.memory_analysis().temp_size_in_bytes < votes / 2
