@@ -116,6 +116,8 @@ def convergence(groups, examples=None):
             epochs, values = _column(rows, metric)
             _line(axes, number, epochs * (examples or 1), 100 * values, name, "-")
         _label(axes, "epoch" if examples is None else "training images seen", "")
+        if examples is not None:
+            axes.locator_params(axis="x", nbins=4)  # long numbers
         axes.set_title(title, fontsize=11)
         axes.legend(frameon=False)
     panels[0].set_ylabel("test accuracy (%)")

@@ -4,7 +4,7 @@ Paper: Li et al. 2018, table 1 (f)
 Command: tf-capsules train li2018-cifar10-short
 Device: one GPU, or two CPU cores for a few epochs
 Published: 11.93% test error
-Measured: 44.52% after 25,000 images, half an epoch, at ten times the rate, seed 0 (results/cifar10.csv)
+Measured: 44.52% after 25,000 images, half an epoch, at ten times the rate, seed 0 (results/li2018_cifar10.csv)
 """
 
 from tf_capsules.models.li2018 import ShortEncapNet

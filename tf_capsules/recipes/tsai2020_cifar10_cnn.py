@@ -4,7 +4,7 @@ Paper: Tsai et al. 2020, section 4.2 and table 1
 Command: tf-capsules train tsai2020-cifar10-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 87.10% test accuracy, the best of all epochs
-Measured: not yet
+Measured: 42.55% after 25,000 images, half an epoch, one run, seed 0 (results/tsai2020_cifar10.csv)
 """
 
 import keras
