@@ -12,6 +12,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.models import class_probabilities, weights
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 MODELS = pathlib.Path(__file__).parents[1] / "saved_models"
 NORB = MODELS.parents[1] / "shared" / "data" / "smallnorb_jpeg" / "1.0.0"
@@ -37,6 +38,7 @@ def test_every_shipped_set_has_a_card():
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
         "sabour2017-digits",
+        "tsai2020-cifar10",
     ]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
@@ -73,6 +75,27 @@ def test_the_matrix_capsule_network_answers_as_its_weights_do():
     answer = served("smallnorb_matrix").serve(images)
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-4)
     assert answer["label"].shape == (3,)
+
+
+def test_the_attention_network_answers_as_its_weights_do():
+    recipe = recipes.get("tsai2020-cifar10")
+    images = np.random.default_rng(0).uniform(size=(3, 32, 32, 3)).astype("float32")
+    model = AttentionCapsNet(weights="tsai2020-cifar10")
+    prepared = np.stack([augment.apply(augment.in_evaluation(recipe.preprocess), image) for image in images])
+    expected = keras.ops.convert_to_numpy(class_probabilities(model, model(prepared)))
+    answer = served("cifar10").serve(images)
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert answer["label"].shape == (3,)
+
+
+def test_the_attention_network_knows_photographs_that_it_has_not_seen():
+    try:
+        test = datasets.load("cifar10").test.arrays
+    except FileNotFoundError:
+        pytest.skip("CIFAR-10 is not prepared for tensorflow-datasets here")
+    images, labels = test["image"][:500], test["label"][:500]
+    right = served("cifar10").serve(images.astype("float32") / 255)["class"].numpy() == labels
+    assert right.mean() > 0.50
 
 
 @pytest.mark.skipif(not NORB.is_dir(), reason="needs the real toys, in the folder shared/data beside the repository")
