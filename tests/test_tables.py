@@ -65,5 +65,5 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
 )
 def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):
     with pytest.raises(TrainingError, match=message):
-        tables.make_table(names, tmp_path / "table", Settings(**settings))
+        tables.make_table(names, tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
     assert not (tmp_path / "table").exists()

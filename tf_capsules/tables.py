@@ -45,7 +45,7 @@ class Row:
         return f"{count} iteration{'s' * (count > 1)}"
 
 
-def make_table(names, folder, settings, results=None):
+def make_table(names, folder, settings, results):
     """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
 
     Each row is trained and evaluated by a process of its own, so that its seconds and its memory are its own. An
@@ -56,8 +56,8 @@ def make_table(names, folder, settings, results=None):
         names: of the rows, "RECIPE" or "RECIPE@ITERATIONS".
         folder: where the run folders are, one a row, and the picture.
         settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
-        results: a CSV file, made or added to; None: table.csv in the folder. Beside it, in a file whose name ends in
-            "_curves", is what was measured after each epoch.
+        results: a CSV file, made or added to. Beside it, in a file whose name ends in "_curves", is what was measured
+            after each epoch.
 
     Returns:
         The rows of results as dicts, in the order of the names.
@@ -75,8 +75,7 @@ def make_table(names, folder, settings, results=None):
         except ValueError as error:
             raise TrainingError(str(error)) from error
         dataclasses.replace(settings, iterations=row.iterations).check(recipe)
-    folder = pathlib.Path(folder)
-    results = pathlib.Path(results or folder / "table.csv")
+    folder, results = pathlib.Path(folder), pathlib.Path(results)
     for number, row in enumerate(rows, 1):
         print(f"\n[{number}/{len(rows)}] {row.name}: {row.recipe.title}", flush=True)
         if _found(results, row, settings):
@@ -103,8 +102,7 @@ def draw_table(names, results):
     from tf_capsules.analysis import figures
 
     rows = [Row(name) for name in names]
-    with _curves_file(pathlib.Path(results)).open(newline="") as file:
-        points = list(csv.DictReader(file))
+    points = _rows_of(_curves_file(pathlib.Path(results)))
     shared = os.path.commonprefix(names)
     groups = {}
     for row in rows:
@@ -129,26 +127,31 @@ def draw_table(names, results):
     return figures.convergence(panels, examples=1)
 
 
+def _rows_of(path):
+    """The rows of a CSV file as dicts; none where it is absent."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def _curves_file(results):
     return results.with_name(f"{results.stem}_curves.csv")
 
 
 def _found(results, row, settings):
     """The row of results that is this one, or None."""
-    if not results.exists():
-        return None
     wanted = settings.apply(row.recipe)
-    with results.open(newline="") as file:
-        for found in csv.DictReader(file):
-            notes = [note for note in found["note"].split("; ") if note.startswith("iterations ")]
-            if (
-                found["recipe"] == row.recipe.name
-                and notes == ([] if row.iterations is None else [f"iterations {row.iterations}"])
-                and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
-                and int(found["batch_size"]) == wanted.batch_size
-                and int(found["seed"]) == settings.seed
-            ):
-                return found
+    for found in _rows_of(results):
+        notes = [note for note in found["note"].split("; ") if note.startswith("iterations ")]
+        if (
+            found["recipe"] == row.recipe.name
+            and notes == ([] if row.iterations is None else [f"iterations {row.iterations}"])
+            and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
+            and int(found["batch_size"]) == wanted.batch_size
+            and int(found["seed"]) == settings.seed
+        ):
+            return found
     return None
 
 
@@ -167,10 +170,7 @@ def _add_curve(path, row, run):
 
     folder = RunFolder(run)
     config = folder.read_json("config.json")
-    there = set()
-    if path.exists():
-        with path.open(newline="") as file:
-            there = {(point["row"], point["epoch"]) for point in csv.DictReader(file)}
+    there = {(point["row"], point["epoch"]) for point in _rows_of(path)}
     for point in folder.history():
         if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
             continue

@@ -99,8 +99,9 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     """After each epoch: what routing does with a few examples, as rows, in a CSV file and in TensorBoard.
 
     For each routing layer and iteration `coupling_entropy`, the share of `dead_capsules`, and how much couplings have
-    changed since the iteration before (mean absolute change over the mean coupling); and the histogram of the class
-    probabilities, which for many networks are lengths. It warns where routing does nothing, and says what to change.
+    changed since the iteration before (mean absolute change over the mean coupling; 0 in the first); and the histogram
+    of the class probabilities, which for many networks are lengths. It warns where routing does nothing, and says what
+    to change.
 
     Args:
         inputs: what the model takes, a batch of 32 to 100.
@@ -161,22 +162,21 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
     def _warn(self, row):
         """Once for each layer and finding, from the second epoch on: before, no network has learned to route."""
-        found = []
+        found = {}
         if row["iteration"] > 1 and row["coupling_entropy"] > EVEN:
-            found.append(
+            found["even"] = (
                 f"couplings are still even (entropy {row['coupling_entropy']:.3f} of 1), so routing does next to "
                 "nothing: votes may be too small, for which a larger learning rate or initial kernel helps, or agree "
                 "with all parents alike; compare with iterations=1"
             )
         if row["dead_capsules"] > 0.5:
-            found.append(
+            found["dead"] = (
                 f"{row['dead_capsules']:.0%} of the capsules get next to nothing from any child: fewer capsules, fewer "
                 "iterations or a smaller learning rate may help"
             )
-        for text in found:
-            key = row["layer"], text[:10]
-            if row["epoch"] > 1 and key not in self._warned:
-                self._warned.add(key)
+        for finding, text in found.items():
+            if row["epoch"] > 1 and (row["layer"], finding) not in self._warned:
+                self._warned.add((row["layer"], finding))
                 warnings.warn(f"Layer {row['layer']!r} after epoch {row['epoch']}: {text}.", stacklevel=2)
 
     def _log(self, epoch, lengths):

@@ -76,13 +76,11 @@ FIXED_CROPS = tuple(f"{place}{mirrored}" for mirrored in ("", ", mirrored") for 
 
 
 def _crop(image, draw, xp, size):
-    height, width, _ = image.shape
+    draw = FixedCrop("centre") if draw is None else draw
     if isinstance(draw, FixedCrop):
         return draw.window(image, size, xp)
-    if draw is None:
-        top, left = (height - size) // 2, (width - size) // 2
-    else:
-        top, left = draw.integers(0, height - size), draw.integers(0, width - size)
+    height, width, _ = image.shape
+    top, left = draw.integers(0, height - size), draw.integers(0, width - size)
     return _window(image, top, left, size, size, xp)
 
 
