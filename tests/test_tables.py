@@ -43,8 +43,11 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert cli.main(command) == 0
     assert capfd.readouterr().out.count("has it") == 2
     assert (tmp_path / "table.csv").read_bytes() == written
-    # Another seed is another row.
-    assert tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(epochs=2, seed=1)) is None
+    # With other settings it is another row.
+    same = dict(epochs=2, train_limit=200)
+    for changed in ({}, {"seed": 1}, {"epochs": 3}, {"learning_rate": 0.1}, {"train_limit": 100}, {"epoch_size": 50}):
+        found = tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(**same | changed))
+        assert (found is None) == bool(changed), changed
 
     figure = tables.draw_table(ROWS, tmp_path / "table.csv")
     (panel,) = figure.axes

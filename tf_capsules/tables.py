@@ -142,14 +142,21 @@ def _curves_file(results):
 def _found(results, row, settings):
     """The row of results that is this one, or None."""
     wanted = settings.apply(row.recipe)
+    asked = [] if row.iterations is None else [f"iterations {row.iterations}"]
+    asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
     for found in _rows_of(results):
-        notes = [note for note in found["note"].split("; ") if note.startswith("iterations ")]
+        notes = [note for note in found["note"].split("; ") if note.startswith(("iterations ", "epochs of "))]
         if (
             found["recipe"] == row.recipe.name
-            and notes == ([] if row.iterations is None else [f"iterations {row.iterations}"])
+            and found["dataset"] == (settings.dataset or found["dataset"])
+            and len(notes) == len(asked)
+            and all(any(note == one or note.startswith(f"{one} ") for note in notes) for one in asked)
             and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
+            and int(found["train_examples"]) <= (settings.train_limit or sys.maxsize)
             and int(found["batch_size"]) == wanted.batch_size
+            and float(found["learning_rate"]) == wanted.learning_rate
             and int(found["seed"]) == settings.seed
+            and found["dtype"] == settings.dtype
         ):
             return found
     return None
