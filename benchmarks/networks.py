@@ -34,21 +34,33 @@ TABLES = {"cifar10": CIFAR10, "diverse_multimnist": DIVERSE_MULTIMNIST}
 WHAT = ("inference", "training step")
 
 
-def measure(name, what, batch, steps):
+def build(name, batch):
+    """The network of a row, not compiled, its recipe and the `DataSpec` of images in the recipe's shape."""
     import keras
-    import numpy as np
 
     from tf_capsules import datasets
     from tf_capsules.data import ImageSpec
+    from tf_capsules.datasets import augment
     from tf_capsules.tables import Row
-    from tf_capsules.training import build_model, compile_model
+    from tf_capsules.training import build_model
 
     keras.utils.set_random_seed(0)
     row = Row(name)
     recipe = row.recipe if row.iterations is None else row.recipe.but(model_options={"iterations": row.iterations})
-    shape, classes = next(tuple(rest[-2:]) for set_, *rest in datasets.describe() if set_ == recipe.dataset)
-    spec = ImageSpec(recipe.dataset, tuple(map(str, range(classes))), batch, batch, "", shape, shape)
-    model = build_model(recipe, spec)
+    raw, classes = next(tuple(rest[-2:]) for set_, *rest in datasets.describe() if set_ == recipe.dataset)
+    shape = augment.output_shape(recipe.preprocess, raw)
+    spec = ImageSpec(recipe.dataset, tuple(map(str, range(classes))), batch, batch, "", raw, shape)
+    return build_model(recipe, spec), recipe, spec
+
+
+def measure(name, what, batch, steps):
+    import keras
+    import numpy as np
+
+    from tf_capsules.training import compile_model
+
+    model, recipe, spec = build(name, batch)
+    shape, classes = spec.image_shape, len(spec.class_names)
     random = np.random.default_rng(0)
     images = random.random((batch, *shape), np.float32)
     if what == "inference":

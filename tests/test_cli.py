@@ -1,5 +1,6 @@
 import csv
 import importlib.util
+import json
 import pathlib
 import re
 import shutil
@@ -193,6 +194,38 @@ def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data)
     assert served.structured_input_signature[1]["images"].dtype == tf.uint8
 
 
+@needs_tensorflow
+def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, capsys, no_data):
+    run, target = str(trained[0]), tmp_path / "model"
+    assert cli.main(["export", run, str(target), "--version", "next", "--warmup"]) == 0
+    assert cli.main(["export", run, str(target), "--version", "7"]) == 0
+    assert {path.name for path in target.iterdir()} == {"1", "7"}
+    assert (target / "1" / "assets.extra" / "tf_serving_warmup_requests").exists()
+    assert not (target / "7" / "assets.extra").exists()
+    for arguments, message in (
+        ([str(target), "--version", "7"], "7 is there: give a new version another number"),
+        ([str(target), "--version", "last"], "`version` must be a whole number of at least 1. Received: 'last'"),
+        (["--version", "next"], "--version needs TARGET"),
+        ([str(tmp_path / "m.onnx"), "--version", "next"], "--version is for SavedModels. Received: --format onnx"),
+        ([str(tmp_path / "m.tflite"), "--warmup"], "--warmup is for SavedModels. Received: --format litert"),
+        ([str(tmp_path / "m.onnx"), "--format", "litert"], "--format litert makes another file. Received: "),
+    ):
+        capsys.readouterr()
+        assert cli.main(["export", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+@needs_tensorflow
+def test_export_to_onnx_needs_no_data(trained, tmp_path, no_data):
+    for package in ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(package)
+    import onnxruntime
+
+    assert cli.main(["export", str(trained[0]), str(tmp_path / "m.onnx")]) == 0
+    (images,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).get_inputs()
+    assert images.name == "images" and images.shape[1:] == [8, 8, 1]
+
+
 def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatch):
     from matplotlib.figure import Figure
 
@@ -323,3 +356,97 @@ def test_absent_data_are_named_at_once(tmp_path, capsys, monkeypatch):
     else:
         assert "nowhere" in error and "--download" in error
     assert not list(tmp_path.iterdir())
+
+
+def said(capsys, *command):
+    """The one line with which a command is refused."""
+    assert cli.main([str(part) for part in command]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"tf-capsules {command[0]}: ") and error.count("\n") == 1
+    return error
+
+
+def with_config(folder, path, **changes):
+    """A copy of a run folder, its configuration changed."""
+    copy = shutil.copytree(folder, path)
+    config = json.loads((copy / "config.json").read_text())
+    for place, value in changes.items():
+        part, _, key = place.partition("__")
+        if key:
+            config[part][key] = value
+        else:
+            config[part] = value
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (dict(settings=3), "its 'settings' is 3"),
+        (dict(data=None), "its 'data' is None"),
+        (dict(recipe="of-tomorrow"), "There is no recipe 'of-tomorrow'"),
+        (dict(settings__epochs="many"), "--epochs can't be 'many'"),
+        (dict(settings__magic=1), "Settings.__init__() got an unexpected keyword argument 'magic'"),
+        (dict(data__raw_shape=[8, 8]), "the raw_shape of data can't be (8, 8)"),
+        (dict(data__class_names=[]), "`capsules` must be a whole number of at least 1. Received: 0"),
+        (dict(data__colour="red"), "data are described by name, class_names, train_size"),
+    ],
+)
+def test_configurations_of_other_versions_are_refused(trained, tmp_path, capsys, changes, words):
+    copy = with_config(trained[0], tmp_path / "run", **changes)
+    assert f"{copy}/config.json is not of a run that this version can load: {words}" in said(capsys, "evaluate", copy)
+
+
+def test_files_of_a_run_that_are_damaged_are_named(trained, tmp_path, capsys):
+    folder, _ = trained
+    last = "last-0002.weights.h5"
+    whole = (folder / last).read_bytes()
+    for name, content, words in (
+        ("config.json", b"", "can't be read: Expecting value"),
+        ("config.json", b"[]", "can't be read: it holds no dict but []"),
+        ("history.csv", b"epoch,loss\n1,2\n", "is no history of a run: it has no column 'learning_rate'"),
+        ("history.csv", b"\xff\xfe", "is no history of a run: 'utf-8' codec can't decode"),
+        ("result.json", b"{", "can't be read: Expecting property name"),
+        (last, whole[: len(whole) // 2], "does not hold weights of the network 'capsnet': Unable to"),
+        (last, b"", "best.weights.h5 is there, too: --weights best."),
+    ):
+        copy = shutil.copytree(folder, tmp_path / "run")
+        (copy / name).write_bytes(content)
+        error = said(capsys, "evaluate", copy)
+        assert f"{copy / name} " in error and words in error
+        shutil.rmtree(copy)
+    with_other_shape = with_config(folder, tmp_path / "other", data__image_shape=[9, 9, 1])
+    assert f"{with_other_shape / last} does not hold weights" in said(capsys, "evaluate", with_other_shape)
+
+
+def test_what_is_no_run_is_told_from_one(trained, tmp_path, capsys):
+    folder, _ = trained
+    (tmp_path / "net.keras").write_bytes(b"PK")
+    for other in (tmp_path, tmp_path / "net.keras"):
+        assert f"{other} is not the folder of a run: it has no config.json." in said(capsys, "evaluate", other)
+    if keras.backend.backend() == "tensorflow":
+        error = said(capsys, "evaluate", folder / "saved_model")
+        assert error.endswith("it has no config.json. It is an exported model.\n")
+
+
+@needs_tensorflow
+def test_damaged_and_other_saved_models_are_named(trained, tmp_path, capsys):
+    import tensorflow as tf
+
+    folder, _ = trained
+    (tmp_path / "zero.png").write_bytes(b"")
+    variables = "variables/variables.data-00000-of-00001"
+    for name, content in (("saved_model.pb", b"hello"), ("saved_model.pb", b""), (variables, bytes(1000))):
+        copy = shutil.copytree(folder / "saved_model", tmp_path / "exported")
+        (copy / name).write_bytes(content)
+        error = said(capsys, "predict", copy, tmp_path / "zero.png")
+        assert f"{copy} is no SavedModel that can be served: " in error
+        shutil.rmtree(copy)
+    module = tf.Module()
+    tf.saved_model.save(module, str(tmp_path / "empty"))
+    module.double = tf.function(lambda x: {"y": 2 * x}, input_signature=[tf.TensorSpec([None])])
+    tf.saved_model.save(module, str(tmp_path / "double"), module.double)
+    for name, words in (("empty", "it lacks 'serving_default'"), ("double", "it answers y, not class and prob")):
+        assert f"{tmp_path / name} is no SavedModel" in (error := said(capsys, "predict", tmp_path / name, "x"))
+        assert words in error

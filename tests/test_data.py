@@ -4,7 +4,7 @@ import pytest
 from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text
-from tf_capsules.data import DataSpec, load_data
+from tf_capsules.data import DataSpec, ImageSpec, load_data
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.settings import Settings, TrainingError
 
@@ -150,3 +150,24 @@ def test_novel_viewpoints_are_tested_on_and_familiar_ones_validate(monkeypatch):
     monkeypatch.undo()
     digits = load(DIGITS, test_limit=9)
     assert digits.evaluated == (("test", digits.spec),) and digits.familiar_size == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (None, "data are described by a dict. Received: None"),
+        ({"name": "digits"}, "data are described by name, class_names, .*image_shape. Received: name$"),
+        ({"transformer": "gpt2"}, "data are described by name, .*transformer, layers, width. Received: transformer"),
+        ({"raw_shape": [8, 8]}, r"the raw_shape of data can't be \(8, 8\)"),
+        ({"image_shape": [8, 8, 1.0]}, r"the image_shape of data can't be \(8, 8, 1.0\)"),
+        ({"class_names": [0, 1]}, r"the class_names of data can't be \(0, 1\)"),
+        ({"train_size": True}, "the train_size of data can't be True"),
+    ],
+)
+def test_what_does_not_describe_data(values, words):
+    spec = ImageSpec("digits", ("a", "b"), 3, 4, "", (8, 8, 1), (6, 6, 1))
+    assert DataSpec.from_json(spec.to_json()) == spec
+    if values is not None and not {"name", "transformer"} & set(values):
+        values = spec.to_json() | values
+    with pytest.raises(ValueError, match=words):
+        DataSpec.from_json(values)

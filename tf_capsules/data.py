@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import json
 import pathlib
+import typing
 from collections.abc import Callable
 
 import keras
@@ -13,6 +14,7 @@ import numpy as np
 from tf_capsules import datasets, text
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+from tf_capsules.files import is_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class DataSpec:
     """What a model has to know of its data: all of it fits into `config.json`. `train_size` is that of an epoch."""
 
     name: str
-    class_names: tuple
+    class_names: tuple[str, ...]
     train_size: int
     test_size: int
     note: str
@@ -31,16 +33,30 @@ class DataSpec:
 
     @staticmethod
     def from_json(values):
+        """The `DataSpec` that `to_json` gave.
+
+        Raises:
+            ValueError: values of another version, or none at all.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"data are described by a dict. Received: {values!r}")
         kind = TextSpec if "transformer" in values else ImageSpec
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        hints = typing.get_type_hints(kind)
+        if set(values) != set(hints):
+            raise ValueError(f"data are described by {', '.join(hints)}. Received: {', '.join(values)}")
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        for key, value in values.items():
+            if not is_of(value, hints[key]):
+                raise ValueError(f"the {key} of data can't be {value!r}")
+        return kind(**values)
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageSpec(DataSpec):
     """Images: `raw_shape` before the recipe's preprocessing, `image_shape` as the model sees them."""
 
-    raw_shape: tuple
-    image_shape: tuple
+    raw_shape: tuple[int, int, int]
+    image_shape: tuple[int, int, int]
 
     @property
     def model_arguments(self):
@@ -158,7 +174,10 @@ def _load_images(recipe, settings, path, like):
     test_split = None if isinstance(test, tuple) else test
     train, train_size = _image_batches(train, steps, settings.train_limit)
     test, test_size = _image_batches(test, steps, settings.test_limit)
-    shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
+    try:
+        shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
+    except ValueError as error:
+        raise ValueError(f"The images of {name}, {tuple(raw)}, do not suit {recipe.name}: {error}") from error
     spec = ImageSpec(name, names, train_size, test_size, note, *shapes)
     if familiar is None:
         return Data(spec, train, test, test, test_split)

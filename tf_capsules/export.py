@@ -1,6 +1,7 @@
-"""Trained models as files that serve without this package: SavedModel and LiteRT."""
+"""Trained models as files that serve without this package: SavedModel, LiteRT and ONNX."""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -14,9 +15,13 @@ from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models import class_probabilities
 
 _SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
+_WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+_ONNX_OPSET = 18
 
 
-def export_saved_model(model, folder, preprocess=(), class_names=None, default="float32", image_shape=None):
+def export_saved_model(
+    model, folder, preprocess=(), class_names=None, default="float32", image_shape=None, warmup=False
+):
     """Writes a SavedModel that any TensorFlow server can run, with each weight stored once.
 
     What the answer does not depend on (decoder, optimizer, metrics) is left out. The signatures take any number of
@@ -45,6 +50,8 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
         default: what `serving_default` takes, "float32" or "uint8".
         image_shape: (height, width, channels) of the served images, before `preprocess`. None: what the model and the
             steps imply; it must be given where they leave it open (a crop, or a model for images of any size).
+        warmup: whether a request of one example to each signature is written along, which TensorFlow Serving runs
+            when it loads the model, so that the first user does not wait for it.
 
     Returns:
         The folder, a `pathlib.Path`.
@@ -85,10 +92,10 @@ def export_saved_model(model, folder, preprocess=(), class_names=None, default="
     if shape[-1] in (1, 3):
         signatures["serving_bytes"] = serve_files.get_concrete_function(tf.TensorSpec((None,), tf.string, "files"))
 
-    return _save(folder, signatures, serve=serve)
+    return _save(folder, signatures, warmup, serve=serve)
 
 
-def export_text_saved_model(model, transformer, folder, class_names=None):
+def export_text_saved_model(model, transformer, folder, class_names=None, warmup=False):
     """Writes one SavedModel from raw strings to class probabilities: tokenizer, transformer and capsules in one graph.
 
     A process that imports tensorflow and tensorflow_text serves it. Each weight is stored once. Texts are UTF-8 of any
@@ -112,7 +119,7 @@ def export_text_saved_model(model, transformer, folder, class_names=None):
         model: a network from hidden states, as `tf_capsules.models.heinsen2019.TextCapsNet`: it is called with a dict
             of "embeddings" and "mask".
         transformer: a `tf_capsules.text.FrozenTransformer` of the engine "keras-hub".
-        folder: as in `export_saved_model`.
+        folder, warmup: as in `export_saved_model`.
         class_names: a name for each class, or None.
 
     Returns:
@@ -162,10 +169,10 @@ def export_text_saved_model(model, transformer, folder, class_names=None):
     if routings(model):
         attribute = tf.function(_for_any_number(answer_with_shares), [texts], autograph=False)
         signatures["serving_attribution"], functions["attribute"] = attribute.get_concrete_function(), attribute
-    return _save(folder, signatures, states=graph, **functions)
+    return _save(folder, signatures, warmup, states=graph, **functions)
 
 
-def export_embeddings_saved_model(model, folder, class_names=None):
+def export_embeddings_saved_model(model, folder, class_names=None, warmup=False):
     """Writes a SavedModel from a transformer's hidden states to class probabilities: the network without transformer.
 
     Its signature `serving_default` takes `embeddings`, float32 (batch, tokens, layers, width), which are finite also at
@@ -173,7 +180,7 @@ def export_embeddings_saved_model(model, folder, class_names=None):
     does, for any number of texts and tokens. The loaded object has `serve(embeddings, mask)`, too.
 
     Args:
-        model, folder, class_names: as in `export_text_saved_model`.
+        model, folder, class_names, warmup: as in `export_text_saved_model`.
 
     Returns:
         The folder, a `pathlib.Path`.
@@ -201,7 +208,35 @@ def export_embeddings_saved_model(model, folder, class_names=None):
     inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}
     specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in inputs.items()]
     serve = tf.function(_for_any_number(answer), specs, autograph=False)
-    return _save(folder, {"serving_default": serve.get_concrete_function()}, serve=serve)
+    return _save(folder, {"serving_default": serve.get_concrete_function()}, warmup, serve=serve)
+
+
+def version_folder(folder, version=None):
+    """The folder of a new version of a model where TensorFlow Serving looks for it: a number in the model's folder.
+
+    Args:
+        folder: that of the model, which holds its versions. It need not exist.
+        version: a whole number of at least 1 that is not there yet, since a server does not load a version again.
+            None: one more than the highest that is there, or 1.
+
+    Returns:
+        The folder to export to, a `pathlib.Path`.
+
+    Raises:
+        ValueError: another version, one that is there, or a folder that is a SavedModel itself.
+
+    Example:
+        >>> export_saved_model(model, version_folder("my_model"), warmup=True)
+        PosixPath('my_model/3')
+    """
+    folder = pathlib.Path(folder)
+    if (folder / "saved_model.pb").exists():
+        raise ValueError(f"{folder} is a SavedModel; versions of one go into a folder of their own.")
+    there = {int(path.name) for path in folder.glob("*") if path.name.isdecimal()}
+    version = max(there, default=0) + 1 if version is None else positive_int("version", version)
+    if version in there:
+        raise ValueError(f"{folder / str(version)} is there: give a new version another number.")
+    return folder / str(version)
 
 
 def export_litert(model, file, preprocess=(), image_shape=None):
@@ -209,6 +244,7 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     Its signature `serving_default` takes `images`, float32 (batch, height, width, channels) in [0, 1], one or more, and
     returns "probabilities", "class" and, for capsule networks, "poses" as in `export_saved_model`. Weights are float32.
+    The converter is TensorFlow's: networks with convolutional EM routing need that of 2.21 or later.
 
     Args:
         model, preprocess, image_shape: as in `export_saved_model`.
@@ -224,30 +260,60 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     Example:
         >>> export_litert(model, "digits.tflite")
-        >>> tf.lite.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
+        >>> ai_edge_litert.interpreter.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
     """
-    shape = _checked(model, preprocess, image_shape)
-    file = pathlib.Path(file)
-    if file.is_dir():
-        raise ValueError(f"`file` must name a file; {file} is a folder.")
+    file = _free_file(file)
+    concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
 
     import tensorflow as tf
 
     module = tf.Module()
-    module.serve = tf.function(_image_answer(model, preprocess, shape), autograph=False)
-    concrete = module.serve.get_concrete_function(tf.TensorSpec((None, *shape), tf.float32, "images"))
     module.weights = list(concrete.graph.variables)
-    dtypes = {tensor.dtype.name for operation in concrete.graph.get_operations() for tensor in operation.outputs}
-    if half := dtypes & {"bfloat16", "float16"}:
-        raise ValueError(
-            f"LiteRT convolves in float32, the model computes in {half.pop()}: "
-            "load its weights into a model that is built with the dtype policy float32."
-        )
     content = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
-    with _written_beside(file) as partial:
-        partial.write_bytes(content)
-        os.replace(partial, file)
-    return file
+    return _write(file, content)
+
+
+def export_onnx(model, file, preprocess=(), image_shape=None):
+    """Writes an ONNX model, for ONNX Runtime and what else reads this format.
+
+    Its input `images` is float32 (batch, height, width, channels) in [0, 1], any number of them; its outputs are
+    "probabilities", "class" and, for capsule networks, "poses" as in `export_saved_model`. Weights are float32.
+    It needs the packages tf2onnx and onnx, which `pip install "tf_capsules[export]"` brings.
+
+    Args:
+        model, preprocess, image_shape: as in `export_saved_model`.
+        file: where to write; by convention its name ends in ".onnx". An earlier file is replaced when the new one is
+            complete.
+
+    Returns:
+        The file, a `pathlib.Path`.
+
+    Raises:
+        ValueError: as in `export_saved_model`, and for a model that computes in half precision or has loops within an
+            image, as `tf_capsules.models.li2018.CapNet`.
+        ImportError: tf2onnx or onnx is not installed.
+        RuntimeError: Keras runs on another backend than TensorFlow.
+
+    Example:
+        >>> export_onnx(model, "digits.onnx")
+        >>> onnxruntime.InferenceSession("digits.onnx").run(["class"], {"images": images})
+    """
+    _need_tensorflow()
+    missing = [name for name in ("tf2onnx", "onnx") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(f"ONNX needs {', '.join(missing)}, not installed (pip install 'tf_capsules[export]')")
+    file = _free_file(file)
+    answer = _portable_answer("ONNX", model, preprocess, image_shape)
+
+    import onnx
+    import tf2onnx
+
+    graph, _ = tf2onnx.convert.from_function(answer, answer.input_signature, opset=_ONNX_OPSET)
+    try:
+        onnx.checker.check_model(graph, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ValueError(f"{model.name} has operations that can't be converted to ONNX: {error}") from error
+    return _write(file, graph.SerializeToString())
 
 
 def _need_tensorflow():
@@ -264,6 +330,13 @@ def _free_folder(folder):
     if folder.exists() and not (folder.is_dir() and {entry.name for entry in folder.iterdir()} <= _SAVED_MODEL_ENTRIES):
         raise ValueError(f"{folder} holds something else than a SavedModel and is not overwritten.")
     return folder
+
+
+def _free_file(file):
+    file = pathlib.Path(file)
+    if file.is_dir():
+        raise ValueError(f"`file` must name a file; {file} is a folder.")
+    return file
 
 
 def _hidden_states(model):
@@ -333,6 +406,46 @@ def _image_answer(model, steps, shape, class_names=None):
         return _answers(model, model(images, training=False), class_names)
 
     return answer
+
+
+def _portable_answer(form, model, preprocess, image_shape):
+    """`_image_answer` as a `tf.function` of operations that the converter to "LiteRT" or "ONNX" knows.
+
+    Neither follows a loop over parts of a batch of unknown size: networks that have such loops go image by image.
+    """
+    import tensorflow as tf
+
+    shape = _checked(model, preprocess, image_shape)
+    inner_shape = augment.output_shape(preprocess, shape)
+    answer = each = _image_answer(model, preprocess, shape)
+    network = _image_answer(model, (), inner_shape)
+
+    def traced(answer, batch, shape):
+        return tf.function(answer, [tf.TensorSpec((batch, *shape))], autograph=False).get_concrete_function()
+
+    def loops(graph):
+        return any("While" in operation.type for operation in graph.get_operations())
+
+    graph = traced(network, None, inner_shape).graph
+    dtypes = {tensor.dtype.name for operation in graph.get_operations() for tensor in operation.outputs}
+    if half := dtypes & {"bfloat16", "float16"}:
+        raise ValueError(
+            f"{form} is written in float32, the model computes in {half.pop()}: "
+            "load its weights into a model that is built with the dtype policy float32."
+        )
+    if loops(graph):
+        if form == "ONNX" and loops(traced(network, 1, inner_shape).graph):
+            raise ValueError(f"ONNX has no form for the loops within an image of {model.name}.")
+        outputs = traced(each, 1, shape).structured_outputs
+        specs = {name: tf.TensorSpec(x.shape[1:], x.dtype) for name, x in outputs.items()}
+
+        def answer(images):
+            return tf.map_fn(
+                lambda image: {name: x[0] for name, x in each(image[None]).items()}, images, fn_output_signature=specs
+            )
+    elif form == "ONNX":
+        answer = _for_any_number(answer)
+    return tf.function(answer, [tf.TensorSpec((None, *shape), tf.float32, "images")], autograph=False)
 
 
 def _answers(model, outputs, class_names):
@@ -407,7 +520,14 @@ def _written_beside(target):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _save(folder, signatures, **parts):
+def _write(file, content):
+    with _written_beside(file) as partial:
+        partial.write_bytes(content)
+        os.replace(partial, file)
+    return file
+
+
+def _save(folder, signatures, warmup, **parts):
     """Writes a SavedModel of signatures and of what else is to be found at the loaded object."""
     import tensorflow as tf
 
@@ -418,8 +538,52 @@ def _save(folder, signatures, **parts):
     module.weights = list({id(variable): variable for variable in variables}.values())
     with _written_beside(folder) as partial:
         tf.saved_model.save(module, partial, signatures)
+        if warmup:
+            _write_warmup(partial, signatures)
         _replace_folder(partial, folder)
     return folder
+
+
+def _write_warmup(folder, signatures):
+    """Writes a request of one example to each signature, where TensorFlow Serving looks for them."""
+    import tensorflow as tf
+
+    (folder / _WARMUP_FILE).parent.mkdir()
+    with tf.io.TFRecordWriter(str(folder / _WARMUP_FILE)) as writer:
+        for name, signature in signatures.items():
+            specs = keras.tree.flatten(signature.structured_input_signature)
+            writer.write(_prediction_log(name, {spec.name: _one_example(spec) for spec in specs}))
+
+
+def _one_example(spec):
+    """Ones in the shape of a signature's argument; the smallest picture, or a text, where it takes strings."""
+    import tensorflow as tf
+
+    if spec.dtype == tf.string:
+        return [tf.io.encode_png(np.ones((1, 1, 1), np.uint8)).numpy() if spec.name == "files" else b"A text."]
+    return np.ones([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)
+
+
+def _prediction_log(signature, inputs):
+    """A request of the server's protocol, a serialized `PredictionLog`.
+
+    Written by hand, as all its fields are of the one kind that `_field` makes: no package of the server is needed.
+    """
+    import tensorflow as tf
+
+    request = _field(1, _field(3, signature.encode()))  # PredictRequest.model_spec, ModelSpec.signature_name
+    for name, value in inputs.items():  # PredictRequest.inputs, whose entries have a key and a value
+        tensor = tf.make_tensor_proto(value).SerializeToString()
+        request += _field(2, _field(1, name.encode()) + _field(2, tensor))
+    return _field(6, _field(1, request))  # PredictionLog.predict_log, PredictLog.request
+
+
+def _field(number, content):
+    """A protocol buffer's field that holds bytes, text or another message: its number, its length, its content."""
+    length, size = b"", len(content)
+    while size > 127:
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
 def _replace_folder(new, old):

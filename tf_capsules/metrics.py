@@ -34,7 +34,12 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
         1.0
     """
 
-    def __init__(self, threshold=None, name="exact_match", dtype=None):
+    def __init__(
+        self,
+        threshold: float | None = None,
+        name: str | None = "exact_match",
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
         super().__init__(_exact_match, name=name, dtype=dtype, threshold=threshold)
         self.threshold = threshold
 

@@ -3,11 +3,15 @@
 import dataclasses
 import inspect
 import math
+import os
 import pathlib
+import re
+import typing
 
 import keras
 
 from tf_capsules import datasets
+from tf_capsules.files import is_of
 
 _OVERRIDES = (
     "epochs",
@@ -19,9 +23,11 @@ _OVERRIDES = (
     "dataset",
     "transformer",
 )
+_PATHS = ("data", "transformer", "cache", "class_list", "box_file")
+_OF_IMAGENET = ("imagenet", "h_imagenet")
 
 
-class TrainingError(Exception):
+class TrainingError(ValueError):
     """Training can't start or go on; the message says why and what to do."""
 
 
@@ -44,6 +50,7 @@ class Settings:
             they are kept in ~/.cache/tf_capsules where they fit into `cache_limit`.
         cache_limit: the most gigabytes (10^9 bytes) of hidden states to keep for one set of texts.
         image_size: side in pixels to which a folder's images are resized; None for 32.
+        class_list, box_file: for ImageNet, the files of `tf_capsules.datasets.imagenet.imagenet`.
         data_dir: where tensorflow-datasets keeps its sets.
         download: fetch an absent data set.
         train_limit, test_limit: use the first so many images of a data set; of a .npz file, and of texts, so many drawn
@@ -55,6 +62,10 @@ class Settings:
         strategy: "none" or "mirrored" (`tf.distribute.MirroredStrategy`).
         devices: how many devices are mirrored; on a machine without GPU, as many logical CPU devices. None for all
             GPUs, or one CPU device.
+        processes: how many processes train together, one a machine, each with all its devices, on the JAX backend; None
+            for this one alone, on one device. With 1 the next two may be left out.
+        process: which of them this is, from 0.
+        coordinator: HOST:PORT at which process 0 can be reached by all.
         deterministic: bitwise repeatable, slower.
         diagnostics: measure after each epoch what routing does with 50 test examples
             (`tf_capsules.analysis.RoutingDiagnostics`), into diagnostics.csv and TensorBoard.
@@ -70,11 +81,13 @@ class Settings:
     iterations: int | None = None
     seed: int = 0
     dataset: str | None = None
-    data: str | None = None
-    transformer: str | None = None
-    cache: str | None = None
+    data: str | os.PathLike | None = None
+    transformer: str | os.PathLike | None = None
+    cache: str | os.PathLike | None = None
     cache_limit: float = 20.0
     image_size: int | None = None
+    class_list: str | os.PathLike | None = None
+    box_file: str | os.PathLike | None = None
     data_dir: str | None = None
     download: bool = False
     train_limit: int | None = None
@@ -84,13 +97,19 @@ class Settings:
     jit: str = "auto"
     strategy: str = "none"
     devices: int | None = None
+    processes: int | None = None
+    process: int | None = None
+    coordinator: str | None = None
     deterministic: bool = False
     diagnostics: bool = False
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""
+        for name, hint in typing.get_type_hints(Settings).items():
+            if not is_of(getattr(self, name), hint):
+                raise TrainingError(f"--{name.replace('_', '-')} can't be {getattr(self, name)!r}.")
         counts = ("epochs", "batch_size", "decay_steps", "iterations", "train_limit", "test_limit", "epoch_size")
-        for name in (*counts, "devices", "image_size"):
+        for name in (*counts, "devices", "processes", "image_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
@@ -139,6 +158,10 @@ class Settings:
         of_folder = source == "folder" if self.data is None else not pathlib.Path(self.data).is_file()
         if self.image_size is not None and not of_folder:
             raise TrainingError(f"--image-size {self.image_size} is for a folder of images. Received: {source}")
+        for name in ("class_list", "box_file"):
+            if getattr(self, name) is not None and source not in _OF_IMAGENET:
+                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
+                raise TrainingError(f"{option} is for {' and '.join(_OF_IMAGENET)}. Received: {source}")
         if self.devices is not None and self.strategy == "none":
             raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
         if self.strategy == "mirrored":
@@ -152,12 +175,39 @@ class Settings:
             if self.devices and batch_size % self.devices:
                 raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
 
+        self._check_processes(recipe)
+
+    def _check_processes(self, recipe):
+        given = {name: getattr(self, name) for name in ("coordinator", "processes", "process")}
+        if all(value is None for value in given.values()):
+            return
+        if None in given.values() and self.processes != 1:
+            received = ", ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+            raise TrainingError(f"--coordinator, --processes and --process go together. Received: {received}")
+        if not 0 <= (self.process or 0) < self.processes:
+            raise TrainingError(f"--process must be from 0 to {self.processes - 1}. Received: {self.process}")
+        if self.coordinator is not None and not re.fullmatch(r"[^:]+:\d+|\[[^]]+\]:\d+", self.coordinator):
+            raise TrainingError(f"--coordinator must be HOST:PORT. Received: {self.coordinator}")
+        if keras.backend.backend() != "jax":
+            raise TrainingError(
+                f"--processes {self.processes} needs the JAX backend: set KERAS_BACKEND=jax. "
+                f"Received: {keras.backend.backend()}"
+            )
+        for option, given in (("jit off", self.jit == "off"), ("diagnostics", self.diagnostics)):
+            if given:
+                raise TrainingError(f"--{option} does not work with --processes {self.processes}.")
+        batch_size = self.batch_size or recipe.batch_size
+        if batch_size % self.processes:
+            raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --processes {self.processes}.")
+
     def apply(self, recipe):
         """The recipe with these settings."""
         values = {name: getattr(self, name) for name in _OVERRIDES}
         values = {name: value for name, value in values.items() if value is not None}
         if values.get("dataset") not in (None, recipe.dataset):
             recipe = dataclasses.replace(recipe, dataset_options={})
+        files = {name: getattr(self, name) for name in ("class_list", "box_file")}
+        values["dataset_options"] = {name: file for name, file in files.items() if file is not None}
         if self.warmup is not None:
             values |= {"decay_steps": None, "drops": ()}
         if self.iterations is not None:
@@ -166,7 +216,7 @@ class Settings:
 
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""
-        paths = {name: getattr(self, name) for name in ("data", "transformer", "cache")}
+        paths = {name: getattr(self, name) for name in _PATHS}
         paths = {name: path for name, path in paths.items() if path is not None}
         if not pathlib.Path(paths.get("transformer", "")).is_dir():
             paths.pop("transformer", None)  # a name

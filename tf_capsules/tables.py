@@ -1,6 +1,5 @@
 """A table of a paper: several recipes trained on equal terms, one after another, resumable row by row."""
 
-import csv
 import dataclasses
 import inspect
 import os
@@ -9,6 +8,7 @@ import subprocess
 import sys
 
 from tf_capsules import recipes
+from tf_capsules.files import read_csv, reading
 from tf_capsules.settings import Settings, TrainingError
 
 
@@ -127,12 +127,11 @@ def draw_table(names, results):
     return figures.convergence(panels, examples=1)
 
 
-def _rows_of(path):
-    """The rows of a CSV file as dicts; none where it is absent."""
+def _rows_of(path, *columns):
+    """The rows of a CSV file that has these columns, as dicts; none where it is absent."""
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(path, columns, "is no file of results")
 
 
 def _curves_file(results):
@@ -144,21 +143,23 @@ def _found(results, row, settings):
     wanted = settings.apply(row.recipe)
     asked = [] if row.iterations is None else [f"iterations {row.iterations}"]
     asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
-    for found in _rows_of(results):
-        notes = [note for note in found["note"].split("; ") if note.startswith(("iterations ", "epochs of "))]
-        if (
-            found["recipe"] == row.recipe.name
-            and found["dataset"] == (settings.dataset or found["dataset"])
-            and len(notes) == len(asked)
-            and all(any(note == one or note.startswith(f"{one} ") for note in notes) for one in asked)
-            and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
-            and int(found["train_examples"]) <= (settings.train_limit or sys.maxsize)
-            and int(found["batch_size"]) == wanted.batch_size
-            and float(found["learning_rate"]) == wanted.learning_rate
-            and int(found["seed"]) == settings.seed
-            and found["dtype"] == settings.dtype
-        ):
-            return found
+    columns = "note", "recipe", "dataset", "epochs", "train_examples", "batch_size", "learning_rate", "seed", "dtype"
+    for found in _rows_of(results, *columns, "value", "test_examples", "parameters", "seconds"):
+        with reading(results, "is no file of results"):
+            notes = [note for note in found["note"].split("; ") if note.startswith(("iterations ", "epochs of "))]
+            if (
+                found["recipe"] == row.recipe.name
+                and found["dataset"] == (settings.dataset or found["dataset"])
+                and len(notes) == len(asked)
+                and all(any(note == one or note.startswith(f"{one} ") for note in notes) for one in asked)
+                and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
+                and int(found["train_examples"]) <= (settings.train_limit or sys.maxsize)
+                and int(found["batch_size"]) == wanted.batch_size
+                and float(found["learning_rate"]) == wanted.learning_rate
+                and int(found["seed"]) == settings.seed
+                and found["dtype"] == settings.dtype
+            ):
+                return found
     return None
 
 
@@ -175,13 +176,12 @@ def _arguments(settings):
 def _add_curve(path, row, run):
     from tf_capsules.training import RunFolder, append_row
 
-    folder = RunFolder(run)
-    config = folder.read_json("config.json")
-    there = {(point["row"], point["epoch"]) for point in _rows_of(path)}
-    for point in folder.history():
+    folder, metric = RunFolder(run), row.recipe.metric
+    config = folder.config()
+    there = {(point["row"], point["epoch"]) for point in _rows_of(path, "row", "epoch")}
+    for point in folder.history(metric):
         if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
             continue
-        metric = row.recipe.metric
         append_row(
             path,
             {

@@ -22,13 +22,14 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
-from tf_capsules import recipes
+from tf_capsules import machines, recipes
 from tf_capsules.data import DataSpec, load_data
 from tf_capsules.datasets.augment import FIXED_CROPS
+from tf_capsules.files import read_csv, reading
 from tf_capsules.losses import SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
-from tf_capsules.models.weights import find
+from tf_capsules.models.weights import fill, find, seal
 from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
 from tf_capsules.settings import Settings, TrainingError
 from tf_capsules.version import __version__
@@ -75,20 +76,24 @@ def compile_model(model, recipe, spec, jit="auto"):
     optimizer = recipe.optimizer(rate, **options)
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
-    if recipe.metric == "exact_match":
-        metric = ExactMatch(recipe.threshold)
-    else:
-        # By its name Keras would choose one by the labels, which mixed examples have as rows, and make it in the middle
-        # of tracing the first step, which would be traced a second time.
-        metric = keras.metrics.SparseCategoricalAccuracy(recipe.metric)
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
     model.compile(
         optimizer,
         loss=recipe.loss(*margin),
-        weighted_metrics=[metric],
+        weighted_metrics=[_metric(recipe)],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
     model.optimizer.build(model.trainable_variables)
+
+
+def _metric(recipe):
+    # By its name Keras would choose one by the labels, which mixed examples have as rows, and make it in the middle of
+    # tracing the first step, which would be traced a second time.
+    if recipe.metric == "exact_match":
+        return ExactMatch(recipe.threshold)
+    if recipe.metric == "top_5":
+        return keras.metrics.SparseTopKCategoricalAccuracy(5, recipe.metric)
+    return keras.metrics.SparseCategoricalAccuracy(recipe.metric)
 
 
 def compile_learner(model, recipe, spec, jit="auto"):
@@ -130,6 +135,10 @@ def mirrored(devices):
     return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
 
 
+_OTHER_VERSION = "is not of a run that this version can load"
+_HISTORY = "is no history of a run"
+
+
 class RunFolder:
     """The files of a run, each written so that a process killed at any moment leaves the old or the new one whole."""
 
@@ -142,17 +151,32 @@ class RunFolder:
         os.replace(part, self.path / name)
 
     def read_json(self, name):
+        """The dict in a JSON file."""
         path = self.path / name
-        try:
-            return json.loads(path.read_text())
-        except FileNotFoundError as error:
-            raise TrainingError(f"{self.path} is not the folder of a run: it has no {name}.") from error
-        except ValueError as error:
-            raise TrainingError(f"{path} can't be read: {error}") from error
+        if not path.is_file():
+            exported = " It is an exported model." if (self.path / "saved_model.pb").exists() else ""
+            raise TrainingError(f"{self.path} is not the folder of a run: it has no {name}.{exported}")
+        with reading(path, "can't be read"):
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError(f"it holds no dict but {values!r}")
+        return values
+
+    def config(self):
+        """What config.json says: the recipe's name, the settings, and what these and the data are in full."""
+        config = self.read_json("config.json")
+        with reading(self.path / "config.json", _OTHER_VERSION):
+            for part, kind in {"recipe": str, "settings": dict, "resolved": dict, "data": dict}.items():
+                if not isinstance(config.get(part), kind):
+                    raise ValueError(f"its {part!r} is {config.get(part)!r}")
+            Settings(**config["settings"])
+            DataSpec.from_json(config["data"])
+        return config
 
     def save_weights(self, model, name):
         part = self.path / f".part.{name}"
         model.save_weights(part)
+        seal(part)
         os.replace(part, self.path / name)
 
     def checkpoints(self):
@@ -168,14 +192,16 @@ class RunFolder:
             return best
         raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
 
-    def history(self):
-        """Rows of history.csv as dicts of numbers."""
+    def history(self, metric=None):
+        """Rows of history.csv as dicts of numbers, that of a validation metric among them."""
         path = self.path / "history.csv"
         if not path.exists():
             return []
-        with path.open(newline="") as file:
-            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-        return [{**row, "epoch": int(row["epoch"])} for row in rows]
+        columns = ["epoch", "learning_rate", "seconds", "loss", "val_loss"]
+        columns += [] if metric is None else [f"val_{metric}"]
+        with reading(path, _HISTORY):
+            rows = [{key: float(value) for key, value in row.items()} for row in read_csv(path, columns, _HISTORY)]
+            return [{**row, "epoch": int(row["epoch"])} for row in rows]
 
     def write_history(self, rows):
         self.write("history.csv", csv_text(rows))
@@ -192,7 +218,8 @@ class Recorder(keras.callbacks.Callback):
     finite.
 
     To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
-    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`.
+    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. Without a
+    folder nothing is written.
     """
 
     def __init__(self, folder, monitor, history, initial_epoch, stop_at=None):
@@ -207,7 +234,7 @@ class Recorder(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.step = batch + 1
         if not math.isfinite(logs["loss"]):
-            done = self.folder.checkpoints()
+            done = self.folder.checkpoints() if self.folder else []
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
             raise TrainingError(
                 f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}. {good} Try a smaller "
@@ -230,13 +257,18 @@ class Recorder(keras.callbacks.Callback):
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
         row |= {f"val_{name}_std": self._deviation(name) for name in ("loss", self.monitor.removeprefix("val_"))}
         self.rows.append(row)
+        if self.folder is not None:
+            with machines.alone():
+                self._keep(row)
+        self.model.stop_training = row[self.monitor] >= self.stop_at
+
+    def _keep(self, row):
         self.folder.write_history(self.rows)
         if row[self.monitor] == max(r[self.monitor] for r in self.rows):
             self.folder.save_weights(self.model, "best.weights.h5")
-        self.folder.save_weights(self.model, f"last-{epoch + 1:04d}.weights.h5")
+        self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5")
         for old in self.folder.checkpoints()[:-1]:
             (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
-        self.model.stop_training = row[self.monitor] >= self.stop_at
 
 
 class Progress(keras.callbacks.Callback):
@@ -267,7 +299,8 @@ class Progress(keras.callbacks.Callback):
 class Run:
     """A trained model with where it came from.
 
-    `trained_on` is the `DataSpec` of its training, `load` gives the `Data` that `data` keeps.
+    `trained_on` is the `DataSpec` of its training, `load` gives the `Data` that `data` keeps. Where several processes
+    trained, each has such a run, and process 0 alone its folder.
     """
 
     folder: pathlib.Path
@@ -322,9 +355,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         output: the run folder; made where it is absent.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
-            the places where data and caches are, and the number of epochs where no schedule hangs on it. Weights end up
-            the same as those of an uninterrupted run (bitwise with `deterministic`). Where there is nothing to resume
-            a line says so and a new run starts; where all epochs are done, nothing is trained.
+            the places where data and caches are, how many processes train, and the number of epochs where no schedule
+            hangs on it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). Where
+            there is nothing to resume a line says so and a new run starts; where all epochs are done, nothing is
+            trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.
@@ -341,7 +375,11 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     recipe = _reported(settings.apply, recipe)
     settings = settings.with_absolute_paths()
     folder = RunFolder(output)
-    config, initial_epoch = _check_folder(folder, recipe, settings, resume)
+    team = machines.join(settings, recipe.batch_size)
+    asked = _configuration(recipe, settings)
+    shared = {name: value for name, value in asked["settings"].items() if name not in _PLACES}
+    team.check_equal(recipe=asked["recipe"], settings=shared, resolved=asked["resolved"])
+    config, initial_epoch = team.from_first(_check_folder, folder, asked, recipe, resume)
     strategy = mirrored(settings.devices) if settings.strategy == "mirrored" else None
     if strategy is not None and recipe.batch_size % strategy.num_replicas_in_sync:
         count = strategy.num_replicas_in_sync
@@ -351,8 +389,11 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         import tensorflow as tf
 
         tf.config.experimental.enable_op_determinism()
-    data = _reported(load_data, recipe, settings)
+    data = team.together(_reported, load_data, recipe, settings)
     spec, described = data.spec, data.spec.to_json()
+    # Where TensorFlow is installed, it makes the batches, in another random order.
+    team.check_equal(data=described, packages={"tensorflow": importlib.util.find_spec("tensorflow") is not None})
+    verbose = verbose if team.index == 0 else 0
     if verbose:
         each = "for training" if settings.epoch_size is None else "an epoch"
         sizes = f"{spec.train_size:,} examples {each}, {spec.test_size:,} for testing"
@@ -365,21 +406,23 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if initial_epoch and before != described:
         changed = [f"{key} {before.get(key)}, now {now}" for key, now in described.items() if before.get(key) != now]
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
-    history = folder.history()[:initial_epoch]
+    history = team.from_first(folder.history)[:initial_epoch]
     reached = bool(history) and settings.stop_at is not None and history[-1][f"val_{recipe.metric}"] >= settings.stop_at
     if resume and verbose:
         _report_resumed(folder, initial_epoch, recipe.epochs, reached)
     config["data"] = described
-    with strategy.scope() if strategy else contextlib.nullcontext():
+    with team.scope(), strategy.scope() if strategy else contextlib.nullcontext():
         model = _reported(build_model, recipe, spec, settings.dtype)
         learner = _reported(compile_learner, model, recipe, spec, settings.jit)
         if initial_epoch:
-            _load_checkpoint(learner, folder.weights())
+            with team.weights_from_first(folder.weights() if team.index == 0 else None) as path:
+                _load_checkpoint(learner, path)
     if results is not None:
-        check_row(results, describe_result(recipe, settings, spec, model, []))
+        team.from_first(check_row, results, describe_result(recipe, settings, spec, model, []))
     steps = -(-spec.train_size // recipe.batch_size)
     # The batches of evaluation are made anew for each one and are the same each time.
-    options = dict(batch_size=recipe.batch_size, pad=strategy is not None)
+    options = dict(batch_size=recipe.batch_size)
+    options |= {"pad": True, "part": team.part} if team.part else {"pad": strategy is not None}
     unfinished = initial_epoch < recipe.epochs and not reached
     if unfinished:
         mixup = {} if recipe.mixup is None else {"mixup": (recipe.mixup, len(spec.class_names))}
@@ -388,34 +431,49 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         validation = for_model(model, data.validation(**options))
         extra = _diagnostics(folder, model, data) if settings.diagnostics else []
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write("config.json", json.dumps(config, indent=1) + "\n")
-    if unfinished:
-        recorder = Recorder(folder, recipe.metric, history, initial_epoch, settings.stop_at)
-        quiet = verbose == "auto" and not sys.stdout.isatty()
-        learner.fit(
-            training,
-            steps_per_epoch=steps,
-            **epochs,
-            validation_data=validation,
-            shuffle=False,
-            callbacks=[recorder, *([Progress(steps)] if quiet else []), *_tensorboard(folder), *extra],
-            verbose=(2 if quiet else 1) if verbose == "auto" else verbose,
-        )
-        history = recorder.rows
+    writes = team.index == 0
+    if writes:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write("config.json", json.dumps(config, indent=1) + "\n")
     measured = None
-    if data.validation is not data.test:
-        measured = model.evaluate(for_model(model, data.test(**options)), verbose=0, return_dict=True)
+    with team.scope():
+        if unfinished:
+            recorder = Recorder(folder if writes else None, recipe.metric, history, initial_epoch, settings.stop_at)
+            quiet = verbose == "auto" and not sys.stdout.isatty()
+            extra += [Progress(steps)] if quiet else []
+            extra += _tensorboard(folder) if writes else []
+            learner.fit(
+                training,
+                steps_per_epoch=steps,
+                **epochs,
+                validation_data=validation,
+                shuffle=False,
+                callbacks=[recorder, *extra],
+                verbose=(2 if quiet else 1) if verbose == "auto" else verbose,
+            )
+            history = recorder.rows
+        if data.validation is not data.test:
+            measured = model.evaluate(for_model(model, data.test(**options)), verbose=0, return_dict=True)
+    if team.part:
+        model = _of_this_process(model, recipe, settings, spec)
     rows = [
         describe_result(recipe, settings, tested, model, history, measured if part == "test" else None)
         for part, tested in data.evaluated
     ]
     result = rows[-1]
-    folder.write("result.json", json.dumps(result, indent=1) + "\n")
-    if results is not None:
-        for row in rows:
+    if writes:
+        folder.write("result.json", json.dumps(result, indent=1) + "\n")
+        for row in rows if results is not None else ():
             append_row(results, row)
     return Run(folder.path, recipe, settings, spec, lambda: data, model, history, result)
+
+
+def _of_this_process(model, recipe, settings, spec):
+    """A copy of a model that several processes have trained, which one of them can call by itself."""
+    own = build_model(recipe, spec, settings.dtype)
+    compile_model(own, recipe, spec, settings.jit)
+    own.set_weights(model.get_weights())
+    return own
 
 
 def _reported(function, *args):
@@ -441,15 +499,15 @@ def _report_resumed(folder, done, epochs, reached):
 
 def _load_checkpoint(model, path):
     try:
-        model.load_weights(path)
-    except (ValueError, KeyError, OSError) as error:
+        fill(model, path)
+    except ValueError as error:
         other = path.with_name("best.weights.h5")
-        hint = f" {other.name} is there, too: --weights best." if other.exists() and path != other else ""
-        raise TrainingError(f"{path} can't be loaded: {error}.{hint}") from error
+        hint = f". {other.name} is there, too: --weights best." if other.exists() and path != other else ""
+        raise TrainingError(f"{error}{hint}") from error
 
 
-def _check_folder(folder, recipe, settings, resume):
-    """Checks that the run fits into its folder; returns its configuration and how many epochs are done."""
+def _configuration(recipe, settings):
+    """What was asked for, as plain JSON values."""
     config = {
         "recipe": recipe.name,
         "settings": dataclasses.asdict(settings),
@@ -465,17 +523,21 @@ def _check_folder(folder, recipe, settings, resume):
             },
         },
     }
-    config = json.loads(json.dumps(config))
+    return json.loads(json.dumps(config))
+
+
+def _check_folder(folder, config, recipe, resume):
+    """Checks that the run fits into its folder; returns its configuration and how many epochs are done."""
     if resume and (folder.path / "config.json").exists():
-        before = folder.read_json("config.json")
-        config |= {"data": before["data"]} if "data" in before else {}
+        before = folder.config()
+        config |= {"data": before["data"]}
         changed = _differences(before, config)
         if changed:
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
         done = (folder.checkpoints() or [0])[-1]
         if done > recipe.epochs:
             raise TrainingError(f"--resume: {folder.path} has finished {done} epochs, more than {recipe.epochs}.")
-        if len(folder.history()) < done:
+        if len(folder.history(recipe.metric)) < done:
             raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
         return config, done
     if folder.path.exists() and any(folder.path.iterdir()):
@@ -485,9 +547,12 @@ def _check_folder(folder, recipe, settings, resume):
     return config, 0
 
 
-# Where things are, and what is measured beside the training, is no part of what a run is; what the data look like is
-# compared by itself.
-_PLACES = ("data", "data_dir", "download", "cache", "cache_limit", "diagnostics")
+# Where things are, how many processes share the work, and what is measured beside the training, is no part of what a
+# run is; what the data look like is compared by itself.
+_PLACES = (
+    *("data", "data_dir", "download", "cache", "cache_limit", "diagnostics"),
+    *("processes", "process", "coordinator"),
+)
 
 _OVER_THE_WHOLE_RUN = {
     "warmup": "with a warm-up every epoch's learning rate depends on their number",
@@ -502,7 +567,7 @@ def _differences(before, after):
         for key, value in after[part].items():
             if key not in ("epochs", "stop_at", *_PLACES) and before[part].get(key) != value:
                 changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
-    epochs = [config["resolved"]["epochs"] for config in (before, after)]
+    epochs = [config["resolved"].get("epochs") for config in (before, after)]
     if epochs[0] != epochs[1]:
         for part, reason in _OVER_THE_WHOLE_RUN.items():
             if after["resolved"][part]:
@@ -537,28 +602,30 @@ def load_run(folder, weights="last", **changes):
             the run's own.
 
     Raises:
-        TrainingError: not a run folder, or it holds no such weights.
+        ValueError: not a run folder, or one that is damaged, of another version, or holds no such weights.
     """
     folder = RunFolder(folder)
-    config = folder.read_json("config.json")
-    if "data" not in config:
-        raise TrainingError(
-            f"{folder.path}/config.json does not say what the data look like: it is of an older version."
-        )
-    trained_on, kept = DataSpec.from_json(config["data"]), dict(config["settings"])
+    config = folder.config()
+    trained_on = DataSpec.from_json(config["data"])
+    alone = {"strategy": "none", "devices": None, "processes": None, "process": None, "coordinator": None}
+    kept = {**config["settings"], **alone}
+    with reading(folder.path / "config.json", _OTHER_VERSION):
+        recipe, trained = recipes.get(config["recipe"]), Settings(**kept)
+        trained.check(recipe)
     if {"dataset", "data"} & set(changes):
-        kept |= {"dataset": None, "data": None, "image_size": None}
-    settings = Settings(**{**kept, "strategy": "none", "devices": None, **changes})
-    recipe = _reported(recipes.get, config["recipe"])
+        kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
+    settings = Settings(**{**kept, **changes})
     settings.check(recipe)
-    trained = Settings(**config["settings"]).apply(recipe)
-    recipe = settings.apply(recipe)
     path = folder.weights(weights)
-    model = _reported(build_model, trained, trained_on, settings.dtype)
-    _load_checkpoint(compile_learner(model, trained, trained_on, settings.jit), path)
+    with reading(folder.path / "config.json", _OTHER_VERSION):
+        trained = trained.apply(recipe)
+        model = build_model(trained, trained_on, settings.dtype)
+        learner = compile_learner(model, trained, trained_on, settings.jit)
+    _load_checkpoint(learner, path)
+    recipe = settings.apply(recipe)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
-    return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(), result)
+    return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(recipe.metric), result)
 
 
 def run_of_weights(recipe, weights, folder=None, **changes):
@@ -610,9 +677,7 @@ def evaluate_ensemble(runs, part="test", crops=None):
     recipe = runs[0].recipe
     check_crops(recipe, crops)
     data = runs[0].data
-    metric = (
-        ExactMatch(recipe.threshold) if recipe.metric == "exact_match" else keras.metrics.SparseCategoricalAccuracy()
-    )
+    metric = _metric(recipe)
     windows = FIXED_CROPS if crops == "fixed" else range(crops or 0)
     options = [{}] if crops is None else [{"crop": window} for window in windows]
     streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
@@ -660,7 +725,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "decay_steps": recipe.decay_steps,
         "seed": settings.seed,
         "dtype": settings.dtype,
-        "strategy": settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}",
+        "strategy": _strategy_of(settings),
         "parameters": model.count_params(),
         "metric": metric,
         "value": round(last[metric], 6) if last else "",
@@ -670,6 +735,12 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "peak_memory_mb": peak_memory_mb(),
         **environment(),
     }
+
+
+def _strategy_of(settings):
+    if settings.processes is not None:
+        return f"processes x {settings.processes}"
+    return settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}"
 
 
 def peak_memory_mb():
@@ -719,7 +790,7 @@ def check_row(path, row):
     if not fits or not os.access(there, os.W_OK):
         raise TrainingError(f"{path} can't be written as a file of results.")
     if there == path and path.stat().st_size:
-        with path.open(newline="") as file:
+        with reading(path, "can't be read as a file of results"), path.open(newline="", encoding="utf-8") as file:
             header = next(csv.reader(file), [])
         if header != list(row):
             raise TrainingError(f"{path} has the columns {header}, not {list(row)}.")

@@ -116,7 +116,7 @@ def test_the_callback_writes_a_row_a_layer_and_iteration_and_goes_on(tmp_path):
     assert first.rows[-1]["coupling_entropy"] == pytest.approx(diagnostics.coupling_entropy(last[-1]), abs=1e-6)
     change = np.abs(last[2] - last[1]).mean() / last[2].mean()
     assert first.rows[-1]["change"] == pytest.approx(change, rel=1e-3)
-    lengths = diagnostics.read_rows(tmp_path / "diagnostics_lengths.csv")
+    lengths = diagnostics.read_rows(tmp_path / "diagnostics_lengths.csv", ("epoch",))
     found = array(model(IMAGES)["activations"])
     shares = [row["share"] for row in lengths if row["epoch"] == 2]
     np.testing.assert_allclose(shares, np.histogram(found, 10, (0, 1))[0] / found.size, atol=1e-9)

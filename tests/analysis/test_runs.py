@@ -52,10 +52,10 @@ def drawn(run, capsys):
 def test_arrays_know_no_viewpoints_but_have_curves(toys, capsys):
     spec = dataclasses.replace(toys.data.spec, name="my.npz")
     figures, lines = drawn(of_other_data(toys, test_split=None, spec=spec), capsys)
-    assert list(figures) == ["training_curves"]
+    assert list(figures) == ["training_curves", "parse_tree"]
     assert lines[0] == "stereo_pairs: left out, my.npz has no pairs of two cameras"
     assert lines[1].startswith("poses_by_azimuth: left out, my.npz has no views by azimuth. ")
-    assert [line.split(": left out, ")[0] for line in lines] == list(toys.recipe.figures)[1:]
+    assert [line.split(": left out, ")[0] for line in lines] == list(toys.recipe.figures)[2:]
 
 
 def test_coloured_views_of_one_camera_lack_the_pairs_only(toys):

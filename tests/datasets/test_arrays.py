@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -111,6 +112,18 @@ def test_mixup_draws_from_beta():
     assert len(np.unique(r)) > 4000  # one for each sample
 
 
+@pytest.mark.parametrize("options", [{}, {"training": True, "mixup": (0.5, 3)}, {"training": True, "epoch_size": 7}])
+def test_parts_make_up_the_batch(options):
+    options = {"preprocess": STEPS, "epochs": 2, "pad": True} | options
+    whole, *parts = (ArrayBatches(*arrays(), 6, part=part, **options) for part in (None, (0, 3), (1, 3), (2, 3)))
+    assert {len(part) for part in parts} == {len(whole)} == {4}
+    for item in range(len(whole)):
+        together = keras.tree.map_structure(lambda *rows: np.concatenate(rows), *(part[item] for part in parts))
+        assert len(parts[1][item][0]) == 2
+        for a, b in zip(keras.tree.flatten(together), keras.tree.flatten(whole[item]), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_limit_and_floats():
     x, y = arrays()
     batches = ArrayBatches((x / 255).astype("float32"), y, 4, limit=6)
@@ -154,6 +167,9 @@ def test_keras_fits_all_epochs():
         ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
+        ({"batch_size": 5, "pad": True, "part": (0, 2)}, r"part \(0, 2\) .* batch_size=5"),
+        ({"batch_size": 4, "part": (0, 2)}, "pad=False"),
+        ({"batch_size": 4, "pad": True, "part": (2, 2)}, r"part \(2, 2\)"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
         ({"batch_size": 2, "training": True, "mixup": (-0.2, 3)}, "alpha .* not -0.2"),
         ({"batch_size": 2, "training": True, "mixup": (0.2,)}, "pair"),

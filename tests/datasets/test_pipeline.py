@@ -142,6 +142,17 @@ def test_padding_a_split_smaller_than_the_batch_repeats_it():
     np.testing.assert_allclose(weights, np.array([1, 1, 1, 0, 0, 0, 0, 0]) * 8 / 3, rtol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"training": True, "mixup": (0.5, 3)}, {"training": True, "epoch_size": 7}])
+def test_parts_make_up_the_batch(options):
+    options = {"preprocess": STEPS, "epochs": 2, "pad": True} | options
+    streams = (split().batches(6, part=part, **options) for part in (None, (0, 3), (1, 3), (2, 3)))
+    for whole, *parts in zip(*streams, strict=True):
+        together = tf.nest.map_structure(lambda *rows: np.concatenate(rows), *parts)
+        assert parts[1][0].shape[0] == 2
+        for a, b in zip(tf.nest.flatten(together), tf.nest.flatten(whole), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
 def test_limit_uses_the_first_examples():
     source = split()
     assert source.steps(4, limit=6) == 2 and source.steps(4, limit=99) == 3
@@ -300,6 +311,9 @@ def test_mixup_of_generated_examples():
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),
         ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
+        ({"batch_size": 5, "pad": True, "part": (0, 2)}, r"part \(0, 2\) .* batch_size=5"),
+        ({"batch_size": 4, "part": (0, 2)}, "pad=False"),
+        ({"batch_size": 4, "pad": True, "part": (2, 2)}, r"part \(2, 2\)"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
         ({"batch_size": 2, "training": True, "mixup": (0, 3)}, "alpha .* not 0"),
         ({"batch_size": 2, "training": True, "mixup": 0.2}, "pair .* not 0.2"),

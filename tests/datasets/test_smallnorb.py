@@ -97,7 +97,7 @@ def test_the_real_set(prepare, monkeypatch):
 def test_absent_data_name_both_ways(tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         datasets.load("smallnorb", tmp_path)
-    for words in (f"{tmp_path}/smallnorb", "`tfds build smallnorb", "six original .mat files from https://cs.nyu.edu/"):
+    for words in (f"{tmp_path}/smallnorb", "download=True", "six original .mat files from https://cs.nyu.edu/"):
         assert words in str(error.value)
 
 

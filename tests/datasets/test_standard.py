@@ -64,7 +64,7 @@ def test_sets_that_are_not_at_hand(name, shape, classes, first, tmp_path):
 def test_absent_data_fail_at_once(name, builder, tmp_path):
     with pytest.raises(FileNotFoundError) as error:
         datasets.load(name, tmp_path)
-    for words in (f"{tmp_path}/{builder}", f"`tfds build {builder} --data_dir {tmp_path}`", "download=True"):
+    for words in (f"{tmp_path}/{builder}", f"into {tmp_path}, load", "download=True"):
         assert words in str(error.value)
 
 
@@ -76,7 +76,7 @@ def test_the_environment_names_the_folder(tmp_path):
     code = "from tf_capsules import datasets; datasets.load('mnist')"
     environment = os.environ | {"TFDS_DATA_DIR": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert f"--data_dir {tmp_path}`" in run.stderr
+    assert f"fetch it into {tmp_path}, load" in run.stderr
 
 
 def test_download_is_asked_for_only_when_wanted(tmp_path, monkeypatch):
@@ -86,3 +86,16 @@ def test_download_is_asked_for_only_when_wanted(tmp_path, monkeypatch):
         with pytest.raises(FileNotFoundError):
             datasets.load("mnist", tmp_path, download=download)
         assert asked == ["mnist"] * download
+
+
+@pytest.mark.parametrize("name", ["mnist", "sst_fine"])
+def test_damaged_prepared_folders_are_named(name, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        datasets.load(name, tmp_path)
+    builder = "sst_trees/fine_phrases/1.0.0" if name == "sst_fine" else "mnist/3.0.1"
+    folder = tmp_path / builder
+    folder.mkdir(parents=True)
+    (folder / "dataset_info.json").write_text("no JSON")
+    (folder / "features.json").write_text("{}")
+    with pytest.raises(ValueError, match=f"{tmp_path} holds no sound copy of the "):
+        datasets.load(name, tmp_path)

@@ -67,3 +67,22 @@ def test_what_does_not_fit_is_named(tmp_path):
         np.testing.assert_array_equal(array(weight), value)
     with pytest.raises(ValueError, match="'dense/kernel' has no counterpart"):
         author_name("dense/kernel")
+
+
+def test_damaged_archives_and_pickles_are_refused(tmp_path):
+    path, arrays = tmp_path / "author.npz", arrays_of(small())
+    np.savez(path, **arrays)
+    whole = path.read_bytes()
+    for content, words in ((whole[:500], "no .npz archive"), (whole[:150] + b"?" + whole[151:], "Bad CRC-32")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{path} can't be read as a NumPy archive: .*{words}"):
+            load_author_weights(small(), path)
+    for wrong, words in (
+        (np.array([print], object), "its array 'routings.1.B': Object arrays cannot be loaded"),
+        (np.full((9, 4, 6, 1), np.nan), "'routings.1.B' has shape"),
+        (np.full_like(arrays["routings.1.B"], np.inf), "'routings.1.B' of float32 has values that are no finite real"),
+        (arrays["routings.1.B"].astype(complex), "'routings.1.B' of complex128 has values that are no finite real"),
+    ):
+        np.savez(path, **{**arrays, "routings.1.B": wrong})
+        with pytest.raises(ValueError, match=f"author.npz.* {words}"):
+            load_author_weights(small(), path)

@@ -114,6 +114,17 @@ def test_mixup_leaves_the_fill_out(states):
     np.testing.assert_array_equal(y["label"][weights == 0], np.eye(11)[y["unmixed"][weights == 0]])
 
 
+@pytest.mark.parametrize("options", [{}, {"training": True, "mixup": (0.5, 3)}, {"training": True}])
+def test_parts_make_up_the_batch(states, options):
+    options = {"pad": True, "multiple": 4} | options
+    whole, *parts = (StateBatches(states, LABELS, 6, part=part, **options) for part in (None, (0, 2), (1, 2)))
+    for item in range(len(whole)):
+        # All are as long as the longest text of the whole batch: arrays of one shape in all processes.
+        together = keras.tree.map_structure(lambda *rows: np.concatenate(rows), *(part[item] for part in parts))
+        for a, b in zip(flat(together), flat(whole[item]), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_limit_and_multiple(states):
     batches = StateBatches(states, LABELS, 4, limit=6, multiple=5)
     assert batches.steps == 2 and labels(batches) == [[0, 1, 2, 0], [1, 2]]
@@ -146,7 +157,8 @@ class TestFitting:
         order = [0, 3, 6, 7, 9, 1, 2, 4, 5, 8, 10]
         shuffled = StateBatches(states, LABELS, 2, pad=pad, training=mixup is not None, mixup=mixup, epochs=2)
         shuffled._states = type("Reordered", (), {
-            "batch": lambda _, i: states.batch(np.array(order)[i]), "layers": 3, "width": 4
+            "batch": lambda _, i: states.batch(np.array(order)[i]), "lengths": states.lengths[order],
+            "layers": 3, "width": 4,
         })()  # fmt: skip
         dataset = shuffled.dataset()
         assert dataset.cardinality() == 12

@@ -185,3 +185,23 @@ class TestRefused:
             cache_states(toy(), "abc", tmp_path)
         with pytest.raises(FileNotFoundError, match="no finished cache"):
             CachedStates(tmp_path)
+
+
+def test_a_damaged_cache_is_named(toy, tmp_path):
+    made = cache_states(toy(), texts(), tmp_path / "whole", report=lambda line: None).path
+    shard = (made / "shard-00001.npy").read_bytes()
+    for name, content in (
+        ("about.json", b"{"),
+        ("about.json", b"[]"),
+        ("index.npz", b""),
+        ("shard-00001.npy", shard[:200]),
+        ("shard-00001.npy", (made / "shard-00000.npy").read_bytes()),
+    ):
+        copy = shutil.copytree(made, tmp_path / "copy")
+        (copy / name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"^{copy}"):
+            CachedStates(copy)
+        shutil.rmtree(copy)
+    with pytest.raises(FileNotFoundError, match="shard-00001.npy"):
+        (made / "shard-00001.npy").unlink()
+        CachedStates(made)

@@ -74,7 +74,7 @@ def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, c
     assert "takes a transformer's hidden states" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--format", "litert"], ["--default", "uint8"]])
+@pytest.mark.parametrize("options", [["--format", "litert"], ["--format", "onnx"], ["--default", "uint8"]])
 def test_what_is_for_images_is_refused_on_texts(run, tmp_path, options, capsys):
     folder, _ = run
     assert cli.main(["export", str(folder), str(tmp_path / "there"), *options]) == 2

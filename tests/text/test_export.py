@@ -1,3 +1,4 @@
+import base64
 import json
 import os
 import subprocess
@@ -113,13 +114,13 @@ def exported(request, load, tmp_path_factory):
     """(model, transformer, folder)."""
     transformer = load(request.getfixturevalue(request.param), "keras-hub")
     model = make_model(transformer)
-    folder = tmp_path_factory.mktemp("export") / "deep" / "model"
-    return model, transformer, export.export_text_saved_model(model, transformer, folder, NAMES)
+    folder = export.version_folder(tmp_path_factory.mktemp("export") / "deep" / "reviews")
+    return model, transformer, export.export_text_saved_model(model, transformer, folder, NAMES, warmup=True)
 
 
 def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(exported, tmp_path):
     model, transformer, folder = exported
-    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    assert [path.name for path in folder.parent.iterdir()] == ["1"]
     answers, none = serve(folder, TEXTS, tmp_path)
     want = eager(model, transformer, TEXTS)
     assert want["probabilities"].std(0).min() > 1e-3 and want["mask"].sum(1).max() == transformer.max_length
@@ -163,6 +164,102 @@ def test_texts_one_by_one_and_the_loaded_object(exported):
         length = int(want["mask"][row].sum())
         np.testing.assert_allclose(answers["shares"][0], want["shares"][row, :length], atol=2e-5)
         assert [token.decode() for token in answers["tokens"].numpy()[0]] == want["tokens"][row, :length].tolist()
+
+
+@pytest.fixture(scope="module")
+def server(exported):
+    pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
+    from loopback_server import serving
+
+    with serving({"reviews": exported[2].parent}) as server:
+        yield server
+
+
+class TestServer:
+    """The protocol of TensorFlow Serving. That of images: tests/test_serving.py."""
+
+    @pytest.fixture
+    def client(self, server):
+        from loopback_server import Client
+
+        with Client(server, "reviews") as client:
+            yield client
+
+    @pytest.mark.parametrize("signature", ["serving_default", "serving_attribution"])
+    def test_each_signature_gives_the_models_numbers(self, exported, client, signature):
+        model, transformer, _ = exported
+        want, attribution = eager(model, transformer, TEXTS), signature == "serving_attribution"
+        assert_answers(client.ask_grpc({"texts": as_bytes(TEXTS)}, signature), want, attribution)
+        binary = [{"b64": base64.b64encode(text).decode()} for text in as_bytes(TEXTS)]
+        texts = [text if isinstance(text, str) else b64 for text, b64 in zip(TEXTS, binary, strict=True)]
+        for key, value in (("instances", texts), ("instances", [{"texts": text} for text in binary])):
+            status, answer = client.ask_rest({"signature_name": signature, key: value})
+            rows = answer["predictions"]
+            assert status == 200 and len(rows) == len(TEXTS)
+            assert_answers(arrays({name: [row[name] for row in rows] for name in rows[0]}), want, attribution)
+        for value in (texts, {"texts": binary}):
+            status, answer = client.ask_rest({"signature_name": signature, "inputs": value})
+            assert status == 200
+            assert_answers(arrays(answer["outputs"]), want, attribution)
+
+    def test_bad_requests_are_refused_and_the_next_is_answered(self, exported, client):
+        import grpc
+
+        want = eager(*exported[:2], ["So slow !"])
+
+        def good():
+            assert_answers(client.ask_grpc({"texts": [b"So slow !"]}), want, attribution=False)
+
+        for inputs in ({"texts": [1, 2]}, {"texts": [[b"So"]]}, {"texts": b"So"}, {"text": [b"So"]}, {}):
+            with pytest.raises(grpc.RpcError) as error:
+                client.ask_grpc(inputs, "serving_attribution")
+            assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            good()
+        for value in ([], [1], [None], [["So"]], [{"b64": "***"}], [{"text": "So"}], ["\ud800"], "So"):
+            status, answer = client.ask_rest({"instances": value})
+            assert status == 400 and answer["error"]
+            good()
+
+    def test_no_texts_and_what_is_no_utf8_are_answered(self, exported, client):
+        model, transformer, _ = exported
+        for signature in ("serving_default", "serving_attribution"):
+            answers = client.ask_grpc({"texts": np.array([], object)}, signature)
+            assert answers["probabilities"].shape == (0, 5) and answers["label"].shape == (0,)
+            status, answer = client.ask_rest({"signature_name": signature, "inputs": []})
+            assert status == 200 and answer["outputs"]["class"] == []
+        raw = b"caf\xe9 \xed\xa0\x80"
+        want = eager(model, transformer, [raw])["probabilities"]
+        np.testing.assert_allclose(client.ask_grpc({"texts": [raw]})["probabilities"], want, atol=2e-5)
+        status, answer = client.ask_rest(b'{"inputs": ["' + raw + b'"]}')
+        assert status == 200
+        np.testing.assert_allclose(answer["outputs"]["probabilities"], want, atol=2e-5)
+
+    def test_the_clients_of_the_documentation_are_answered(self, server):
+        from test_docs import CLIENTS, PAGES, run_client
+
+        clients = [code for code in CLIENTS.values() if "reviews" in code]
+        assert len(clients) == 2 or not PAGES
+        for code in clients:
+            run_client(code, server)
+
+    def test_warmup_requests_have_run(self, exported, server):
+        model, transformer, folder = exported
+        from loopback_server import warmup_requests
+
+        requests = warmup_requests(folder)
+        signatures = ["serving_default", "serving_attribution"]
+        assert [request.model_spec.signature_name for request in requests] == signatures
+        text = tf.make_ndarray(requests[0].inputs["texts"]).tolist()
+        want = eager(model, transformer, text)
+        for answers, attribution in zip(server["models"].versions["reviews"][1].warmed, (False, True), strict=True):
+            assert_answers(answers, want, attribution)
+
+
+def arrays(answers):
+    """JSON of a server as arrays of the dtypes that the signatures return."""
+    dtypes = {"class": np.int64, "label": object, "labels": object, "tokens": object}
+    encoded = keras.tree.map_structure(lambda x: x.encode() if isinstance(x, str) else x, answers)
+    return {name: np.array(value, dtypes.get(name, np.float32)) for name, value in encoded.items()}
 
 
 def test_half_precision_and_a_network_without_capsules(load, bert, tmp_path):

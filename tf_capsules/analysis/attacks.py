@@ -27,7 +27,7 @@ GOALS = {"untargeted": "accuracy", "targeted": "success"}
 LOSSES = ("crossentropy", "trained")
 
 # Of the rows of `measure_attacks`.
-COLUMNS = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
+COLUMNS: tuple[str, ...] = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
 COLUMNS += ("zero_gradient_share", "gradient_norm")
 
 _TINY = 1e-37  # its inverse is a finite float32, too

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.measures import couplings_of_chain, stopped, to_numpy
+from tf_capsules.files import read_csv, reading
 from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.models import class_probabilities
 
@@ -133,7 +134,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         measure_couplings(self.model, self.inputs)  # fails now or never
         if self.path is not None and self.path.exists():
-            self.rows, self.lengths = read_rows(self.path), read_rows(_lengths_path(self.path))
+            self.rows, self.lengths = read_rows(self.path), read_rows(_lengths_path(self.path), ("epoch",))
 
     def on_epoch_end(self, epoch, logs=None):
         epoch += 1
@@ -193,15 +194,16 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         self._writer.flush()
 
 
-def read_rows(path):
+def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", "dead_capsules", "change")):
     """The rows that a `RoutingDiagnostics` has written, numbers as numbers; none where there is no file."""
     if not pathlib.Path(path).exists():
         return []
     whole = ("epoch", "iteration")
-    with open(path, newline="") as file:
+    complaint = "is no file of diagnostics"
+    with reading(path, complaint):
         return [
             {key: text if key == "layer" else int(text) if key in whole else float(text) for key, text in row.items()}
-            for row in csv.DictReader(file)
+            for row in read_csv(path, columns, complaint)
         ]
 
 

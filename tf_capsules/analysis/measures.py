@@ -231,6 +231,24 @@ def _couplings_at(routing, lowest, found, number, at):
     return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])
 
 
+def chain_couplings(routing, lowest):
+    """What each layer of a `ConcurrentRouting` takes, and its couplings, in the iteration that the last parents have.
+
+    Args:
+        routing: the layer.
+        lowest: what it takes, a tuple.
+
+    Returns:
+        A list of (layer, what it takes as a tuple, couplings), the lowest layer first.
+    """
+    found, at, results = routing(*lowest, return_iterations=True), routing.iterations - 1, []
+    for number in reversed(range(len(routing.chain))):
+        results.insert(0, (routing.chain[number], *_couplings_at(routing, lowest, found, number, at)))
+        if routing.schedule == "concurrent":
+            at = max(at - 1, 0)
+    return results
+
+
 def couplings_of_chain(routing, lowest):
     """The couplings of each layer of a `ConcurrentRouting` in each iteration, as a dict from names to lists.
 

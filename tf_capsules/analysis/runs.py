@@ -6,6 +6,7 @@ import keras
 
 from tf_capsules.analysis import figures, measures, viewpoints
 from tf_capsules.analysis.attribution import class_shares, sentence_attribution
+from tf_capsules.analysis.parse_tree import draw_parse_tree
 from tf_capsules.models import class_probabilities
 
 
@@ -42,7 +43,7 @@ def _no_views(run, factors):
 
 def _no_pairs(run):
     split = run.data.test_split
-    if split is None or split.arrays["image"].shape[-1] != 2:
+    if split is None or split.image_shape[-1] != 2:
         return f"{run.data.spec.name} has no pairs of two cameras"
     return _no_views(run, ("azimuth",))
 
@@ -82,6 +83,13 @@ def _routing_maps(run):
     inputs, labels = run.examples(4)
     labels = labels if labels.ndim == 1 else None  # several classes an image
     return figures.routing_maps(run.model, images, inputs, labels, class_names=run.data.spec.class_names)
+
+
+def _parse_tree(run):
+    images, _ = run.examples(1, raw=True)
+    inputs, _ = run.examples(1)
+    shown = images if images.shape == inputs.shape else inputs  # what is cut off has no capsules
+    return draw_parse_tree(run.model, shown[0], inputs[0], class_names=run.data.spec.class_names)
 
 
 def _vote_distances(run):
@@ -133,6 +141,7 @@ DRAWERS = {
     "routing_changes": _routing_changes,
     "pose_changes": _pose_changes,
     "routing_maps": _routing_maps,
+    "parse_tree": _parse_tree,
     "vote_distances": _vote_distances,
     "vote_similarities": _vote_similarities,
     "stereo_pairs": _stereo_pairs,

@@ -19,6 +19,14 @@ _SETS = {
     "fashion_mnist": ("standard", "fashion_mnist", "articles of clothing (60,000 + 10,000)", (28, 28, 1), 10),
     "cifar10": ("standard", "cifar10", "small photographs (50,000 + 10,000)", (32, 32, 3), 10),
     "cifar100": ("standard", "cifar100", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
+    "imagenet": ("imagenet", "imagenet", "photographs, ImageNet 2012 (1,281,167 + 50,000)", (256, 256, 3), 1000),
+    "h_imagenet": (
+        "imagenet",
+        "h_imagenet",
+        "its 200 hardest classes, cut out by boxes (255,725 + 17,101)",
+        (156, 156, 3),
+        200,
+    ),
     "svhn": ("standard", "svhn", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
     "smallnorb": ("smallnorb", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
     "smallnorb_novel_azimuth": (

@@ -7,6 +7,7 @@ import numpy as np
 
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.files import reading
 
 _PAD = 6  # 28 + 2 * 6 = 40 pixels, the canvas of affNIST
 
@@ -152,18 +153,12 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
 
 def _read_mat(path):
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
-    try:
+    with reading(path, "is no affNIST file (affNISTdata.image uint8 (1600, N), label_int)"):
         data = loadmat(path, simplify_cells=True)["affNISTdata"]
         columns, labels = data["image"], np.atleast_1d(data["label_int"])
         if columns.dtype != np.uint8 or columns.shape != (1600, len(labels)) or not set(labels) <= set(range(10)):
             raise ValueError(f"image is {columns.dtype} {columns.shape}, label_int {labels.shape} up to {labels.max()}")
-    # scipy calls files of version 7.3 not implemented.
-    except (ValueError, KeyError, NotImplementedError, TypeError, IndexError, MatReadError) as error:
-        raise ValueError(
-            f"{path} is no affNIST file (affNISTdata.image uint8 (1600, N), label_int): {error}"
-        ) from error
     return columns.T.reshape(-1, 40, 40, 1), labels.astype(np.int32)
 
 

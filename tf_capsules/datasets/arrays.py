@@ -2,13 +2,13 @@
 
 import math
 import pathlib
-import zipfile
 from numbers import Integral, Real
 
 import keras
 import numpy as np
 
 from tf_capsules.datasets import augment
+from tf_capsules.files import read_npz, reading
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -37,15 +37,12 @@ def load_npz(path, texts=False, class_names=None):
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
-    try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is no .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [key for key in _KEYS if key not in archive]
-            if missing:
-                raise ValueError(f"it has {sorted(archive)}, but no {', '.join(missing)}")
-            data = {key: archive[key] for key in _KEYS}
-            named = archive["class_names"] if "class_names" in archive else None
+    with reading(path, "is not a data set"):
+        data = read_npz(path, (*_KEYS, "class_names"), "is not a data set")
+        named = data.pop("class_names", None)
+        missing = [key for key in _KEYS if key not in data]
+        if missing:
+            raise ValueError(f"it has no {', '.join(missing)}")
         for part in ("train", "test"):
             x, y = data[f"x_{part}"], data[f"y_{part}"]
             data[f"x_{part}"] = _checked_texts(x, part) if texts else _checked_images(x, part)
@@ -54,8 +51,6 @@ def load_npz(path, texts=False, class_names=None):
             shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
             raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
         data["class_names"] = _checked_names(named, class_names, data["y_train"], data["y_test"])
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a data set: {error}") from error
     return data
 
 
@@ -127,13 +122,14 @@ class Draw:
 class ShuffledBatches(keras.utils.PyDataset):
     """What makes batches of examples: their order, the short or filled last batch, weights and mixup.
 
-    A subclass defines `_inputs(positions, passes)`, the float32 inputs (an array or a dict of them) of the examples at
-    those positions, each in a pass over all of them. For the arguments see `Split.batches`; `labels` are whole numbers
-    (N,).
+    A subclass defines `_inputs(positions, passes, own)`, the float32 inputs (an array or a dict of them) of a batch of
+    examples at those positions, each in a pass over all of them; of these it returns the slice `own`. For the arguments
+    see `Split.batches`; `labels` are whole numbers (N,).
     """
 
-    def __init__(self, labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup):
+    def __init__(self, labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, part):
         super().__init__()
+        self._own = own_rows(batch_size, part, pad)
         check_stream(batch_size, limit, seed, epochs, initial_epoch, epoch_size, training)
         check_mixup(mixup, training, labels)
         self._labels, self._batch_size, self._examples = labels, batch_size, min(len(labels), limit or len(labels))
@@ -158,14 +154,17 @@ class ShuffledBatches(keras.utils.PyDataset):
             for number in np.unique(passes):
                 order = np.random.default_rng((self._seed, number)).permutation(self._examples)
                 positions[passes == number] = order[places[passes == number]]
-        x, y = self._inputs(positions, passes), self._labels[positions].astype(np.int32)
-        if self._mixup:
+        if not self._mixup:
+            x, y = self._inputs(positions, passes, self._own), self._labels[positions[self._own]].astype(np.int32)
+        else:
+            x, y = self._inputs(positions, passes, slice(None)), self._labels[positions].astype(np.int32)
             # Order and examples draw from keys of two and three numbers, so four are none of theirs.
             x, y = self._mixed(np.random.default_rng((self._seed, epoch, step, 1)), x, y, real.sum())
+            x, y = keras.tree.map_structure(lambda values: values[self._own], (x, y))
         if not self._pad:
             return x, y
         share = real.mean() if self._training else self._size / (self.steps * self._batch_size)
-        return x, y, (real / share).astype(np.float32)
+        return x, y, (real / share).astype(np.float32)[self._own]
 
     def _mixed(self, random, x, y, real):
         alpha, classes = self._mixup
@@ -188,7 +187,7 @@ class ArrayBatches(ShuffledBatches):
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
         y: labels (N,).
-        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, crop: as in
+        batch_size, preprocess, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, crop, part: as in
             `Split.batches`.
 
     Raises:
@@ -214,16 +213,18 @@ class ArrayBatches(ShuffledBatches):
         pad=False,
         mixup=None,
         crop=None,
+        part=None,
     ):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
-        super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup)
+        super().__init__(y, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, part)
         self._preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
         check_crop(crop, training, self._preprocess)
         self._x, self._crop = x, crop
 
-    def _inputs(self, positions, passes):
+    def _inputs(self, positions, passes, own):
+        positions, passes = positions[own], passes[own]
         x = self._x[positions]
         x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
         if self._preprocess:
@@ -253,6 +254,24 @@ def check_stream(batch_size, limit=None, seed=0, epochs=1, initial_epoch=0, epoc
         raise ValueError(f"epoch_size is the number of examples in an epoch, at least 1, not {epoch_size!r}")
     if epoch_size is not None and not training:
         raise ValueError(f"epoch_size {epoch_size!r} is for training; in evaluation all examples are used")
+
+
+def own_rows(batch_size, part, pad):
+    """The rows of a batch that belong to a `part` of `Split.batches`, as a slice.
+
+    Raises:
+        ValueError: no such part, batches that can't be divided evenly, or a last batch that `pad` does not fill.
+    """
+    if part is None:
+        return slice(None)
+    index, count = part
+    if not 0 <= index < count or batch_size % count or not pad:
+        raise ValueError(
+            f"part {part!r} is (index, count), of batches of a multiple of count and with pad. "
+            f"Received: batch_size={batch_size}, pad={pad}"
+        )
+    size = batch_size // count
+    return slice(index * size, (index + 1) * size)
 
 
 def check_mixup(mixup, training, labels):

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.files import reading
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
@@ -107,10 +108,7 @@ def _counted(files):
 def _read(file, size, channels):
     from PIL import Image, ImageOps
 
-    try:
-        with Image.open(file) as image:
-            image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
-            image = image.resize(size[::-1], Image.Resampling.BILINEAR)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{file} cannot be read as an image: {error}") from error
+    with reading(file, "cannot be read as an image"), Image.open(file) as image:
+        image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
+        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(*size, channels)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import check_crop, check_mixup, check_stream
+from tf_capsules.datasets.arrays import check_crop, check_mixup, check_stream, own_rows
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
 # alone, so that every evaluation sees the same images; the keys of training examples are from 0 to 2**51, those of
@@ -54,7 +54,8 @@ class Split:
     """One part of a data set, of which any example can be made from its index.
 
     Args:
-        arrays: aligned NumPy arrays, among them `image` (N, H, W, C) uint8 and `label` (N,) integers.
+        arrays: aligned NumPy arrays, among them `label` (N,) integers and, unless `example` needs none, `image`
+            (N, H, W, C) uint8.
         size: number of examples in an epoch; N unless `example` is given.
         image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
         example: makes the examples of a generated set: `example(tensors, index, draw)` with the arrays as tensors, the
@@ -73,13 +74,15 @@ class Split:
 
     def __post_init__(self):
         lengths = {name: len(array) for name, array in self.arrays.items()}
-        if not {"image", "label"} <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["image"]:
-            raise ValueError(f"a split needs arrays 'image' and 'label' of one length, 1 or more; got {lengths}")
-        if self.arrays["image"].ndim != 4 or self.arrays["image"].dtype != np.uint8:
-            image = self.arrays["image"]
+        needed = {"label"} if self.example else {"image", "label"}
+        if not needed <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["label"]:
+            needed = " and ".join(map(repr, sorted(needed)))
+            raise ValueError(f"a split needs arrays {needed} of one length, 1 or more; got {lengths}")
+        image = self.arrays.get("image", np.zeros((0, 0, 0, 0), np.uint8))
+        if image.ndim != 4 or image.dtype != np.uint8:
             raise ValueError(f"images of a split are (N, H, W, C) uint8, not {image.shape} {image.dtype}")
         if self.size is None:
-            object.__setattr__(self, "size", lengths["image"])
+            object.__setattr__(self, "size", lengths["label"])
         if self.image_shape is None:
             object.__setattr__(self, "image_shape", tuple(self.arrays["image"].shape[1:]))
 
@@ -88,8 +91,9 @@ class Split:
         import tensorflow as tf
 
         with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
+            as_they_are = {"image"} | {name for name, array in self.arrays.items() if array.dtype == np.float32}
             return {
-                name: tf.constant(array if name == "image" else array.astype(np.int32))
+                name: tf.constant(array if name in as_they_are else array.astype(np.int32))
                 for name, array in self.arrays.items()
             }
 
@@ -112,6 +116,7 @@ class Split:
         pad=False,
         mixup=None,
         crop=None,
+        part=None,
     ):
         """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
 
@@ -141,6 +146,8 @@ class Split:
                 step). The fill of `pad` is left out: it is neither mixed nor mixed in.
             crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
                 pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
+            part: (index, count): of each batch, whose size is a multiple of count, only these rows, for one of so many
+                processes that train together; with `pad`, which makes all batches equally large. None: all.
 
         Raises:
             ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
@@ -151,6 +158,7 @@ class Split:
         check_stream(batch_size, limit, seed, epochs, initial_epoch, epoch_size, training)
         check_mixup(mixup, training, self.arrays["label"])
         check_crop(crop, training, preprocess)
+        own = own_rows(batch_size, part, pad)
         steps, examples = self.steps(batch_size, limit, epoch_size), min(self.size, limit or self.size)
         size = epoch_size or examples
 
@@ -174,6 +182,8 @@ class Split:
                 passes = index // examples
                 index = _shuffled(index % examples, seed, passes, examples)
                 key = np.int64(seed) * 2**20 + passes
+            if not mixup:
+                index, key = index[own], key[own]
             if self.example is None and not preprocess:
                 x, y = _unit(tf.gather(tensors["image"], index)), tf.gather(tensors["label"], index)
             else:
@@ -181,10 +191,11 @@ class Split:
             if mixup:
                 key = -2 - (np.int64(seed) * 2**20 + epoch)
                 x, y = _mixed(x, y, key, step % steps, batch_size, positions < size, float(mixup[0]), mixup[1])
+                x, y = tf.nest.map_structure(lambda values: values[own], (x, y))
             if not pad:
                 return x, y
             real = tf.cast(tf.minimum(size - start, batch_size), tf.float32)
-            weights = tf.cast(positions < size, tf.float32)
+            weights = tf.cast(positions < size, tf.float32)[own]
             return x, y, weights * (batch_size / real if training else steps * batch_size / size)
 
         stream = tf.data.Dataset.range(steps * (epochs - initial_epoch))

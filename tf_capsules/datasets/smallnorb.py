@@ -11,6 +11,7 @@ import numpy as np
 from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.standard import prepared
+from tf_capsules.files import reading
 
 _HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 _NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
@@ -161,14 +162,12 @@ def _find(folder, name):
 def _read(folder, name, dtype, shape):
     """The matrix of a file, of this type and these sizes; None stands for any."""
     path = _find(folder, name)
-    try:
+    wanted = ", ".join("N" if size is None else str(size) for size in shape)
+    with reading(path, f"is not smallNORB's matrix ({wanted}) of {np.dtype(dtype)}"):
         matrix = parse_matrix(path.read_bytes())
         fits = len(matrix.shape) == len(shape) and all(w in (None, n) for w, n in zip(shape, matrix.shape, strict=True))
         if matrix.dtype != dtype or not fits:
             raise ValueError(f"it holds {matrix.dtype} {matrix.shape}")
-    except ValueError as error:
-        wanted = ", ".join("N" if size is None else str(size) for size in shape)
-        raise ValueError(f"{path} is not smallNORB's matrix ({wanted}) of {np.dtype(dtype)}: {error}") from error
     return matrix
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tf_capsules.files import reading
+
 URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 _FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
 _CLASSES = {
@@ -236,14 +238,20 @@ def _prepared(config, data_dir, download):
     """The splits from tensorflow-datasets, in its own shuffled order."""
     import tensorflow_datasets as tfds
 
-    builder = builder_class()(config=config, data_dir=data_dir)
+    what = "holds no sound copy of the Stanford Sentiment Treebank"
+    with reading(data_dir or "the folder of tensorflow-datasets", what):
+        builder = builder_class()(config=config, data_dir=data_dir)
     if download:
         builder.download_and_prepare()
+
+    def split(part):
+        batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
+        texts = [text.decode("utf-8") for batch in batches for text in batch["text"]]
+        return texts, np.concatenate([batch["label"] for batch in batches])
+
     try:
-        for split in ("train", "validation", "test"):
-            batches = list(tfds.as_numpy(builder.as_dataset(split=split, batch_size=1000)))
-            texts = [text.decode("utf-8") for batch in batches for text in batch["text"]]
-            yield texts, np.concatenate([batch["label"] for batch in batches])
+        with reading(builder.data_path, what, (AssertionError,)):
+            return [split(part) for part in ("train", "validation", "test")]
     except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
         looked = "" if data_dir is None else f"there are no train.txt, dev.txt and test.txt in {data_dir}, and "
         raise FileNotFoundError(

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.files import reading
 
 
 def digits(data_dir=None, download=False):
@@ -68,10 +69,12 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
 
     Raises:
         FileNotFoundError: the set is not there.
+        ValueError: its files are damaged, or of another version than tensorflow-datasets knows.
     """
     import tensorflow_datasets as tfds
 
-    builder = tfds.builder(builder_name, data_dir=data_dir)
+    with reading(data_dir or "the folder of tensorflow-datasets", f"holds no sound copy of the data set {name!r}"):
+        builder = tfds.builder(builder_name, data_dir=data_dir)
     if download:
         builder.download_and_prepare()
 
@@ -80,12 +83,13 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
         return Split(arrays({column: np.concatenate([batch[column] for batch in batches]) for column in batches[0]}))
 
     try:
-        train, test = split("train"), split("test")
+        with reading(builder.data_path, f"holds no sound copy of the data set {name!r}", (AssertionError,)):
+            train, test = split("train"), split("test")
     except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
         root = builder.data_path.parents[1]
         raise FileNotFoundError(
-            f"data set {name!r} is not in {builder.data_path}. To fetch it, run `tfds build {builder_name} --data_dir "
-            f"{root}`, or load it with download=True (on the command line: --download). A prepared folder elsewhere "
-            f"is found through data_dir (--data-dir) or the environment variable TFDS_DATA_DIR. {hint}".rstrip()
+            f"data set {name!r} is not in {builder.data_path}. To fetch it into {root}, load it with download=True (on "
+            f"the command line: --download). A prepared folder elsewhere is found through data_dir (--data-dir) or the "
+            f"environment variable TFDS_DATA_DIR. {hint}".rstrip()
         ) from error
     return Dataset(name, train, test, tuple(builder.info.features[label].names))

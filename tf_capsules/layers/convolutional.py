@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from tf_capsules.hints import Size
 from tf_capsules.layers.arguments import known_axes, pair
 from tf_capsules.layers.connections import input_spec, on_grid, rows_of
 from tf_capsules.routing.windows import Windows
@@ -23,7 +24,7 @@ class Convolutional(keras.layers.Layer):
         chunk: number of examples whose votes exist at a time, once built.
     """
 
-    def __init__(self, capsules, dim, kernel_size=3, strides=1, **kwargs):
+    def __init__(self, capsules: int, dim: int, kernel_size: Size = 3, strides: Size = 1, **kwargs):
         super().__init__(capsules, dim, **kwargs)
         self.kernel_size = pair("kernel_size", kernel_size)
         self.strides = pair("strides", strides)

@@ -1,10 +1,12 @@
 """The decoder: class capsules back to an image."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
 
+from tf_capsules.hints import Initializer, Shape
 from tf_capsules.layers.arguments import positive_int
 
 
@@ -34,7 +36,13 @@ class Decoder(keras.layers.Layer):
         TensorShape([2, 4, 5, 1])
     """
 
-    def __init__(self, image_shape, units=(512, 1024), kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(
+        self,
+        image_shape: Shape,
+        units: Sequence[int] = (512, 1024),
+        kernel_initializer: Initializer = "glorot_uniform",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
             raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Initializer, Size
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
@@ -33,11 +34,11 @@ class _DynamicCapsules(RoutedCapsules):
 
     def __init__(
         self,
-        capsules,
-        dim,
-        iterations=3,
-        use_bias=False,
-        bias_initializer="zeros",
+        capsules: int,
+        dim: int,
+        iterations: int = 3,
+        use_bias: bool = False,
+        bias_initializer: Initializer = "zeros",
         **kwargs,
     ):
         super().__init__(capsules, dim, **kwargs)
@@ -121,17 +122,17 @@ class DynamicRouting(_DynamicCapsules):
 
     def __init__(
         self,
-        capsules,
-        dim,
-        iterations=3,
-        sharing="none",
-        leaky=False,
-        competition="parents",
-        use_vote_bias=False,
-        initial_logits="zeros",
-        votes="auto",
-        chunk=None,
-        vote_bias_initializer="zeros",
+        capsules: int,
+        dim: int,
+        iterations: int = 3,
+        sharing: str = "none",
+        leaky: bool = False,
+        competition: str = "parents",
+        use_vote_bias: bool = False,
+        initial_logits: str = "zeros",
+        votes: str = "auto",
+        chunk: int | None = None,
+        vote_bias_initializer: Initializer = "zeros",
         **kwargs,
     ):
         super().__init__(capsules, dim, iterations, **kwargs)
@@ -257,7 +258,16 @@ class ConvDynamicRouting(Convolutional, _DynamicCapsules):
         TensorShape([2, 7, 7, 8, 16])
     """
 
-    def __init__(self, capsules, dim, kernel_size=3, strides=1, iterations=3, votes="auto", **kwargs):
+    def __init__(
+        self,
+        capsules: int,
+        dim: int,
+        kernel_size: Size = 3,
+        strides: Size = 1,
+        iterations: int = 3,
+        votes: str = "auto",
+        **kwargs,
+    ):
         check_dynamic_routing(iterations)
         super().__init__(capsules, dim, kernel_size, strides, iterations=iterations, **kwargs)
         self.votes = one_of("votes", votes, ("auto", "stored"))

@@ -1,8 +1,11 @@
 """EM routing as layers, fully connected and convolutional."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from tf_capsules.hints import Initializer, Size
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
@@ -32,18 +35,18 @@ class _EMCapsules(RoutedCapsules):
 
     def __init__(
         self,
-        capsules,
-        dim,
-        iterations=3,
-        use_bias=False,
-        inverse_temperature=0.01,
-        normalization=1.0,
-        gradients="all",
-        epsilon=1e-9,
-        variance_floor=1e-9,
-        beta_u_initializer=None,
-        beta_a_initializer=None,
-        bias_initializer="zeros",
+        capsules: int,
+        dim: int,
+        iterations: int = 3,
+        use_bias: bool = False,
+        inverse_temperature: float | Sequence[float] = 0.01,
+        normalization: float | str = 1.0,
+        gradients: str = "all",
+        epsilon: float = 1e-9,
+        variance_floor: float = 1e-9,
+        beta_u_initializer: Initializer = None,
+        beta_a_initializer: Initializer = None,
+        bias_initializer: Initializer = "zeros",
         **kwargs,
     ):
         super().__init__(capsules, dim, **kwargs)
@@ -159,7 +162,15 @@ class EMRouting(_EMCapsules):
     """
 
     def __init__(
-        self, capsules, dim, iterations=3, sharing="none", coordinates=False, votes="auto", chunk=None, **kwargs
+        self,
+        capsules: int,
+        dim: int,
+        iterations: int = 3,
+        sharing: str = "none",
+        coordinates: bool = False,
+        votes: str = "auto",
+        chunk: int | None = None,
+        **kwargs,
     ):
         super().__init__(capsules, dim, iterations, **kwargs)
         self.sharing = one_of("sharing", sharing, SHARING)
@@ -301,7 +312,15 @@ class ConvEMRouting(Convolutional, _EMCapsules):
     """
 
     def __init__(
-        self, capsules, dim, kernel_size=3, strides=1, iterations=3, competition="all", votes="auto", **kwargs
+        self,
+        capsules: int,
+        dim: int,
+        kernel_size: Size = 3,
+        strides: Size = 1,
+        iterations: int = 3,
+        competition: str = "all",
+        votes: str = "auto",
+        **kwargs,
     ):
         super().__init__(capsules, dim, kernel_size, strides, iterations=iterations, **kwargs)
         self.competition = one_of("competition", competition, ("all", "types"))

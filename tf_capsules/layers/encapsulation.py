@@ -1,8 +1,11 @@
 """Capsule convolutions and connections without routing iterations: the layers of EncapNet (Li et al. 2018)."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from tf_capsules.hints import Size
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash
@@ -89,13 +92,13 @@ class CapConv(keras.layers.Layer):
 
     def __init__(
         self,
-        dim,
-        kernel_size=3,
-        strides=1,
-        coefficients=None,
-        skip=False,
-        aide_kernel_size=None,
-        exclude_own=False,
+        dim: int,
+        kernel_size: Size = 3,
+        strides: Size = 1,
+        coefficients: str | None = None,
+        skip: bool = False,
+        aide_kernel_size: int | None = None,
+        exclude_own: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -230,7 +233,7 @@ class CapFC(keras.layers.Layer):
         TensorShape([2, 10, 16])
     """
 
-    def __init__(self, capsules, **kwargs):
+    def __init__(self, capsules: int, **kwargs):
         super().__init__(**kwargs)
         self.capsules = positive_int("capsules", capsules)
 
@@ -269,7 +272,7 @@ class CapFC(keras.layers.Layer):
 class _GroupedConvolution(keras.layers.Layer):
     """A convolution of capsules in which a type sees itself alone, zeros around: `grouped_convolution` with weights."""
 
-    def __init__(self, dim, kernel_size, strides, **kwargs):
+    def __init__(self, dim: int, kernel_size: Size, strides: Size, **kwargs):
         super().__init__(**kwargs)
         self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
 
@@ -292,7 +295,7 @@ class _GroupedConvolution(keras.layers.Layer):
 class _ConvOfOtherTypes(keras.layers.Conv2D):
     """A convolution in which a capsule type does not see itself."""
 
-    def __init__(self, *args, exclude, **kwargs):
+    def __init__(self, *args, exclude: Sequence[int], **kwargs):
         super().__init__(*args, **kwargs)
         self.types, self.dim = exclude
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Initializer
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
     SHARING,
@@ -78,20 +79,20 @@ class HeinsenRouting(keras.layers.Layer):
 
     def __init__(
         self,
-        capsules,
-        dim,
-        iterations=3,
-        sharing="none",
-        single_beta=False,
-        density="gaussian",
-        symmetry_breaking="bias",
-        votes="auto",
-        chunk=None,
-        epsilon=1e-5,
-        kernel_initializer=None,
-        bias_initializer="zeros",
-        beta_initializer="zeros",
-        kernel_regularizer=None,
+        capsules: int | None,
+        dim: int,
+        iterations: int = 3,
+        sharing: str = "none",
+        single_beta: bool = False,
+        density: str = "gaussian",
+        symmetry_breaking: str | None = "bias",
+        votes: str = "auto",
+        chunk: int | None = None,
+        epsilon: float = 1e-5,
+        kernel_initializer: Initializer = None,
+        bias_initializer: Initializer = "zeros",
+        beta_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)

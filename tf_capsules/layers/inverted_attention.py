@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Sequence
 
 import keras
 from keras import ops
@@ -32,14 +33,14 @@ class _InvertedAttention(RoutedCapsules):
 
     def __init__(
         self,
-        capsules,
-        dim,
-        scaled=True,
-        layer_norm=True,
-        dropout=0.0,
-        initial_pose="zeros",
-        activations=False,
-        votes="auto",
+        capsules: int,
+        dim: int,
+        scaled: bool = True,
+        layer_norm: bool = True,
+        dropout: float = 0.0,
+        initial_pose: str = "zeros",
+        activations: bool = False,
+        votes: str = "auto",
         **kwargs,
     ):
         super().__init__(capsules, dim, **kwargs)
@@ -307,7 +308,7 @@ class ConcurrentRouting(keras.layers.Layer):
         TensorShape([2, 10, 4, 4])
     """
 
-    def __init__(self, layers, iterations=2, schedule="concurrent", **kwargs):
+    def __init__(self, layers: Sequence[keras.Layer], iterations: int = 2, schedule: str = "concurrent", **kwargs):
         super().__init__(**kwargs)
         self.chain = list(layers)
         if not self.chain:

@@ -1,10 +1,12 @@
 """Primary capsules: the first poses, read off a feature map."""
 
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
+from tf_capsules.hints import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, positive_int
 from tf_capsules.routing.squash import squash
 
@@ -49,18 +51,18 @@ class PrimaryCapsules(keras.layers.Layer):
 
     def __init__(
         self,
-        types,
-        pose,
-        kernel_size=1,
-        strides=1,
-        padding="valid",
-        activation="squash",
-        scores=None,
-        scale=1.0,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
+        types: int,
+        pose: Size,
+        kernel_size: Size = 1,
+        strides: Size = 1,
+        padding: str = "valid",
+        activation: str | Callable | None = "squash",
+        scores: str | Callable | None = None,
+        scale: float = 1.0,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)

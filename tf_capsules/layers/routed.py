@@ -2,6 +2,7 @@
 
 import keras
 
+from tf_capsules.hints import Initializer
 from tf_capsules.layers.arguments import positive_int
 
 
@@ -11,9 +12,16 @@ class RoutedCapsules(keras.layers.Layer):
     Without `kernel_initializer` it is a truncated normal of the spread that a layer names, or the layer's own affair.
     """
 
-    default_kernel_stddev = None
+    default_kernel_stddev: float | None = None
 
-    def __init__(self, capsules, dim, kernel_initializer=None, kernel_regularizer=None, **kwargs):
+    def __init__(
+        self,
+        capsules: int,
+        dim: int,
+        kernel_initializer: Initializer = None,
+        kernel_regularizer: Initializer = None,
+        **kwargs,
+    ):
         if kernel_initializer is None and self.default_kernel_stddev is not None:
             kernel_initializer = keras.initializers.TruncatedNormal(stddev=self.default_kernel_stddev)
         super().__init__(**kwargs)

@@ -35,7 +35,7 @@ class SequenceCapsules(keras.layers.Layer):
         (TensorShape([2, 77, 1, 64]), TensorShape([2, 77]))
     """
 
-    def __init__(self, dim=64, norm="pre", **kwargs):
+    def __init__(self, dim: int = 64, norm: str = "pre", **kwargs):
         super().__init__(**kwargs)
         self.dim = positive_int("dim", dim)
         self.norm = one_of("norm", norm, ("pre", "post"))

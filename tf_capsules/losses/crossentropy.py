@@ -27,7 +27,12 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         1.3863
     """
 
-    def __init__(self, reduction="sum_over_batch_size", name="softmax_crossentropy", dtype=None):
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "softmax_crossentropy",
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, y_true, y_pred):

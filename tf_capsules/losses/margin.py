@@ -40,13 +40,13 @@ class MarginLoss(keras.losses.Loss):
 
     def __init__(
         self,
-        present=0.9,
-        absent=0.1,
-        down_weight=0.5,
-        variant="paper",
-        reduction="sum_over_batch_size",
-        name="margin_loss",
-        dtype=None,
+        present: float = 0.9,
+        absent: float = 0.1,
+        down_weight: float = 0.5,
+        variant: str = "paper",
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "margin_loss",
+        dtype: str | keras.DTypePolicy | None = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.present, self.absent, self.down_weight = present, absent, down_weight

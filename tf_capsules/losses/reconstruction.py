@@ -28,7 +28,13 @@ class ReconstructionLoss(keras.losses.Loss):
         3.0
     """
 
-    def __init__(self, weight=0.0005, reduction="sum_over_batch_size", name="reconstruction_loss", dtype=None):
+    def __init__(
+        self,
+        weight: float = 0.0005,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "reconstruction_loss",
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.weight = weight
 

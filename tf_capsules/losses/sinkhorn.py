@@ -6,6 +6,7 @@ import numbers
 import keras
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
@@ -14,7 +15,7 @@ from tf_capsules.routing.squash import TINY, length
 _NOTHING = -1e30
 
 
-def transport_cost(x, y, cost="cosine"):
+def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
     """What it costs to carry each sample of x to each sample of y.
 
     Source: Li et al. 2018, appendix B, "cosine": `1 - <x_i, y_j> / (|x_i| |y_j|)`; "l2", of their ablation:
@@ -51,7 +52,9 @@ def transport_cost(x, y, cost="cosine"):
     return 1 - ops.einsum("...if,...jf->...ij", *directions)
 
 
-def sinkhorn(cost, epsilon=1.0, iterations=10, rows=None, columns=None):
+def sinkhorn(
+    cost: Tensor, epsilon: float = 1.0, iterations: int = 10, rows: Tensor | None = None, columns: Tensor | None = None
+):
     """The entropic transport plan of Sinkhorn's iterations, in the log domain: any `epsilon` above 0 will do.
 
     Source: Li et al. 2018, appendix B; their released code has the constants and the order of the updates, rows
@@ -146,14 +149,14 @@ class SinkhornDivergence(keras.losses.Loss):
 
     def __init__(
         self,
-        cost="cosine",
-        epsilon=1.0,
-        iterations=10,
-        unbiased=True,
-        plan_gradient=False,
-        reduction="sum_over_batch_size",
-        name="sinkhorn_divergence",
-        dtype=None,
+        cost: str = "cosine",
+        epsilon: float = 1.0,
+        iterations: int = 10,
+        unbiased: bool = True,
+        plan_gradient: bool = False,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "sinkhorn_divergence",
+        dtype: str | keras.DTypePolicy | None = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
@@ -228,7 +231,13 @@ class PairedKLDivergence(keras.losses.Loss):
         (0.1308, 0.0338)
     """
 
-    def __init__(self, symmetric=False, reduction="sum_over_batch_size", name="paired_kl_divergence", dtype=None):
+    def __init__(
+        self,
+        symmetric: bool = False,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "paired_kl_divergence",
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.symmetric = symmetric
 

@@ -46,7 +46,7 @@ class SpreadMargin(keras.layers.Layer):
         >>> model.compile("adam", loss=SpreadLoss(margin))
     """
 
-    def __init__(self, schedule="sigmoid", scale=50_000, **kwargs):
+    def __init__(self, schedule: str = "sigmoid", scale: float = 50_000, **kwargs):
         super().__init__(**kwargs)
         self.schedule = one_of("schedule", schedule, ("sigmoid", "linear", "ramp"))
         self.scale = positive_int("scale", scale)
@@ -124,7 +124,13 @@ class SpreadLoss(keras.losses.Loss):
         0.58
     """
 
-    def __init__(self, margin=0.9, reduction="sum_over_batch_size", name="spread_loss", dtype=None):
+    def __init__(
+        self,
+        margin: float | SpreadMargin = 0.9,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "spread_loss",
+        dtype: str | keras.DTypePolicy | None = None,
+    ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         if isinstance(margin, dict):
             margin = SpreadMargin.from_config(margin)

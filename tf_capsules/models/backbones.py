@@ -1,18 +1,30 @@
 """What lies under capsules: Keras models from images to a feature map."""
 
+from collections.abc import Sequence
+
 import keras
+
+from tf_capsules.hints import Shape, Tensor
 
 # Channels are the last axis, whatever Keras is set to.
 _LAST = {"data_format": "channels_last"}
 
 
-def fan_in_uniform(fan_in):
+def fan_in_uniform(fan_in: int):
     """An initializer of weights and biases, uniform within `1 / sqrt(fan_in)`."""
     limit = fan_in**-0.5
     return keras.initializers.RandomUniform(-limit, limit)
 
 
-def padded_convolution(x, filters, kernel_size=3, strides=1, padding=1, use_bias=True, name=None):
+def padded_convolution(
+    x: Tensor,
+    filters: int,
+    kernel_size: int = 3,
+    strides: int = 1,
+    padding: int = 1,
+    use_bias: bool = True,
+    name: str | None = None,
+):
     """A convolution of an image that zeros surround, `padding` of them on every side: not Keras' "same" padding,
     which has none before and one after where the stride is 2 and the size even."""
     fan_in = kernel_size**2 * x.shape[-1]
@@ -21,11 +33,17 @@ def padded_convolution(x, filters, kernel_size=3, strides=1, padding=1, use_bias
     return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, name=name, **options, **_LAST)(x)
 
 
-def batch_normalized(x):
+def batch_normalized(x: Tensor):
     return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
 
 
-def SimpleBackbone(image_shape=(32, 32, 3), filters=256, kernel_size=3, batch_norm=False, name="simple_backbone"):
+def SimpleBackbone(
+    image_shape: Shape = (32, 32, 3),
+    filters: int = 256,
+    kernel_size: int = 3,
+    batch_norm: bool = False,
+    name: str | None = "simple_backbone",
+):
     """One convolution with stride 2, a rim of zeros and ReLU.
 
     Source: Tsai et al. 2020, tables 8 and 9; with a kernel of 4 and normalized, those of the EM networks it compares.
@@ -50,7 +68,13 @@ def SimpleBackbone(image_shape=(32, 32, 3), filters=256, kernel_size=3, batch_no
     return keras.Model(images, x, name=name)
 
 
-def ResNetBackbone(image_shape=(32, 32, 3), stem=64, filters=(64, 128), blocks=(3, 4), name="resnet_backbone"):
+def ResNetBackbone(
+    image_shape: Shape = (32, 32, 3),
+    stem: int = 64,
+    filters: Sequence[int] = (64, 128),
+    blocks: Sequence[int] = (3, 4),
+    name: str | None = "resnet_backbone",
+):
     """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
 
     Source: He et al. 2016, in the form of Tsai et al. 2020, tables 10 and 11 (1,340,224 trainable parameters).
@@ -87,7 +111,7 @@ def _basic_block(x, channels, strides):
     return keras.layers.ReLU()(keras.layers.Add()([x, shortcut]))
 
 
-def features_of(images, backbone):
+def features_of(images: Tensor, backbone: keras.Layer | None):
     """The feature map that a backbone makes of images.
 
     Args:

@@ -1,8 +1,11 @@
 """What the papers' networks have in common: class capsules, and what may be reconstructed from them."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from tf_capsules.hints import Shape, Tensor
 from tf_capsules.layers import Decoder, LabelMask
 from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
 from tf_capsules.routing.precision import at_least_float32
@@ -37,7 +40,14 @@ class CapsuleClassifier(keras.Model):
     for the metrics.
     """
 
-    def __init__(self, encoder, decoder=None, reconstruction_weight=0.0005, logits=False, **kwargs):
+    def __init__(
+        self,
+        encoder: keras.Model,
+        decoder: keras.Layer | None = None,
+        reconstruction_weight: float = 0.0005,
+        logits: bool = False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.decoder = decoder
@@ -45,7 +55,7 @@ class CapsuleClassifier(keras.Model):
         self.logits = logits
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
-        self.growing_margins = []  # none or one: what is taken out of a list Keras tracks no longer
+        self.growing_margins: list[SpreadMargin] = []  # none or one: what is taken out of a list Keras tracks no longer
         if decoder is not None and not decoder.built:
             decoder.build(encoder.output["poses"].shape)
         self.built = True  # both parts are
@@ -137,17 +147,17 @@ def _of_label(values):
     return values["label"] if isinstance(values, dict) else values
 
 
-def class_scores(outputs):
+def class_scores(outputs: Tensor):
     """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers."""
     return outputs["activations"] if isinstance(outputs, dict) else outputs
 
 
-def class_probabilities(model, outputs):
+def class_probabilities(model: keras.Model, outputs: Tensor):
     """The class probabilities (batch, classes), in at least float32, in a model's outputs."""
     scores = at_least_float32(class_scores(outputs))
     return ops.softmax(scores) if getattr(model, "logits", False) else scores
 
 
-def make_decoder(image_shape, units):
+def make_decoder(image_shape: Shape, units: Sequence[int] | None):
     """A `Decoder`, or None without units."""
     return None if units is None else Decoder(image_shape, units, name="decoder")

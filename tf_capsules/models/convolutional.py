@@ -1,7 +1,10 @@
 """What the papers compare capsules with: convolutions, hidden layers, one number a class."""
 
+from collections.abc import Callable, Sequence
+
 import keras
 
+from tf_capsules.hints import Shape, Weights
 from tf_capsules.models.weights import load_weights
 
 # The last axis, whatever Keras is set to.
@@ -9,15 +12,15 @@ _LAST = {"data_format": "channels_last"}
 
 
 def convolutional_network(
-    image_shape,
-    classes,
-    convolutions,
-    hidden,
-    pooling=False,
-    dropout=0.0,
-    activation="softmax",
-    weights=None,
-    name=None,
+    image_shape: Shape,
+    classes: int,
+    convolutions: Sequence[Sequence[int]],
+    hidden: Sequence[int],
+    pooling: bool = False,
+    dropout: float = 0.0,
+    activation: str | Callable | None = "softmax",
+    weights: Weights = None,
+    name: str | None = None,
 ):
     """A Keras model from images to class probabilities (batch, classes), not compiled.
 

@@ -3,6 +3,7 @@
 import collections
 import math
 import numbers
+from collections.abc import Sequence
 
 import keras
 from keras import ops, tree
@@ -61,7 +62,15 @@ class FeedbackAgreement(keras.layers.Layer):
         (TensorShape([]), 505)
     """
 
-    def __init__(self, groups=32, squash=True, critic=True, critic_strides=None, divergence=None, **kwargs):
+    def __init__(
+        self,
+        groups: int = 32,
+        squash: bool = True,
+        critic: bool = True,
+        critic_strides: Sequence[int] | None = None,
+        divergence: keras.Loss | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.groups = positive_int("groups", groups)
         self.squash, self.use_critic = squash, critic
@@ -166,7 +175,9 @@ def _flat(x):
     return x if len(x.shape) == 4 else flatten_types(x)
 
 
-def with_feedback(model, links, weight=10.0, name=None, **options):
+def with_feedback(
+    model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, name: str | None = None, **options
+):
     """A model that trains the given one, with the same weights, along with a feedback agreement unit for each link.
 
     Source: Li et al. 2018, "feedback agreement": the loss is that of the network and `weight` times the sum of the
@@ -225,7 +236,7 @@ class FeedbackModel(keras.Model):
         ValueError: see `with_feedback`.
     """
 
-    def __init__(self, model, links, weight=10.0, **kwargs):
+    def __init__(self, model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, **kwargs):
         number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not (number and 0 <= weight < math.inf):
             raise ValueError(f"`weight` must be a number of at least 0. Received: {weight!r}")

@@ -1,7 +1,10 @@
 """Networks of "An algorithm for routing capsules in all domains" (Heinsen 2019)."""
 
+from typing import Any
+
 import keras
 
+from tf_capsules.hints import Shape, Weights
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models.backbones import features_of
@@ -12,18 +15,18 @@ SMALLEST_IMAGE = 29
 
 
 def ImageCapsNet(
-    image_shape=(96, 96, 2),
-    classes=5,
-    filters=64,
-    types=64,
-    parts=64,
-    pose=(4, 4),
-    iterations=3,
-    density="gaussian",
-    pointwise_initializer="kaiming",
-    backbone=None,
-    weights=None,
-    name="image_capsnet",
+    image_shape: Shape = (96, 96, 2),
+    classes: int = 5,
+    filters: int = 64,
+    types: int = 64,
+    parts: int = 64,
+    pose: tuple[int, int] = (4, 4),
+    iterations: int = 3,
+    density: str = "gaussian",
+    pointwise_initializer: str = "kaiming",
+    backbone: keras.Model | None = None,
+    weights: Weights = None,
+    name: str | None = "image_capsnet",
 ):
     """The network for smallNORB: six convolutions, primary capsules, two routing layers.
 
@@ -62,7 +65,7 @@ def ImageCapsNet(
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
-    pointwise = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
+    pointwise: dict[str, Any] = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
     if pointwise_initializer == "uniform":
         limit = width**-0.5
         pointwise["kernel_initializer"] = scaling(1 / 3, "fan_in", "uniform")
@@ -88,7 +91,7 @@ def ImageCapsNet(
     )
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
     # In float32 under every dtype policy: these are the model's answers.
-    options = dict(iterations=iterations, density=density, dtype="float32")
+    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
     poses, scores, _ = HeinsenRouting(parts, pose[1], sharing="all", name="parts", **options)(poses, scores)
     poses, scores, variances = HeinsenRouting(classes, pose[1], name="classes", **options)(poses, scores)
     encoder = keras.Model(images, {"activations": scores, "poses": poses, "variances": variances}, name="encoder")
@@ -96,17 +99,17 @@ def ImageCapsNet(
 
 
 def TextCapsNet(
-    layers=37,
-    width=1280,
-    classes=5,
-    dim=64,
-    parts=64,
-    pose=2,
-    iterations=3,
-    density="gaussian",
-    norm="pre",
-    weights=None,
-    name="text_capsnet",
+    layers: int = 37,
+    width: int = 1280,
+    classes: int = 5,
+    dim: int = 64,
+    parts: int = 64,
+    pose: int = 2,
+    iterations: int = 3,
+    density: str = "gaussian",
+    norm: str = "pre",
+    weights: Weights = None,
+    name: str | None = "text_capsnet",
 ):
     """The network for the Stanford Sentiment Treebank: hidden states of a frozen transformer, two routing layers.
 
@@ -139,7 +142,7 @@ def TextCapsNet(
     embeddings = keras.Input((None, layers, width), name="embeddings")
     mask = keras.Input((None,), name="mask")
     poses, scores = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
-    options = dict(iterations=iterations, density=density, dtype="float32")
+    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
     poses, scores, _ = HeinsenRouting(parts, pose, sharing="all", name="parts", **options)(poses, scores)
     poses, scores, variances = HeinsenRouting(classes, pose, name="classes", **options)(poses, scores)
     encoder = keras.Model(
@@ -151,19 +154,19 @@ def TextCapsNet(
 
 
 def SelfAttentionCapsNet(
-    layers=37,
-    width=1280,
-    classes=5,
-    dim=64,
-    heads=4,
-    blocks=2,
-    parts=None,
-    pose=16,
-    iterations=3,
-    density="gaussian",
-    dropout=0.0,
-    weights=None,
-    name="self_attention_capsnet",
+    layers: int = 37,
+    width: int = 1280,
+    classes: int = 5,
+    dim: int = 64,
+    heads: int = 4,
+    blocks: int = 2,
+    parts: int | None = None,
+    pose: int = 16,
+    iterations: int = 3,
+    density: str = "gaussian",
+    dropout: float = 0.0,
+    weights: Weights = None,
+    name: str | None = "self_attention_capsnet",
 ):
     """A small text network of its own: self-attention blocks over frozen word embeddings, a routing layer on top.
 
@@ -224,7 +227,7 @@ def SelfAttentionCapsNet(
         y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
         x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
     poses, scores = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
-    options = dict(iterations=iterations, density=density, dtype="float32")
+    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
     if parts is not None:
         poses, scores, _ = HeinsenRouting(parts, pose, sharing="all", name="parts", **options)(poses, scores)
     sharing = "all" if parts is None else "none"
@@ -237,7 +240,9 @@ def SelfAttentionCapsNet(
     return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
 
 
-def MeanPooling(layers=37, width=1280, classes=5, weights=None, name="mean_pooling"):
+def MeanPooling(
+    layers: int = 37, width: int = 1280, classes: int = 5, weights: Weights = None, name: str | None = "mean_pooling"
+):
     """The baseline without capsules: hidden states, averaged over the tokens, and one dense layer.
 
     Args:

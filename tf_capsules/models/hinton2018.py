@@ -1,7 +1,11 @@
 """Networks of "Matrix capsules with EM routing" (Hinton, Sabour, Frosst 2018)."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
+from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.models.backbones import features_of
 from tf_capsules.models.classifier import CapsuleClassifier
@@ -15,20 +19,20 @@ _LAST = {"data_format": "channels_last"}
 
 
 def MatrixCapsNet(
-    image_shape=(32, 32, 2),
-    classes=5,
-    filters=32,
-    types=32,
-    capsules=(32, 32),
-    pose=(4, 4),
-    iterations=3,
-    coordinates=True,
-    normalization="data",
-    l2=None,
-    logits=False,
-    backbone=None,
-    weights=None,
-    name="matrix_capsnet",
+    image_shape: Shape = (32, 32, 2),
+    classes: int = 5,
+    filters: int = 32,
+    types: int = 32,
+    capsules: Sequence[int] = (32, 32),
+    pose: Size = (4, 4),
+    iterations: int = 3,
+    coordinates: bool = True,
+    normalization: str = "data",
+    l2: float | None = None,
+    logits: bool = False,
+    backbone: keras.Model | None = None,
+    weights: Weights = None,
+    name: str | None = "matrix_capsnet",
 ):
     """The capsule network: a convolution, primary capsules, two convolutional routing layers, routed class capsules.
 
@@ -69,11 +73,11 @@ def MatrixCapsNet(
     if not isinstance(capsules, (tuple, list)) or len(capsules) != 2:
         raise ValueError(f"`capsules` must be two numbers, one a convolutional layer. Received: {capsules!r}")
 
-    def regularized():
+    def regularized() -> dict[str, Any]:
         return {"kernel_regularizer": None if l2 is None else keras.regularizers.L2(l2)}
 
     # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
-    routing = dict(iterations=iterations, normalization=normalization, dtype="float32")
+    routing: dict[str, Any] = dict(iterations=iterations, normalization=normalization, dtype="float32")
     columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = keras.Input(image_shape, name="images")
     if backbone is None:
@@ -105,7 +109,13 @@ def MatrixCapsNet(
     return load_weights(CapsuleClassifier(encoder, logits=logits, name=name), weights)
 
 
-def BaselineCNN(image_shape=(32, 32, 2), classes=5, dropout=0.5, weights=None, name="baseline_cnn"):
+def BaselineCNN(
+    image_shape: Shape = (32, 32, 2),
+    classes: int = 5,
+    dropout: float = 0.5,
+    weights: Weights = None,
+    name: str | None = "baseline_cnn",
+):
     """The convolutional baseline for smallNORB, 4,253,349 parameters (the paper says 4.2M).
 
     Source: Hinton et al. 2018, the baseline of its experiments; the count is met with "same" padding. The dropout rate
@@ -125,5 +135,5 @@ def BaselineCNN(image_shape=(32, 32, 2), classes=5, dropout=0.5, weights=None, n
         >>> BaselineCNN().count_params()
         4253349
     """
-    options = dict(pooling=True, dropout=dropout, weights=weights, name=name)
+    options: dict[str, Any] = dict(pooling=True, dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

@@ -1,7 +1,11 @@
 """Networks of "Neural network encapsulation" (Li et al. 2018): EncapNet, CapNet, and those it compares with."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
+from tf_capsules.hints import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
@@ -16,18 +20,18 @@ _LAST = {"data_format": "channels_last"}
 
 
 def CapNet(
-    image_shape=(32, 32, 3),
-    classes=10,
-    routing="dynamic",
-    dim=16,
-    grid=None,
-    iterations=3,
-    initial_logits="zeros",
-    normalization="min_max",
-    competition="children",
-    votes="auto",
-    weights=None,
-    name="capnet",
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    routing: str = "dynamic",
+    dim: int = 16,
+    grid: Sequence[int] | None = None,
+    iterations: int = 3,
+    initial_logits: str = "zeros",
+    normalization: str = "min_max",
+    competition: str = "children",
+    votes: str = "auto",
+    weights: Weights = None,
+    name: str | None = "capnet",
 ):
     """The baseline: four convolutions and two layers of fully connected, routed capsules of types that share.
 
@@ -88,7 +92,14 @@ def CapNet(
     return _classifier(images, poses, weights, name)
 
 
-def ShortEncapNet(image_shape=(32, 32, 3), classes=10, coefficients=None, dim=16, weights=None, name="short_encapnet"):
+def ShortEncapNet(
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    coefficients: str | None = None,
+    dim: int = 16,
+    weights: Weights = None,
+    name: str | None = "short_encapnet",
+):
     """Six layers: four convolutions, one capsule convolution with its skip, class capsules.
 
     Source: Li et al. 2018, table 1 (e), (f); trainable parameters 1,689,856 with the master branch alone, 8,124,224
@@ -115,16 +126,16 @@ def ShortEncapNet(image_shape=(32, 32, 3), classes=10, coefficients=None, dim=16
 
 
 def EncapNet(
-    image_shape=(32, 32, 3),
-    classes=10,
-    layers=(3, 3, 3, 3),
-    coefficients="both",
-    skips=("convolution", "stack"),
-    types=_TYPES,
-    exclude_own=False,
-    stem="plain",
-    weights=None,
-    name="encapnet",
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    layers: Sequence[int] = (3, 3, 3, 3),
+    coefficients: str | Sequence[str | None] | None = "both",
+    skips: Sequence[str] = ("convolution", "stack"),
+    types: int = _TYPES,
+    exclude_own: bool = False,
+    stem: str = "plain",
+    weights: Weights = None,
+    name: str | None = "encapnet",
 ):
     """EncapNet: modules of capsule convolutions, in each of which the poses get twice as long.
 
@@ -186,7 +197,15 @@ def EncapNet(
     return _classifier(images, _class_capsules(classes)(x), weights, name)
 
 
-def feedback(network, links=("half",), vanilla=False, critic=True, divergence="transport", weight=10.0, **transport):
+def feedback(
+    network: keras.Model,
+    links: Sequence[str] = ("half",),
+    vanilla: bool = False,
+    critic: bool = True,
+    divergence: str = "transport",
+    weight: float = 10.0,
+    **transport,
+):
     """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training.
 
     Source: Li et al. 2018, section 3.3, figure 3 (a) and the ablations of table 3.
@@ -228,7 +247,7 @@ def feedback(network, links=("half",), vanilla=False, critic=True, divergence="t
         raise ValueError(
             f'Feedback with links {links!r} is for EncapNet, or with "half" for ResNetTwin, not {network!r}.'
         )
-    options = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
+    options: dict[str, Any] = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
     units = [
         FeedbackAgreement(
             divergence=PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport), **options
@@ -250,7 +269,9 @@ def _links_of_modules(names, links):
     return pairs
 
 
-def SameShapeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_shape_cnn"):
+def SameShapeCNN(
+    image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_shape_cnn"
+):
     """The convolutional network of the shapes of CapNet, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
     Args:
@@ -268,7 +289,9 @@ def SameShapeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_s
     return _convolutional(image_shape, classes, ((32, 1), (64, 1), (128, 2), (256, 2), (512, 1)), weights, name)
 
 
-def SameSizeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_size_cnn"):
+def SameSizeCNN(
+    image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_size_cnn"
+):
     """The convolutional network of CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
 
     Args:
@@ -287,9 +310,13 @@ def SameSizeCNN(image_shape=(32, 32, 3), classes=10, weights=None, name="same_si
 
 
 def ResNetTwin(
-    image_shape=(32, 32, 3), classes=10, filters=(64, 128, 256, 512), blocks=(2, 2, 2, 2), weights=None,
-    name="resnet_twin",
-):  # fmt: skip
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    filters: Sequence[int] = (64, 128, 256, 512),
+    blocks: Sequence[int] = (2, 2, 2, 2),
+    weights: Weights = None,
+    name: str | None = "resnet_twin",
+):
     """The residual network whose stages have the shapes of EncapNet's modules; with 10 classes 11,156,778 trainable
     parameters.
 

@@ -11,10 +11,17 @@ and read by `ImageCapsNet(weights="author.npz")`, or for the texts, whose publis
 order, by `TextCapsNet(classes=5, norm="post", weights="author.npz")`.
 """
 
+import os
 import re
 
+import keras
 import numpy as np
 
+from tf_capsules.files import read_npz
+
+_PART = {"kernel": "weight", "bias": "bias"}
+_NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+_ROUTING = {"kernel": "W", "bias": "B", "beta_use": "beta_use", "beta_ignore": "beta_ign"}
 # Our path of a weight, the author's name, and how his array becomes ours.
 _RULES = (
     (r"norm_(\d)/(\w+)", lambda i, part: f"convolve.{3 * (int(i) - 1)}.{_NORM[part]}"),
@@ -29,12 +36,9 @@ _RULES = (
     (r"parts/(\w+)", lambda part: f"routings.0.{_ROUTING[part]}"),
     (r"classes/(\w+)", lambda part: f"routings.1.{_ROUTING[part]}"),
 )
-_PART = {"kernel": "weight", "bias": "bias"}
-_NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
-_ROUTING = {"kernel": "W", "bias": "B", "beta_use": "beta_use", "beta_ignore": "beta_ign"}
 
 
-def author_name(path):
+def author_name(path: str):
     """The author's name for the weight of this path in `ImageCapsNet` or `TextCapsNet`.
 
     >>> author_name("convolution_2/kernel")
@@ -46,16 +50,15 @@ def author_name(path):
     raise ValueError(f"The weight {path!r} has no counterpart in the author's code.")
 
 
-def load_author_weights(model, path):
+def load_author_weights(model: keras.Model, path: str | os.PathLike):
     """The model, with the weights of an .npz of the author's arrays.
 
     Names may carry the prefix `weight/`; arrays that the model has no place for are left out.
 
     Raises:
-        ValueError: an array is missing or has another shape; the message names it.
+        ValueError: a damaged file, or an array that is missing, of another shape or not finite; the message names it.
     """
-    with np.load(path) as file:
-        arrays = {name.removeprefix("weight/"): file[name] for name in file.files}
+    arrays = {name.removeprefix("weight/"): array for name, array in read_npz(path).items()}
     values = []
     for weight in model.weights:
         name = author_name(weight.path.split("/", 1)[1] if weight.path.startswith("encoder/") else weight.path)
@@ -66,6 +69,8 @@ def load_author_weights(model, path):
             value = value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T if "dense" in weight.path else value
         if value.shape != tuple(weight.shape):
             raise ValueError(f"{path}: {name!r} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}.")
+        if value.dtype.kind != "f" or not np.isfinite(value).all():
+            raise ValueError(f"{path}: {name!r} of {value.dtype} has values that are no finite real numbers.")
         values.append(value)
     for weight, value in zip(model.weights, values, strict=True):
         weight.assign(value)

@@ -1,7 +1,11 @@
 """Networks of "Dynamic routing between capsules" (Sabour, Frosst, Hinton 2017)."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import keras
 
+from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
 from tf_capsules.models.backbones import features_of
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
@@ -13,26 +17,26 @@ _LAST = {"data_format": "channels_last"}
 
 
 def CapsNet(
-    image_shape=(28, 28, 1),
-    classes=10,
-    filters=256,
-    kernel_size=9,
-    types=32,
-    pose=8,
-    primary_kernel_size=9,
-    primary_strides=2,
-    primary_scale=1.0,
-    padding="valid",
-    dim=16,
-    iterations=3,
-    leaky=False,
-    use_bias=False,
-    competition="parents",
-    decoder_units=(512, 1024),
-    reconstruction_weight=0.0005,
-    backbone=None,
-    weights=None,
-    name="capsnet",
+    image_shape: Shape = (28, 28, 1),
+    classes: int = 10,
+    filters: int = 256,
+    kernel_size: Size = 9,
+    types: int = 32,
+    pose: Size = 8,
+    primary_kernel_size: Size = 9,
+    primary_strides: Size = 2,
+    primary_scale: float = 1.0,
+    padding: str = "valid",
+    dim: int = 16,
+    iterations: int = 3,
+    leaky: bool = False,
+    use_bias: bool = False,
+    competition: str = "parents",
+    decoder_units: Sequence[int] | None = (512, 1024),
+    reconstruction_weight: float = 0.0005,
+    backbone: keras.Model | None = None,
+    weights: Weights = None,
+    name: str | None = "capsnet",
 ):
     """The capsule network: a convolution, primary capsules, routed class capsules, and a decoder.
 
@@ -93,7 +97,13 @@ def CapsNet(
     return load_weights(model, weights)
 
 
-def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, name="baseline_cnn"):
+def BaselineCNN(
+    image_shape: Shape = (28, 28, 1),
+    classes: int = 10,
+    dropout: float = 0.5,
+    weights: Weights = None,
+    name: str | None = "baseline_cnn",
+):
     """The convolutional baseline for MNIST, 35,445,522 parameters.
 
     Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is not
@@ -120,7 +130,12 @@ def BaselineCNN(image_shape=(28, 28, 1), classes=10, dropout=0.5, weights=None, 
 
 
 def PoolingCNN(
-    image_shape=(36, 36, 1), classes=10, activation="sigmoid", dropout=0.0, weights=None, name="pooling_cnn"
+    image_shape: Shape = (36, 36, 1),
+    classes: int = 10,
+    activation: str | Callable | None = "sigmoid",
+    dropout: float = 0.0,
+    weights: Weights = None,
+    name: str | None = "pooling_cnn",
 ):
     """The convolutional baseline with max pooling for MultiMNIST, 24,563,978 parameters.
 
@@ -143,5 +158,5 @@ def PoolingCNN(
         >>> PoolingCNN().count_params()
         24563978
     """
-    options = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
+    options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

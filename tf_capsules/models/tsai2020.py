@@ -1,7 +1,11 @@
 """Networks of "Capsules with inverted dot-product attention routing" (Tsai et al. 2020), and those it compares with."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 
+from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import (
     CapsuleLength,
     ConcurrentRouting,
@@ -28,27 +32,27 @@ BACKBONES = ("simple", "resnet")
 
 
 def AttentionCapsNet(
-    image_shape=(32, 32, 3),
-    classes=10,
-    backbone="simple",
-    filters=256,
-    types=32,
-    pose=(4, 4),
-    primary_kernel_size=1,
-    primary_strides=1,
-    convolutions=((32, 3, 2), (32, 3, 1)),
-    hidden=(),
-    iterations=2,
-    schedule="concurrent",
-    scaled=True,
-    layer_norm=True,
-    dropout=0.0,
-    initial_pose="zeros",
-    activations=False,
-    votes="auto",
-    probabilities="softmax",
-    weights=None,
-    name="attention_capsnet",
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    backbone: str | keras.Model = "simple",
+    filters: int = 256,
+    types: int = 32,
+    pose: Size = (4, 4),
+    primary_kernel_size: int = 1,
+    primary_strides: Size = 1,
+    convolutions: Sequence[Sequence[int]] = ((32, 3, 2), (32, 3, 1)),
+    hidden: Sequence[int] = (),
+    iterations: int = 2,
+    schedule: str = "concurrent",
+    scaled: bool = True,
+    layer_norm: bool = True,
+    dropout: float = 0.0,
+    initial_pose: str = "zeros",
+    activations: bool = False,
+    votes: str = "auto",
+    probabilities: str = "softmax",
+    weights: Weights = None,
+    name: str | None = "attention_capsnet",
 ):
     """The capsule network: a backbone, primary capsules, and capsule layers that are routed together.
 
@@ -99,7 +103,7 @@ def AttentionCapsNet(
         name="primary_capsules",
     )(x)
     # In float32 under every dtype policy: these are the model's answers.
-    options = dict(
+    options: dict[str, Any] = dict(
         scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, votes=votes, dtype="float32"
     )
     chain = [
@@ -132,14 +136,14 @@ def AttentionCapsNet(
 
 
 def DynamicCapsNet(
-    image_shape=(32, 32, 3),
-    classes=10,
-    backbone="simple",
-    filters=256,
-    types=32,
-    iterations=3,
-    weights=None,
-    name="dynamic_capsnet",
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    backbone: str | keras.Model = "simple",
+    filters: int = 256,
+    types: int = 32,
+    iterations: int = 3,
+    weights: Weights = None,
+    name: str | None = "dynamic_capsnet",
 ):
     """Dynamic routing as the paper compares it: the network of Sabour et al. 2017 without decoder.
 
@@ -157,7 +161,7 @@ def DynamicCapsNet(
         >>> DynamicCapsNet().count_params()
         7992576
     """
-    options = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
+    options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
     if backbone == "simple":
         return sabour2017.CapsNet(image_shape, classes, filters, **options)
     backbone = _backbone(backbone, image_shape, resnet=(64, 256))
@@ -165,16 +169,16 @@ def DynamicCapsNet(
 
 
 def ConvDynamicCapsNet(
-    image_shape=(36, 36, 1),
-    classes=10,
-    backbone="simple",
-    filters=1024,
-    types=16,
-    pose=64,
-    convolutions=((16, 3, 1),),
-    iterations=3,
-    weights=None,
-    name="conv_dynamic_capsnet",
+    image_shape: Shape = (36, 36, 1),
+    classes: int = 10,
+    backbone: str | keras.Model = "simple",
+    filters: int = 1024,
+    types: int = 16,
+    pose: int = 64,
+    convolutions: Sequence[Sequence[int]] = ((16, 3, 1),),
+    iterations: int = 3,
+    weights: Weights = None,
+    name: str | None = "conv_dynamic_capsnet",
 ):
     """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
 
@@ -200,7 +204,7 @@ def ConvDynamicCapsNet(
     x = features_of(images, _backbone(backbone, image_shape, filters=filters))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     # In float32 under every dtype policy: these are the model's answers.
-    options = dict(iterations=iterations, dtype="float32")
+    options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
         name_of_layer = f"convolutional_capsules_{number}"
         x = ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
@@ -211,15 +215,15 @@ def ConvDynamicCapsNet(
 
 
 def EMCapsNet(
-    image_shape=(32, 32, 3),
-    classes=10,
-    backbone="simple",
-    filters=256,
-    types=32,
-    capsules=(32, 32),
-    iterations=2,
-    weights=None,
-    name="em_capsnet",
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    backbone: str | keras.Model = "simple",
+    filters: int = 256,
+    types: int = 32,
+    capsules: Sequence[int] = (32, 32),
+    iterations: int = 2,
+    weights: Weights = None,
+    name: str | None = "em_capsnet",
 ):
     """EM routing as the paper compares it: the network of Hinton et al. 2018 on another backbone.
 
@@ -240,11 +244,17 @@ def EMCapsNet(
         'em_capsnet'
     """
     backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
-    options = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
+    options: dict[str, Any] = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
     return hinton2018.MatrixCapsNet(image_shape, classes, backbone=backbone, **options)
 
 
-def BaselineCNN(image_shape=(32, 32, 3), classes=10, filters=1024, weights=None, name="baseline_cnn"):
+def BaselineCNN(
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    filters: int = 1024,
+    weights: Weights = None,
+    name: str | None = "baseline_cnn",
+):
     """The convolutional baseline for CIFAR, 18,919,434 trainable parameters.
 
     Source: Tsai et al. 2020, tables 8 and 9.
@@ -272,7 +282,13 @@ def BaselineCNN(image_shape=(32, 32, 3), classes=10, filters=1024, weights=None,
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
 
 
-def ResNet18(image_shape=(32, 32, 3), classes=10, filters=(64, 128, 256, 512), weights=None, name="resnet18"):
+def ResNet18(
+    image_shape: Shape = (32, 32, 3),
+    classes: int = 10,
+    filters: Sequence[int] = (64, 128, 256, 512),
+    weights: Weights = None,
+    name: str | None = "resnet18",
+):
     """The residual network of 18 layers for CIFAR, 11,173,962 trainable parameters.
 
     Source: He et al. 2016; Tsai et al. 2020, section 4.1: no pooling after the first convolution, which is 3x3.
@@ -298,13 +314,13 @@ def ResNet18(image_shape=(32, 32, 3), classes=10, filters=(64, 128, 256, 512), w
 
 
 def DiverseCNN(
-    image_shape=(36, 36, 1),
-    classes=10,
-    pooling="average",
-    filters=1024,
-    hidden=640,
-    weights=None,
-    name="diverse_cnn",
+    image_shape: Shape = (36, 36, 1),
+    classes: int = 10,
+    pooling: str = "average",
+    filters: int = 1024,
+    hidden: int = 640,
+    weights: Weights = None,
+    name: str | None = "diverse_cnn",
 ):
     """The convolutional baselines for DiverseMultiMNIST.
 

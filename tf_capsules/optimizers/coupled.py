@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Rate
+
 
 class _Coupled:
     """An optimizer in which the decay of the weights is a part of the gradient: `gradient += decay * weight`."""
@@ -44,7 +46,14 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
         0.95
     """
 
-    def __init__(self, learning_rate=0.1, momentum=0.9, decay=5e-4, name="coupled_sgd", **kwargs):
+    def __init__(
+        self,
+        learning_rate: Rate = 0.1,
+        momentum: float = 0.9,
+        decay: float = 5e-4,
+        name: str | None = "coupled_sgd",
+        **kwargs,
+    ):
         super().__init__(learning_rate, momentum, decay=decay, name=name, **kwargs)
 
 
@@ -70,7 +79,7 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         0.9
     """
 
-    def __init__(self, learning_rate=1e-4, decay=5e-4, name="coupled_adam", **kwargs):
+    def __init__(self, learning_rate: Rate = 1e-4, decay: float = 5e-4, name: str | None = "coupled_adam", **kwargs):
         super().__init__(learning_rate, decay=decay, name=name, **kwargs)
 
 
@@ -97,6 +106,13 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
     """
 
     def __init__(
-        self, learning_rate=1e-4, rho=0.9, momentum=0.9, centered=True, decay=5e-4, name="coupled_rmsprop", **kwargs
+        self,
+        learning_rate: Rate = 1e-4,
+        rho: float = 0.9,
+        momentum: float = 0.9,
+        centered: bool = True,
+        decay: float = 5e-4,
+        name: str | None = "coupled_rmsprop",
+        **kwargs,
     ):
         super().__init__(learning_rate, rho, momentum, centered=centered, decay=decay, name=name, **kwargs)

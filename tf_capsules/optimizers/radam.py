@@ -6,6 +6,8 @@ import math
 import keras
 from keras import ops
 
+from tf_capsules.hints import Rate
+
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class RAdam(keras.optimizers.Optimizer):
@@ -38,7 +40,14 @@ class RAdam(keras.optimizers.Optimizer):
     """
 
     def __init__(
-        self, learning_rate=0.001, beta_1=0.9, beta_2=0.999, epsilon=1e-8, threshold=5, name="radam", **kwargs
+        self,
+        learning_rate: Rate = 0.001,
+        beta_1: Rate = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        threshold: float = 5,
+        name: str | None = "radam",
+        **kwargs,
     ):
         scheduled = isinstance(beta_1, keras.optimizers.schedules.LearningRateSchedule)
         if not scheduled and not 0 <= beta_1 < 1:

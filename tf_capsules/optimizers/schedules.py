@@ -25,7 +25,13 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         0.00096
     """
 
-    def __init__(self, initial_learning_rate=0.001, decay_steps=2000, decay_rate=0.96, floor=1e-6):
+    def __init__(
+        self,
+        initial_learning_rate: float = 0.001,
+        decay_steps: int = 2000,
+        decay_rate: float = 0.96,
+        floor: float = 1e-6,
+    ):
         self.initial_learning_rate = initial_learning_rate
         self.decay_steps = decay_steps
         self.decay_rate = decay_rate
@@ -67,7 +73,7 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
         [1e-05, 0.000255, 0.0005, 0.0002975, 1e-05]
     """
 
-    def __init__(self, peak, total_steps, warmup=0.1, floor=1e-5):
+    def __init__(self, peak: float, total_steps: int, warmup: float = 0.1, floor: float = 1e-5):
         if not 0 < peak < math.inf:
             raise ValueError(f"`peak` must be above 0. Received: {peak!r}")
         if not 0 <= floor <= peak:
@@ -103,7 +109,7 @@ class MomentumCycle(keras.optimizers.schedules.LearningRateSchedule):
         [0.9, 0.855, 0.81, 0.9]
     """
 
-    def __init__(self, total_steps, warmup=0.1, high=0.9, low=0.81):
+    def __init__(self, total_steps: int, warmup: float = 0.1, high: float = 0.9, low: float = 0.81):
         if not 0 <= low <= high < 1:
             raise ValueError(f"`low` and `high` must be 0 <= low <= high < 1. Received: low={low!r}, high={high!r}")
         self.high, self.low = high, low

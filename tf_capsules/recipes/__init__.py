@@ -36,7 +36,8 @@ class Recipe:
             margin.
         margin_schedule: "sigmoid", "linear" or "ramp", with `SpreadLoss`: the schedule through which the margin goes in
             the steps of the whole run (`tf_capsules.losses.SpreadMargin.over`); None for a loss without one.
-        metric: what the last line reports: "accuracy", or "exact_match" where several classes are present.
+        metric: what the last line reports: "accuracy"; "top_5", whether the class is among the five most probable; or
+            "exact_match" where several classes are present.
         threshold: with "exact_match", above which an activation says that its class is present; None: as many classes
             are predicted as there are present.
         epochs: passes over the training split.
@@ -90,6 +91,8 @@ class Recipe:
             raise ValueError(f"{' and '.join(given)} exclude each other.")
         if not all(0 < drop < 1 for drop in self.drops) or list(self.drops) != sorted(self.drops):
             raise ValueError(f"drops are shares of all steps, between 0 and 1 and in order, not {self.drops}.")
+        if self.metric not in ("accuracy", "top_5", "exact_match"):
+            raise ValueError(f"metric must be accuracy, top_5 or exact_match. Received: {self.metric!r}")
         if self.momentum_cycle and self.warmup is None:
             raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
         if self.margin_schedule is not None and self.loss is not SpreadLoss:

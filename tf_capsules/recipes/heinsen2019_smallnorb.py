@@ -26,5 +26,12 @@ RECIPE = Recipe(
     # In the author's code; the paper does not mention it.
     momentum_cycle=True,
     mixup=0.2,
-    figures=("training_curves", "stereo_pairs", "poses_by_azimuth", "poses_by_elevation", "pose_trajectories"),
+    figures=(
+        "training_curves",
+        "parse_tree",
+        "stereo_pairs",
+        "poses_by_azimuth",
+        "poses_by_elevation",
+        "pose_trajectories",
+    ),
 )

@@ -32,5 +32,5 @@ RECIPE = Recipe(
     batch_size=64,
     learning_rate=0.003,
     decay_steps=20_000,
-    figures=("training_curves", "vote_distances"),
+    figures=("training_curves", "parse_tree", "vote_distances"),
 )

@@ -3,21 +3,23 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.inverted_attention import windowed_inverted_attention
 from tf_capsules.routing.squash import squash
-from tf_capsules.routing.votes import couple
+from tf_capsules.routing.votes import SharedVotes, Votes, couple
+from tf_capsules.routing.windows import Windows
 
 
 def dynamic_routing(
-    votes,
-    iterations=3,
+    votes: Votes,
+    iterations: int = 3,
     *,
-    bias=None,
-    leaky=False,
-    competition="parents",
-    initial_logits=None,
-    mask=None,
-    return_couplings=False,
+    bias: Tensor | None = None,
+    leaky: bool = False,
+    competition: str = "parents",
+    initial_logits: Tensor | None = None,
+    mask: Tensor | None = None,
+    return_couplings: bool = False,
 ):
     """Routes by agreement: children send more to the parents that their votes agree with.
 
@@ -69,7 +71,15 @@ def dynamic_routing(
     return poses
 
 
-def dynamic_routing_by_parents(votes, iterations=3, *, chunk, bias=None, initial_logits=None, mask=None):
+def dynamic_routing_by_parents(
+    votes: SharedVotes,
+    iterations: int = 3,
+    *,
+    chunk: int,
+    bias: Tensor | None = None,
+    initial_logits: Tensor | None = None,
+    mask: Tensor | None = None,
+):
     """`dynamic_routing` with competition between children, so many parents at a time.
 
     Where children compete, parents have nothing to do with each other: some of them are complete through all
@@ -114,16 +124,24 @@ def dynamic_routing_by_parents(votes, iterations=3, *, chunk, bias=None, initial
     @keras.remat
     def parents(features, *given):
         of = dict(zip(names, given, strict=True))
-        shape = ops.shape(features)
+        batch, groups, rows, columns = ops.shape(features)[0], votes.groups, votes.rows, votes.columns
+        out = votes.pose_shape[-1]
+        # A matrix product for each parent over all groups, as in `to_parents`.
+        kernel = ops.reshape(ops.transpose(of["kernel"], (1, 0, 2, 3)), (size, groups * columns, out))
+        if "votes" in of:
+            vote_bias = ops.reshape(ops.transpose(of["votes"], (1, 0, 2, 3)), (size, groups, rows * out))
         attended = None
         for _ in range(iterations):
             logits = None
             if attended is not None:
-                back = ops.einsum("bjre,gjde->bgrdj", attended, of["kernel"])
-                back = ops.reshape(back, (shape[0], votes.groups, votes.rows * votes.columns, size))
+                x = ops.transpose(attended, (1, 0, 2, 3))
+                back = ops.matmul(ops.reshape(x, (size, batch * rows, out)), ops.transpose(kernel, (0, 2, 1)))
+                back = ops.transpose(ops.reshape(back, (size, batch, rows, groups, columns)), (1, 3, 2, 4, 0))
+                back = ops.reshape(back, (batch, groups, rows * columns, size))
                 offset = ops.zeros_like(back[:, :, :1])
                 if "votes" in of:
-                    offset = ops.einsum("bjre,gjre->bgj", attended, of["votes"])[:, :, None]
+                    offset = ops.matmul(ops.reshape(x, (size, batch, rows * out)), ops.transpose(vote_bias, (0, 2, 1)))
+                    offset = ops.transpose(offset, (1, 2, 0))[:, :, None]
                 logits = ops.matmul(features, ops.concatenate([offset, back], axis=2))
             if "logits" in of:
                 own = ops.transpose(of["logits"], (1, 0, 2))[None]
@@ -138,11 +156,15 @@ def dynamic_routing_by_parents(votes, iterations=3, *, chunk, bias=None, initial
             weights = ops.broadcast_to(weights, (*ops.shape(features)[:3], weights.shape[-1]))
             sums = ops.matmul(ops.transpose(features, (0, 1, 3, 2)), weights)
             sums = ops.broadcast_to(sums, (*ops.shape(sums)[:3], size))  # (batch, groups, features, parents)
-            counts = sums[:, :, 0]
-            first = ops.reshape(sums[:, :, 1:], (shape[0], votes.groups, votes.rows, votes.columns, size))
-            total = ops.einsum("bgrdj,gjde->bjre", first, of["kernel"])
+            counts, first = ops.split(sums, [1], axis=2)
+            counts = ops.squeeze(counts, axis=2)
+            first = ops.transpose(ops.reshape(first, (batch, groups, rows, columns, size)), (4, 0, 2, 1, 3))
+            total = ops.matmul(ops.reshape(first, (size, batch * rows, groups * columns)), kernel)
+            total = ops.reshape(total, (size, batch, rows, out))
             if "votes" in of:
-                total = total + ops.einsum("bgj,gjre->bjre", counts, of["votes"])
+                added = ops.matmul(ops.transpose(counts, (2, 0, 1)), vote_bias)
+                total = total + ops.reshape(added, ops.shape(total))
+            total = ops.transpose(total, (1, 0, 2, 3))
             mass = ops.sum(counts, axis=1)[:, :, None, None]
             total = total / ops.maximum(mass, 1e-30)
             poses = squash(total + of["sums"] if "sums" in of else total, (2, 3))
@@ -160,7 +182,16 @@ def dynamic_routing_by_parents(votes, iterations=3, *, chunk, bias=None, initial
     return poses[:, : votes.parents]
 
 
-def windowed_dynamic_routing(poses, kernel, iterations=3, *, windows, chunk, bias=None, mask=None):
+def windowed_dynamic_routing(
+    poses: Tensor,
+    kernel: Tensor,
+    iterations: int = 3,
+    *,
+    windows: Windows,
+    chunk: int | None,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+):
     """`dynamic_routing` in windows, of whose votes none are kept: the types at each parent position compete.
 
     A logit is the sum of a vote's agreements with the parent of each iteration, so it is its agreement with the sum of
@@ -187,7 +218,7 @@ def windowed_dynamic_routing(poses, kernel, iterations=3, *, windows, chunk, bia
     return parents
 
 
-def check_dynamic_routing(iterations, competition="parents", leaky=False):
+def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):
     """Raises a ValueError for arguments that `dynamic_routing` can't work with."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")

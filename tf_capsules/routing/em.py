@@ -2,30 +2,32 @@
 
 import math
 import numbers
+from collections.abc import Callable, Sequence
 
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import softmax
+from tf_capsules.routing.votes import Votes, softmax
 
 NORMALIZATIONS = ("data", "min_max")
 
 
 def em_routing(
-    votes,
-    iterations=3,
+    votes: Votes,
+    iterations: int = 3,
     *,
-    beta_u=None,
-    beta_a=None,
-    inverse_temperature=0.01,
-    normalization=1.0,
-    gradients="all",
-    epsilon=1e-9,
-    variance_floor=1e-9,
-    competition=None,
-    start=None,
-    return_couplings=False,
-    return_states=False,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+    inverse_temperature: float | Sequence[float] = 0.01,
+    normalization: float | str = 1.0,
+    gradients: str = "all",
+    epsilon: float = 1e-9,
+    variance_floor: float = 1e-9,
+    competition: Callable | None = None,
+    start: tuple | None = None,
+    return_couplings: bool = False,
+    return_states: bool = False,
 ):
     """Routes by expectation-maximization: a parent is active where describing the votes by it is cheaper than not to.
 
@@ -78,9 +80,10 @@ def em_routing(
         return ops.stop_gradient(couplings(votes, *state))
 
     def parents(temperature, couplings, *state):
-        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=state[1] if state else None)
+        near = state[1] if state else None
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, by_group=False)
         variances = variances + variance_floor
-        costs = ops.sum(masses, axis=1) * costs_of_a_unit(beta_u, variances)
+        costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
         return temperature * (beta_a - _normalize(costs, normalization, votes, epsilon)), means, variances
 
     uniform = uniform_couplings(votes, competition)

@@ -3,14 +3,22 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import softmax
+from tf_capsules.routing.votes import Votes, softmax
 
 DENSITIES = ("gaussian", "soft_k_means")
 
 
 def heinsen_routing(
-    votes, iterations=3, *, beta_use=None, beta_ignore=None, density="gaussian", epsilon=1e-5, return_couplings=False
+    votes: Votes,
+    iterations: int = 3,
+    *,
+    beta_use: Tensor | None = None,
+    beta_ignore: Tensor | None = None,
+    density: str = "gaussian",
+    epsilon: float = 1e-5,
+    return_couplings: bool = False,
 ):
     """Routes by expected net benefit: a parent's score is what it gains from the data it uses, less what it ignores.
 
@@ -78,7 +86,7 @@ def _scores(masses, total, beta_use, beta_ignore):
     return ops.sum(use - ignore + ops.zeros_like(masses), axis=1)
 
 
-def check_heinsen_routing(iterations, density, epsilon):
+def check_heinsen_routing(iterations: int, density: str, epsilon: float):
     """Raises a ValueError for arguments that `heinsen_routing` can't work with."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
@@ -88,7 +96,7 @@ def check_heinsen_routing(iterations, density, epsilon):
         raise ValueError(f"`epsilon` must be above 0. Received: {epsilon!r}")
 
 
-def mask_scores(mask):
+def mask_scores(mask: Tensor | None):
     """The scores whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
 
     Source: Heinsen 2019, section 3.1; a mask between 0 and 1 comes from mixing examples.

@@ -4,16 +4,26 @@ import math
 
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import couple
+from tf_capsules.routing.votes import Votes, couple
 from tf_capsules.routing.windowed_votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
+from tf_capsules.routing.windows import Windows
 
 # Under sums that may be of nothing.
 _TINY = 1e-9
 
 
-def inverted_attention(votes, parents=None, *, scale=1.0, weights=None, return_moments=False, return_couplings=False):
+def inverted_attention(
+    votes: Votes,
+    parents: Tensor | None = None,
+    *,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+    return_moments: bool = False,
+    return_couplings: bool = False,
+):
     """One routing iteration: each child shares its vote out among the parents, by how well it agrees with each.
 
     Source: Tsai et al. 2020, section 3, eqs. 2 to 5, without the layer normalization that follows in the layers. It is
@@ -50,7 +60,15 @@ def inverted_attention(votes, parents=None, *, scale=1.0, weights=None, return_m
 
 
 def windowed_inverted_attention(
-    poses, parents, kernel, *, windows, chunk, scale=1.0, weights=None, return_moments=False
+    poses: Tensor,
+    parents: Tensor | None,
+    kernel: Tensor,
+    *,
+    windows: Windows,
+    chunk: int | None,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+    return_moments: bool = False,
 ):
     """`inverted_attention` in windows, of whose votes none are kept: the types at each parent position compete.
 

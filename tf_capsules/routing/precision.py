@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from tf_capsules.hints import Tensor
 
-def at_least_float32(x):
+
+def at_least_float32(x: Tensor):
     """The tensor as it is when it is float32 or float64, else cast to float32."""
     x = ops.convert_to_tensor(x)
     return x if keras.backend.standardize_dtype(x.dtype) in ("float32", "float64") else ops.cast(x, "float32")

@@ -1,14 +1,17 @@
 """The length of a capsule and the squashing non-linearity."""
 
+from collections.abc import Sequence
+
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.precision import at_least_float32
 
 # Inside the root, so that value and gradient are finite for a capsule of zeros; a length of 1e-3 is off by 5e-7.
 TINY = 1e-12
 
 
-def length(poses, axis=-1, keepdims=False):
+def length(poses: Tensor, axis: int | Sequence[int] = -1, keepdims: bool = False):
     """Length of each capsule, `sqrt(sum(poses**2) + 1e-12)`, finite with a finite gradient also at zero.
 
     Args:
@@ -26,7 +29,7 @@ def length(poses, axis=-1, keepdims=False):
     return result if keepdims else ops.squeeze(result, axis=axis)
 
 
-def squash(poses, axis=-1):
+def squash(poses: Tensor, axis: int | Sequence[int] = -1):
     """Shrinks each capsule to a length below 1, keeping its direction: `|s|^2 / (1 + |s|^2) * s / |s|`.
 
     Source: Sabour et al. 2017, eq. 1.

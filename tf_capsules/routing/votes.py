@@ -23,10 +23,12 @@ votes: means are relative to it, so that votes far from zero keep their digits.
 
 import functools
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.precision import at_least_float32
 
 # Axis legend: b batch, i child, j parent, r row of a pose, d column of a child's pose, e column of a parent's pose,
@@ -36,7 +38,7 @@ from tf_capsules.routing.precision import at_least_float32
 _TINY = 1e-12  # below any mass that matters; its square is still a float32
 
 
-def couple(logits, competition="parents", *, leaky=False, mask=None):
+def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False, mask: Tensor | None = None):
     """Coupling coefficients: routing logits normalised over those that compete.
 
     Source: Sabour et al. 2017, eq. 3 (`"parents"`: every child distributes 1 over the parents); Li et al. 2018, section
@@ -77,20 +79,50 @@ def products(x, axis, size, other=None):
 
     With `other`, shaped like x, the first factor is from there.
     """
-    start, other = (slice(None),) * axis, x if other is None else other
-    return ops.concatenate([other[*start, i : i + 1] * x[*start, i:] for i in range(size)], axis=axis)
+    # Not slices, each of whose gradients TensorFlow fills up with zeros to the size of x.
+    entries = ops.split(x, size, axis=axis)
+    firsts = entries if other is None else ops.split(other, size, axis=axis)
+    return ops.concatenate([firsts[i] * ops.concatenate(entries[i:], axis=axis) for i in range(size)], axis=axis)
 
 
 def kernel_products(kernel):
-    """The weight of each product of entries of x in the square of an entry of a vote, (groups, q, parents, e)."""
+    """The weight of each product of entries of x in the square of an entry of a vote, (groups, parents, q, e)."""
     columns = kernel.shape[2]
-    kernel = ops.transpose(kernel, (0, 2, 1, 3))
     twice = [1.0 if d == f else 2.0 for d in range(columns) for f in range(d, columns)]
-    return products(kernel, 1, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1, 1))
+    return products(kernel, 2, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1))
+
+
+def to_parents(features, kernel):
+    """`sum_f x_bgfrj W_gjfe`, (batch, groups, parents, rows, e): a matrix product for each parent.
+
+    The features, (batch, groups, features, rows, parents or 1), may be the same for all parents. Written out, as in
+    `to_features`, since TensorFlow takes two to ten times as long for what `ops.einsum` makes of it.
+    """
+    batch, groups, size, rows, parents = ops.shape(features)
+    x = ops.reshape(ops.transpose(features, (1, 4, 0, 3, 2)), (groups, parents, batch * rows, size))
+    result = ops.reshape(ops.matmul(x, kernel), (groups, ops.shape(kernel)[1], batch, rows, kernel.shape[-1]))
+    return ops.transpose(result, (2, 0, 1, 3, 4))
+
+
+def to_features(poses, kernel):
+    """`sum_e x_bgjre W_gjfe`, (batch, groups, features, rows, parents); the poses may be the same for all groups."""
+    batch, groups, parents, rows, size = ops.shape(poses)
+    x = ops.reshape(ops.transpose(poses, (1, 2, 0, 3, 4)), (groups, parents, batch * rows, size))
+    result = ops.matmul(x, ops.transpose(kernel, (0, 1, 3, 2)))
+    result = ops.reshape(result, (kernel.shape[0], parents, batch, rows, kernel.shape[2]))
+    return ops.transpose(result, (2, 0, 4, 3, 1))
 
 
 class Votes:
     """What all ways to answer share; what has no smaller form stores the votes."""
+
+    batch: Tensor
+    children: Tensor
+    parents: int
+    pose_shape: tuple[int, ...]
+    dtype: str
+    agreement: Callable
+    weighted_sum: Callable
 
     def store(self, centered=False):
         """The same votes, as `StoredVotes`; `centered`: about their own origin."""
@@ -112,7 +144,7 @@ class Votes:
         """
         return self._centered.log_density(means, precisions, constants)
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
         """Mass, mean and variance of the votes that each parent takes.
 
         Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
@@ -125,13 +157,14 @@ class Votes:
             epsilon: added to a parent's mass where it divides.
             near: poses near the means, relative to `origin`, (batch, parents, *pose), or None. No result depends on it
                 but for rounding.
+            by_group: whether the children of each group have a mass of their own, or all have one, which is smaller.
 
         Returns:
-            Masses (batch, groups, parents), the sum of D_ij over the children of each group; means
+            Masses (batch, groups or 1, parents), the sum of D_ij over the children of each group, or of all; means
             `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
-        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near)
+        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
 
     @functools.cached_property
     def origin(self):
@@ -150,6 +183,9 @@ class Votes:
         """(batch, children, ...) as (batch, members, groups, ...)."""
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
+
+    def _masses(self, masses, by_group):
+        return masses if by_group else ops.sum(masses, axis=1, keepdims=True)
 
     def _take(self, activations):
         """Keeps the activations, (batch, children); None stands for ones."""
@@ -172,7 +208,14 @@ class StoredVotes(Votes):
         origin: what `votes` are relative to, (batch, parents, *pose); None: zero.
     """
 
-    def __init__(self, votes, activations=None, groups=1, origin=None, _pose_shape=None):
+    def __init__(
+        self,
+        votes: Tensor,
+        activations: Tensor | None = None,
+        groups: int = 1,
+        origin: Tensor | None = None,
+        _pose_shape=None,
+    ):
         votes = at_least_float32(votes)
         if _pose_shape is None:
             _pose_shape = tuple(votes.shape[3:])
@@ -232,7 +275,7 @@ class StoredVotes(Votes):
     def log_density(self, means, precisions, constants):
         return constants[:, None] - 0.5 * self._over_entries(self._flat(precisions), self.squares(means))
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
         masses = ops.sum(self.by_group(shares), axis=1)
@@ -242,7 +285,7 @@ class StoredVotes(Votes):
         sums = self._over_children(self.votes, shares) - epsilon * self._flat(self.origin)
         means = self._shaped(sums / divisor)
         variances = self._over_children(self.squares(means), shares) / divisor
-        return masses, means, self._shaped(variances)
+        return self._masses(masses, by_group), means, self._shaped(variances)
 
 
 class TransformedVotes(Votes):
@@ -256,7 +299,7 @@ class TransformedVotes(Votes):
         activations: how much each child counts in `moments`, (batch, children); None: 1.
     """
 
-    def __init__(self, poses, kernel, bias=None, activations=None):
+    def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
         poses, kernel = at_least_float32(poses), at_least_float32(kernel)
         self.groups, _, self.columns, out = kernel.shape
         self.parents = ops.shape(kernel)[1]
@@ -355,7 +398,15 @@ class SharedVotes(TransformedVotes):
             then their features and couplings exist for one chunk only, and the backward pass makes them again.
     """
 
-    def __init__(self, poses, kernel, bias=None, activations=None, chunk=None, _center=None):
+    def __init__(
+        self,
+        poses: Tensor,
+        kernel: Tensor,
+        bias: Tensor | None = None,
+        activations: Tensor | None = None,
+        chunk: int | None = None,
+        _center=None,
+    ):
         super().__init__(poses, kernel, bias, activations)
         self.chunk = chunk
         if _center is not None:
@@ -399,37 +450,35 @@ class SharedVotes(TransformedVotes):
     def _join(self, ones, x, products):
         """(b, g, 1, n), (b, g, d, r, n) and (b, g, q, r, n) as (b, g, features, n)."""
         shape = ops.shape(x)
-        flat = [ops.reshape(part, (shape[0], shape[1], -1, shape[4])) for part in (x, products)]
+        flat = [ops.reshape(part, (*shape[:2], part.shape[2] * self.rows, shape[4])) for part in (x, products)]
         return ops.concatenate([ones, *flat], axis=2)
 
     def _split(self, features):
         """The inverse of `_join`."""
         shape = ops.shape(features)
         end = 1 + self.columns * self.rows
-        x, products = (
-            ops.reshape(part, (shape[0], shape[1], -1, self.rows, shape[3]))
-            for part in (features[:, :, 1:end], features[:, :, end:])
-        )
-        return features[:, :, 0], x, products
+        ones, *parts = ops.split(features, [1, end], axis=2)
+        parts = [ops.reshape(x, (*shape[:2], x.shape[2] // self.rows, self.rows, shape[3])) for x in parts]
+        return ops.squeeze(ones, axis=2), *parts
 
     def log_density(self, means, precisions, constants):
         precisions = self._with_rows(precisions)
         offset = self._with_rows(means)[:, None] - self._central_offsets
         weighted = offset * precisions[:, None]
         constant = constants[:, None] - 0.5 * ops.sum(offset * weighted, axis=(-2, -1))
-        linear = ops.einsum("bgjre,gjde->bgdrj", weighted, self.kernel)
-        quadratic = -0.5 * ops.einsum("bjre,gqje->bgqrj", precisions, self._kernel_products)
+        linear = to_features(weighted, self.kernel)
+        quadratic = to_features(-0.5 * precisions[:, None], self._kernel_products)
         coefficients = self._join(constant[:, :, None], linear, quadratic)
         result = ops.einsum("bgfp,bgfj->bgpj", self._features, coefficients)
         if self.groups > 1:
             result = ops.transpose(result, (0, 2, 1, 3))
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
         if self.chunk is None:
             sums = self._sums(couplings, *state)
         elif self._a_group_is_a_chunk:
-            return self._moments_by_groups(couplings, *state, epsilon=epsilon, near=near)
+            return self._moments_by_groups(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
         else:
             sums = self._sums_by_chunks(couplings, *state)
         masses, votes, squares = self._about_own_means(sums)
@@ -440,7 +489,7 @@ class SharedVotes(TransformedVotes):
         between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
         variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
-        return masses, self._shaped(means), self._shaped(variances)
+        return self._masses(masses, by_group), self._shaped(means), self._shaped(variances)
 
     @property
     def _a_group_is_a_chunk(self):
@@ -450,19 +499,16 @@ class SharedVotes(TransformedVotes):
     def _about_own_means(self, sums):
         """Of each group the mass, (b, g, j), the mean, less the origin, and the squares about it, (b, g, j, r, e)."""
         masses, first, second = self._split(sums)
-        center = first / ops.maximum(masses, _TINY)[:, :, None, None]
-        second = second - masses[:, :, None, None] * products(center, 2, self.columns)
-        squares = ops.einsum("bgqrj,gqje->bgjre", second, self._kernel_products)
-        votes = ops.einsum("bgdrj,gjde->bgjre", center, self.kernel) + self._central_offsets
-        return masses, votes, ops.maximum(squares, 0)
+        votes = to_parents(first / ops.maximum(masses, _TINY)[:, :, None, None], self.kernel)
+        squares = to_parents(second, self._kernel_products) - masses[..., None, None] * ops.square(votes)
+        return masses, votes + self._central_offsets, ops.maximum(squares, 0)
 
     def _sums(self, couplings, *state):
-        """Sums over children of shares times features, (batch, groups, features, parents)."""
+        """Sums over children of shares times features, (batch, groups, features, parents); or one for all parents."""
         couplings = couplings(self, *state) if callable(couplings) else couplings
         if couplings.shape[-1] == 1:
             weights = ops.transpose(self.by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
-            sums = ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
-            return ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
+            return ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
         shape = ops.shape(couplings)
         if self.groups == 1:
             couplings = ops.reshape(couplings, (shape[0], 1, *shape[1:]))
@@ -470,7 +516,7 @@ class SharedVotes(TransformedVotes):
             couplings = ops.transpose(self.by_group(couplings), (0, 2, 1, 3))
         return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
 
-    def _moments_by_groups(self, couplings, *state, epsilon, near):
+    def _moments_by_groups(self, couplings, *state, epsilon, near, by_group):
         """`moments`, one group of children after the other: nothing exists for all groups, children and parents."""
         given = {"poses": self.by_group(self.poses), "kernel": self.kernel, "center": self.center}
         activations = ops.broadcast_to(self.activations, (self.batch, self.children))
@@ -497,9 +543,8 @@ class SharedVotes(TransformedVotes):
                 _center=center,
             )
             votes._origin = origin
-            masses, means, squares = (
-                x[:, 0] for x in votes._about_own_means(votes._sums(of.get("couplings", couplings), *state))
-            )
+            found = votes._about_own_means(votes._sums(of.get("couplings", couplings), *state))
+            masses, means, squares = (ops.squeeze(x, axis=1) for x in found)
             masses = ops.broadcast_to(masses, (self.batch, self.parents))
             weights, means = masses[..., None, None], means - near
             # So that sums over groups lose no digits, squares are about what is near all their means.
@@ -511,9 +556,10 @@ class SharedVotes(TransformedVotes):
             added = (row[:, None] * masses[:, None], *others)
             return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
-        rows = ops.eye(self.groups, dtype=self.dtype)
+        # The gradient of TensorFlow's scan keeps what is carried along at each step: as little as will do.
+        rows = ops.eye(self.groups, dtype=self.dtype) if by_group else ops.ones((self.groups, 1), self.dtype)
         parts = (rows, *(ops.moveaxis(x, axes[name], 0) for name, x in given.items()))
-        masses = ops.zeros((self.batch, self.groups, self.parents), self.dtype)
+        masses = ops.zeros((self.batch, rows.shape[1], self.parents), self.dtype)
         masses, first, second = ops.scan(step, (masses, ops.zeros_like(near), ops.zeros_like(near)), parts)[0]
         mass = ops.sum(masses, axis=1)[..., None, None]
         divisor = mass + epsilon
@@ -565,7 +611,7 @@ class DistinctVotes(TransformedVotes):
     groups as children.
     """
 
-    def __init__(self, poses, kernel, bias=None, activations=None):
+    def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
         super().__init__(poses, kernel, bias, activations)
         if poses.shape[1] not in (None, self.groups):
             raise ValueError(

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from keras import ops
 
+from tf_capsules.hints import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.em import (
     cost_factor,
@@ -30,6 +31,7 @@ from tf_capsules.routing.windowed_votes import (
     over_entries,
     transposed_votes,
 )
+from tf_capsules.routing.windows import Windows
 
 # Axis legend as in `windowed_votes.py`; t iteration.
 
@@ -39,7 +41,18 @@ _MANY_CHILDREN, _SHORT_ROW = 32, 8
 
 
 def windowed_em_routing(
-    poses, activations, kernel, bias=None, *, beta_u, beta_a, windows, competes, chunk, gradients="all", **options
+    poses: Tensor,
+    activations: Tensor | None,
+    kernel: Tensor,
+    bias: Tensor | None = None,
+    *,
+    beta_u: Tensor | None,
+    beta_a: Tensor | None,
+    windows: Windows,
+    competes: bool,
+    chunk: int | None,
+    gradients: str = "all",
+    **options,
 ):
     """`em_routing` in windows, with its gradient (of first order only) in the memory of a chunk of examples.
 
@@ -95,7 +108,7 @@ def windowed_em_routing(
         variances = variances + floor
         return lambdas[0] * (beta_a - factor * masses * costs_of_a_unit(beta_u, variances)), means, variances
 
-    start = ()
+    start: tuple = ()
     if bias is None and children >= _MANY_CHILDREN and columns <= _SHORT_ROW:
         scores, means, variances = first_state()
         if iterations == 1:

@@ -97,7 +97,7 @@ def common_moments(windows, poses, shares, kernel, epsilon):
     weighted = poses * ops.reshape(shares, (*ops.shape(shares), *[1] * (len(poses.shape) - 4)))
     pairs = products(poses, len(poses.shape) - 1, kernel.shape[2], weighted)
     first = summed_votes(windows, weighted, kernel)
-    second = summed_votes(windows, pairs, ops.transpose(kernel_products(kernel), (0, 2, 1, 3)))
+    second = summed_votes(windows, pairs, kernel_products(kernel))
     masses = ops.sum(windows.gather(shares), axis=1)[:, None]
     mass = ops.reshape(masses, (-1, *[1] * (len(first.shape) - 1)))
     means = first / (mass + epsilon)

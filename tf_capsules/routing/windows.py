@@ -24,7 +24,7 @@ class Windows:
         cover: in how many windows each child is, an array of the shape of the children's grid.
     """
 
-    def __init__(self, height, width, kernel_size, strides=(1, 1)):
+    def __init__(self, height: int, width: int, kernel_size: tuple[int, int], strides: tuple[int, int] = (1, 1)):
         self.grid, self.kernel_size, self.strides = (height, width), tuple(kernel_size), tuple(strides)
         down, across = strides
         self.offsets = [(row, column) for row in range(kernel_size[0]) for column in range(kernel_size[1])]

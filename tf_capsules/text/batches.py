@@ -29,6 +29,7 @@ class StateBatches(ShuffledBatches):
         mixup: (alpha, classes) mixes every training batch (Heinsen 2019, section 4.2): embeddings, masks and one-hot
             labels become (1 - r) x + r x[permutation], with one r from Beta(alpha, alpha) for each sample and one
             permutation for the batch. The fill of `pad` is neither mixed nor mixed in.
+        part: as in `Split.batches`; all parts of a batch are padded to the longest text of the whole.
         multiple: the number of tokens is rounded up to a multiple of this; compiled models then meet fewer shapes.
 
     Raises:
@@ -52,19 +53,21 @@ class StateBatches(ShuffledBatches):
         epoch_size=None,
         pad=False,
         mixup=None,
+        part=None,
         multiple=1,
     ):
         labels = np.asarray(labels)
         if labels.shape != (len(states),) or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
             raise ValueError(f"need {len(states)} whole numbers as labels, not {labels.shape} {labels.dtype}")
-        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup)
+        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, part)
         if multiple < 1:
             raise ValueError(f"multiple must be 1 or more, not {multiple!r}")
         self._states, self._multiple = states, multiple
 
-    def _inputs(self, positions, passes):
-        embeddings, mask = self._states.batch(positions)
-        if fill := -mask.shape[1] % self._multiple:
+    def _inputs(self, positions, passes, own):
+        embeddings, mask = self._states.batch(positions[own])
+        tokens = -(-int(self._states.lengths[positions].max()) // self._multiple) * self._multiple
+        if fill := tokens - mask.shape[1]:
             embeddings, mask = (
                 np.pad(part, ((0, 0), (0, fill), *[(0, 0)] * (part.ndim - 2))) for part in (embeddings, mask)
             )

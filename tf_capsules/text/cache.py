@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from tf_capsules.files import read_npz, reading
 from tf_capsules.text.transformer import unicode_texts
 
 _FORMAT = 1  # part of the key: raise it when the files change
@@ -76,6 +77,7 @@ class CachedStates:
 
     Raises:
         FileNotFoundError: there is no finished cache.
+        ValueError: it is damaged.
 
     >>> states = CachedStates("cache/f6989e66af2f67fbc8f2")
     >>> embeddings, mask = states.batch([0, 5, 2])
@@ -85,11 +87,18 @@ class CachedStates:
         self.path = pathlib.Path(path)
         if not (self.path / "about.json").is_file():
             raise FileNotFoundError(f"{self.path} holds no finished cache of hidden states; `cache_states` makes one")
-        self.about = json.loads((self.path / "about.json").read_text())
-        self.layers, self.width = self.about["layers"], self.about["width"]
-        with np.load(self.path / "index.npz") as index:
+        with reading(self.path, "is a damaged cache of hidden states, which can be removed"):
+            self.about = json.loads((self.path / "about.json").read_text())
+            self.layers, self.width = self.about["layers"], self.about["width"]
+            index = read_npz(self.path / "index.npz")
             self.lengths, self._shard, self._start = index["lengths"], index["shard"], index["start"]
-        self._shards = [np.load(self.path / _shard_name(i), mmap_mode="r") for i in range(self.about["shards"])]
+            names = [self.path / _shard_name(number) for number in range(self.about["shards"])]
+            self._shards = [np.load(name, mmap_mode="r", allow_pickle=False) for name in names]
+            tokens, shapes = sum(map(len, self._shards)), {shard.shape[1:] for shard in self._shards}
+            if tokens != self.lengths.sum() or shapes != {(self.layers, self.width)}:
+                raise ValueError(
+                    f"it has {tokens} tokens of {shapes}, not {self.lengths.sum()} of its layers and width"
+                )
 
     def __len__(self):
         return len(self.lengths)

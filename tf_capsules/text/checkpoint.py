@@ -7,6 +7,8 @@ import json
 import pathlib
 import re
 
+from tf_capsules.files import reading
+
 # Weights are read from safetensors alone: the older pickled files run whatever code stands in them.
 _WEIGHTS = "*.safetensors"
 _TEXTS = ("*.json", "*.txt", "*.model")
@@ -39,11 +41,9 @@ class Checkpoint:
                     f"{self.folder} has no {pattern}: a transformer in Hugging Face's form is a folder with "
                     f"config.json, {_WEIGHTS} and the tokenizer's files"
                 )
-        try:
+        with reading(path, "is not a transformer's configuration"):
             self.config = json.loads(path.read_text(encoding="utf-8"))
             self.config["model_type"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a transformer's configuration: {error!r}") from error
 
     @functools.cached_property
     def fingerprint(self):
@@ -59,21 +59,18 @@ class Checkpoint:
         """The names of its weights, a set; a ValueError where a file is no safetensors file."""
         names = set()
         for path in self.folder.glob(_WEIGHTS):
-            with path.open("rb") as file:
+            with reading(path, "is no safetensors file"), path.open("rb") as file:
                 length = int.from_bytes(file.read(8), "little")
-                header = file.read(length) if length < path.stat().st_size else b""
-            try:
-                names |= set(json.loads(header))
-            except ValueError as error:
-                raise ValueError(f"{path} is no safetensors file") from error
+                names |= set(json.loads(file.read(length) if length < path.stat().st_size else b""))
         return names - {"__metadata__"}
 
     @functools.cached_property
     def tokenizer_limit(self):
         """The most tokens that the tokenizer's configuration allows, or None."""
         path = self.folder / "tokenizer_config.json"
-        limit = json.loads(path.read_text(encoding="utf-8")).get("model_max_length") if path.is_file() else None
-        return None if limit is None or limit > 10**9 else int(limit)  # a huge number stands for none
+        with reading(path, "is not a tokenizer's configuration"):
+            limit = json.loads(path.read_text(encoding="utf-8")).get("model_max_length") if path.is_file() else None
+            return None if limit is None or limit > 10**9 else int(limit)  # a huge number stands for none
 
 
 def find(folder_or_name):

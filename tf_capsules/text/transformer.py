@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from tf_capsules.files import reading
 from tf_capsules.text.checkpoint import find
 
 # engine: (module, packages that it needs, in the order in which "auto" tries them)
@@ -58,10 +59,11 @@ def load(folder_or_name, engine="auto"):
                 raise ImportError(f"the engine {name!r} {refusals[name]}")
             continue
         implementation = importlib.import_module(module)
-        if reason := implementation.refusal(checkpoint):
-            refusals[name] = f"can't compute it: {reason}"
-            continue
-        return implementation.Transformer(checkpoint)
+        with reading(checkpoint.folder, f"can't be loaded by the engine {name!r}"):
+            if reason := implementation.refusal(checkpoint):
+                refusals[name] = f"can't compute it: {reason}"
+                continue
+            return implementation.Transformer(checkpoint)
     reasons = "; ".join(f"the engine {name!r} {reason}" for name, reason in refusals.items())
     raise ValueError(f"{checkpoint.folder} can't be loaded: {reasons}")
 
@@ -89,7 +91,7 @@ class FrozenTransformer(abc.ABC):
         checkpoint: a `tf_capsules.text.checkpoint.Checkpoint`.
     """
 
-    engine = None
+    engine: str | None = None
 
     def __init__(self, checkpoint, layers, width, max_length, pad_id, attends_to_padding):
         self.checkpoint = checkpoint

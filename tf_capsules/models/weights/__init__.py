@@ -1,7 +1,15 @@
 """Weights that come with the package, each `NAME.weights.h5` with a card `NAME.md`: data, recipe, command, figure."""
 
+import hashlib
+import os
 import pathlib
 import warnings
+
+import keras
+from keras import ops
+
+from tf_capsules.files import reading
+from tf_capsules.hints import Weights
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -11,7 +19,7 @@ def names():
     return sorted(path.name.removesuffix(".weights.h5") for path in FOLDER.glob("*.weights.h5"))
 
 
-def find(weights):
+def find(weights: str | os.PathLike):
     """The path of a weights file, given by its path or as the name of a shipped set.
 
     Raises:
@@ -24,11 +32,11 @@ def find(weights):
     return path
 
 
-def load_weights(model, weights):
+def load_weights(model: keras.Model, weights: Weights):
     """The model, with the weights of a file, an author's arrays (.npz) or a shipped set; as it is for None.
 
     Raises:
-        ValueError: neither a file nor a shipped set, or weights of another network.
+        ValueError: neither a file nor a shipped set, or a damaged file or one of another network.
     """
     if weights is None:
         return model
@@ -37,11 +45,61 @@ def load_weights(model, weights):
         from tf_capsules.models.published import load_author_weights
 
         return load_author_weights(model, path)
-    try:
-        with warnings.catch_warnings():
-            # Keras only warns of parts that the file lacks, and leaves them as drawn.
-            warnings.filterwarnings("error", "Skipping nested container", UserWarning)
-            model.load_weights(path)
-    except (ValueError, KeyError, OSError, UserWarning) as error:
-        raise ValueError(f"{path} does not hold weights of the network {model.name!r}: {error}") from error
+    return fill(model, path)
+
+
+def fill(model: keras.Model, path: str | os.PathLike):
+    """The model, and its optimizer where it has one, with what a file of Keras weights holds.
+
+    Weights are numbers: of a .keras file, too, they are all that is read. A file that `seal` has sealed is checked.
+
+    Raises:
+        ValueError: no such file of this network, damaged, or with values that are no finite numbers.
+    """
+    with reading(path, f"does not hold weights of the network {model.name!r}"), warnings.catch_warnings():
+        # Keras only warns of parts that the file lacks, and leaves them as drawn.
+        warnings.filterwarnings("error", "Skipping nested container", UserWarning)
+        _check_seal(path)
+        model.load_weights(path)
+        for weight in model.weights:
+            if not ops.all(ops.isfinite(weight)):
+                raise ValueError(f"{weight.path} has values that are no finite numbers")
     return model
+
+
+def seal(path: str | os.PathLike):
+    """Writes a checksum of all numbers into a file of Keras weights, for HDF5 itself notices no flipped bits.
+
+    Example:
+        >>> import keras, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="dense")
+        ...     model.save_weights(f"{folder}/dense.weights.h5")
+        ...     seal(f"{folder}/dense.weights.h5")
+        ...     fill(model, f"{folder}/dense.weights.h5").name
+        'dense'
+    """
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        file.attrs["sha256"] = _checksum(file)
+
+
+def _check_seal(path):
+    import h5py
+
+    if h5py.is_hdf5(path):  # the parts of a .keras file have checksums
+        with h5py.File(path) as file:
+            if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
+                raise ValueError("its numbers are not those that were written")
+
+
+def _checksum(file):
+    digest = hashlib.sha256()
+
+    def add(name, item):
+        if hasattr(item, "shape"):
+            digest.update(f"{name} {item.dtype} {item.shape}".encode() + item[()].tobytes())
+
+    file.visititems(add)  # in the order of their names
+    return digest.hexdigest()

@@ -1,0 +1,100 @@
+"""What networks take, estimated before and measured: memory and multiply-adds of a training step.
+
+    python benchmarks/cost_estimate.py [RECIPE[@ITERATIONS]:BATCH ...] [--output results/cost_estimate.csv]
+    python benchmarks/cost_estimate.py runtime
+
+Random images in the recipe's shape, in float32, without XLA; each measurement is a process of its own (see
+`networks.py`): its largest resident size above the process with its network built, so that weights and the optimizer's
+slots are there before; the largest of three. The estimate is that of `tf_capsules.analysis.estimate_cost`, less these.
+`runtime` measures what the first step of a network takes that holds next to nothing, by the operations of its graph.
+Close other jobs first.
+"""
+
+import argparse
+import json
+
+from networks import build, measure
+from processes import alone, timed
+
+ROWS = (
+    "sabour2017-mnist:128",
+    "heinsen2019-smallnorb:20",
+    "tsai2020-cifar10@2:128",
+    "hinton2018-smallnorb-small:16",
+    "tsai2020-cifar10-cnn:128",
+    "tsai2020-cifar10-dynamic@3:128",
+)
+
+
+def estimate(name, batch):
+    from tf_capsules.analysis import estimate_cost
+    from tf_capsules.training import compile_model
+
+    model, recipe, spec = build(name, batch)
+    compile_model(model, recipe, spec, jit="off")
+    cost = estimate_cost(model, batch)
+    there = cost.memory["weights"] + cost.memory["optimizer"]
+    return {"memory": (cost.peak - there) / 2**20, "there": there / 2**20, "multiply_adds": cost.multiply_adds}
+
+
+def nothing(layers):
+    """A chain of so many layers of one unit."""
+    import keras
+    import numpy as np
+
+    from tf_capsules.analysis import estimate_cost
+
+    model = keras.Sequential([keras.Input((1,)), *(keras.layers.Dense(1) for _ in range(layers))])
+    model.compile("adam", "mse", jit_compile=False)
+    model.optimizer.build(model.trainable_variables)
+    x = np.zeros((1, 1), "float32")
+    found = timed(lambda: model.train_on_batch(x, x), steps=3)
+    memory = estimate_cost(model, 1).memory["runtime"]
+    return found | {"estimate": memory / 2**20}
+
+
+def one(what, *arguments):
+    return {"estimate": estimate, "measure": measure, "nothing": nothing}[what](*arguments)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", default=ROWS, help="RECIPE[@ITERATIONS]:BATCH, or runtime")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--output", default="results/cost_estimate.csv")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(*options.one)))
+        return
+    from tf_capsules.training import append_row, environment
+
+    for row in options.rows:
+        if row == "runtime":
+            for layers in (1, 10, 30, 100, 200):
+                found = alone(__file__, "nothing", layers)
+                print(f"{layers:4} layers: {found['memory']:4} MiB, estimated {found['estimate']:4.0f}", flush=True)
+            continue
+        name, _, batch = row.partition(":")
+        estimated = alone(__file__, "estimate", name, int(batch))
+        runs = [alone(__file__, "measure", name, "training step", int(batch), options.steps) for _ in range(3)]
+        measured = max(run["memory"] for run in runs)
+        append_row(
+            options.output,
+            {
+                "row": name,
+                "batch": int(batch),
+                "weights_and_slots_mb": round(estimated["there"], 1),
+                "estimated_mb": round(estimated["memory"]),
+                "measured_mb": measured,
+                "least_measured_mb": min(run["memory"] for run in runs),
+                "ratio": round(estimated["memory"] / measured, 2),
+                "multiply_adds": estimated["multiply_adds"],
+                **environment(),
+            },
+        )
+        print(f"{row:36} {estimated['memory']:6.0f} MiB estimated, {measured:6} measured", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules import cli
+from tf_capsules.analysis import estimate_cost
+from tf_capsules.analysis.costs import OTHER
+from tf_capsules.layers import (
+    ConcurrentRouting,
+    ConvInvertedAttentionRouting,
+    DynamicRouting,
+    HeinsenRouting,
+    InvertedAttentionRouting,
+)
+from tf_capsules.losses import MarginLoss
+from tf_capsules.models.sabour2017 import CapsNet
+
+pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="costs are read off its graphs")
+MEBIBYTE = 2**20
+
+
+def of_layer(layer, shape, batch_size=3):
+    """The row of a layer in an inference."""
+    inputs = keras.Input(shape)
+    cost = estimate_cost(keras.Model(inputs, layer(inputs)), batch_size, training=False)
+    return next(row for row in cost.layers if row.name == layer.name)
+
+
+@pytest.mark.parametrize(
+    "layer, shape, count",
+    [
+        (keras.layers.Dense(5, activation="relu"), (7,), 3 * 7 * 5),
+        (keras.layers.Dense(5), (2, 7), 3 * 2 * 7 * 5),
+        (keras.layers.Conv2D(5, (3, 2), strides=2, data_format="channels_last"), (9, 8, 4), 3 * 4 * 4 * 5 * 3 * 2 * 4),
+        (keras.layers.DepthwiseConv2D(3, data_format="channels_last"), (9, 8, 4), 3 * 7 * 6 * 4 * 9),
+        (keras.layers.EinsumDense("abc,cde->abde", (None, 5, 6)), (2, 7), 3 * 2 * 7 * 5 * 6),
+        (keras.layers.ReLU(), (7,), 0),
+    ],
+    ids=["dense", "dense of a sequence", "convolution", "depthwise", "einsum", "relu"],
+)
+def test_multiply_adds_of_kerass_layers(layer, shape, count):
+    row = of_layer(layer, shape)
+    assert row.multiply_adds == count
+    assert row.unknown == ""
+
+
+def test_multiply_adds_of_dynamic_routing():
+    """With b examples, i children of d and j parents of e: poses times couplings, then all at once times a matrix;
+    squash: the squared lengths, of which one number scales each parent, and its entries times that."""
+    batch, children, d, parents, e = 3, 11, 4, 5, 6
+    one = of_layer(DynamicRouting(parents, e, iterations=1), (children, d)).multiply_adds
+    products = batch * children * d * (1 + parents * e)
+    squash = one - products
+    assert 0 < squash <= batch * parents * (2 * e + 5)
+    two = of_layer(DynamicRouting(parents, e, iterations=2), (children, d)).multiply_adds
+    # A second iteration: parents back to the children's side and compared there, children weighed and transformed.
+    again = 2 * batch * children * parents * d * (e + 1)
+    assert two == one + again + squash
+
+
+def test_a_stored_vote_is_the_size_of_a_parent_and_a_held_one_that_of_a_child():
+    batch, children, d, parents, e = 3, 11, 4, 5, 6
+    pairs = 4 * batch * children * parents  # bytes
+    stored = of_layer(DynamicRouting(parents, e, votes="stored"), (children, d))
+    assert (stored.stored_votes, stored.held_votes) == (pairs * e, pairs * e)
+    free = of_layer(DynamicRouting(parents, e), (children, d))
+    assert (free.stored_votes, free.held_votes) == (pairs * e, pairs * d)
+    once = of_layer(DynamicRouting(parents, e, iterations=1), (children, d))
+    assert (once.stored_votes, once.held_votes) == (pairs * e, 0)
+    shared = of_layer(HeinsenRouting(parents, e, sharing="all"), (20, 3, 2))
+    assert (shared.stored_votes, shared.held_votes) == (4 * batch * 20 * parents * 3 * e, 0)
+
+
+def test_votes_of_windows_exist_for_some_examples():
+    chain = [ConvInvertedAttentionRouting(7, 4, strides=2), InvertedAttentionRouting(5, 4)]
+    inputs = keras.Input((9, 9, 6, 4, 4))
+    model = keras.Model(inputs, ConcurrentRouting(chain, iterations=3)(inputs))
+    chain[0].chunk = 2
+    rows = {row.kind: row for row in estimate_cost(model, 8, training=False).layers}
+    first, last = rows["ConvInvertedAttentionRouting"], rows["InvertedAttentionRouting"]
+    assert first.stored_votes == 4 * 8 * 4 * 4 * 9 * 6 * 7 * 16
+    assert first.held_votes == first.stored_votes / 4
+    assert last.held_votes == last.stored_votes == 4 * 8 * 4 * 4 * 7 * 5 * 16
+    # The loop over chunks counts all its rounds: as many multiply-adds as without chunks.
+    chunked = first.multiply_adds
+    chain[0].chunk = 8
+    whole = next(row for row in estimate_cost(model, 8, training=False).layers if row.name == chain[0].name)
+    assert chunked == whole.multiply_adds
+
+
+def test_a_routing_of_ones_own_has_unknown_votes():
+    class Mine(keras.layers.Layer):
+        def call(self, poses, return_couplings=False):
+            return keras.ops.mean(poses, axis=1, keepdims=True)
+
+    inputs = keras.Input((4, 3))
+    cost = estimate_cost(keras.Model(inputs, Mine(name="mine")(inputs)), 2, training=False)
+    assert cost.layers[1].stored_votes is None
+    line = next(line for line in str(cost).splitlines() if line.startswith("mine"))
+    assert line.split()[4:6] == ["?", "?"]
+
+
+def test_operations_that_are_not_known_are_named():
+    row = of_layer(keras.layers.Lambda(keras.ops.linalg.inv, name="inverse"), (3, 3))
+    assert row.unknown == "MatrixInverse"
+    inputs = keras.Input((3, 3))
+    text = str(estimate_cost(keras.Model(inputs, keras.layers.Lambda(keras.ops.linalg.inv)(inputs)), 1, False))
+    assert "0 + ?" in text and "not counted are the multiply-adds of MatrixInverse" in text
+
+
+@pytest.fixture(scope="module")
+def model():
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    model = CapsNet((8, 7, 1), classes=5, dim=9, **sizes, decoder_units=(11,))
+    model.compile("adam", MarginLoss(), jit_compile=False)
+    return model
+
+
+def test_a_networks_parameters_weights_and_activations(model):
+    cost = estimate_cost(model, 2)
+    assert cost.total("parameters") == model.count_params()
+    assert cost.memory["weights"] == 4 * sum(np.prod(v.shape, dtype=int) for v in model.variables)
+    assert cost.memory["optimizer"] == 2 * 4 * model.count_params() + 12  # two slots, two numbers and a whole one
+    rows = {row.name: row for row in cost.layers}
+    assert rows["convolution"].activations == 4 * 2 * 6 * 5 * 6
+    assert rows["primary_capsules"].activations == 4 * 2 * 4 * 3 * 3 * 4
+    assert rows["decoder"].parameters == model.decoder.count_params()
+    assert rows[OTHER].parameters == 0
+    # A step has the forward pass, and about twice as much for the gradients.
+    assert 2 < cost.multiply_adds / cost.total("multiply_adds") < 4
+    assert estimate_cost(model, 2, training=False).total("multiply_adds") <= cost.total("multiply_adds")
+
+
+def test_activations_and_memory_grow_with_the_batch(model):
+    small, large = estimate_cost(model, 100), estimate_cost(model, 200)
+    assert large.total("activations") == 2 * small.total("activations")
+    assert 1.9 < large.memory["activations"] / small.memory["activations"] < 2.1
+    assert large.memory["weights"] == small.memory["weights"]
+    assert 0 < small.memory["working"] < large.memory["working"]
+    inference = estimate_cost(model, 100, training=False)
+    assert inference.peak < small.peak and inference.memory["optimizer"] == 0
+
+
+def test_layers_are_left_as_they_were(model):
+    estimate_cost(model, 2)
+    assert not any("call" in vars(layer) for layer in model.encoder.layers)
+    assert model.predict(np.zeros((1, 8, 7, 1)), verbose=0)["activations"].shape == (1, 5)
+
+
+def test_memory_counted_by_hand():
+    """A chain without a gradient: two layers' results at a time, and no copy where a function works in place."""
+    inputs = keras.Input((2**18,))
+    x = keras.layers.Reshape((2**9, 2**9))(inputs)
+    x = keras.layers.Permute((2, 1))(x)  # 1 MiB an example, new
+    x = keras.layers.ReLU()(x)  # in its place
+    x = keras.layers.Permute((2, 1))(x)  # 1 MiB more, and then the first is free
+    cost = estimate_cost(keras.Model(inputs, keras.layers.Permute((2, 1))(x)), 3, training=False)
+    assert cost.memory["activations"] + cost.memory["working"] == 2 * 3 * MEBIBYTE
+    assert cost.memory["inputs"] == 3 * MEBIBYTE
+
+
+def test_inputs_of_unknown_size_are_given_one():
+    inputs = keras.Input((None, 4))
+    model = keras.Model(inputs, keras.layers.Dense(5, name="dense")(inputs))
+    with pytest.raises(ValueError, match=r"\(None, None, 4\) has axes of unknown size"):
+        estimate_cost(model, 2, training=False)
+    assert estimate_cost(model, 2, training=False, size=7).layers[1].activations == 4 * 2 * 7 * 5
+
+
+def test_wrong_arguments(model):
+    with pytest.raises(ValueError, match="`batch_size` must be a whole number of at least 1. Received: 0"):
+        estimate_cost(model, 0)
+    fresh = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    with pytest.raises(ValueError, match="needs a compiled model"):
+        estimate_cost(fresh, 1)
+    assert estimate_cost(fresh, 1, training=False).total("parameters") == 9
+    with pytest.raises(ValueError, match="need a model that knows its inputs"):
+        estimate_cost(keras.Sequential([keras.layers.Dense(3)]), 1, training=False)
+
+
+def test_the_command(capsys):
+    assert cli.main(["cost", "sabour2017-digits", "--batch-size", "5", "--iterations", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("sabour2017-digits: ")
+    assert any(line.startswith("class_capsules") and "DynamicRouting" in line for line in lines)
+    assert "of a batch of 5." in lines[-2]
+    assert lines[-1].startswith("Peak memory of a training step: ")
+    assert cli.main(["cost", "sabour2017-multimnist", "--batch-size", "2", "--inference"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Peak memory of an inference: ")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["nothing"], "There is no recipe 'nothing'"),
+        (["sabour2017-digits", "--batch-size", "0"], "--batch-size must be at least 1. Received: 0"),
+        (["sabour2017-digits", "--image-shape", "9x9"], "--image-shape is HEIGHTxWIDTHxCHANNELS. Received: 9x9"),
+        (["li2018-mnist-cnn", "--iterations", "2"], "--iterations 2 is for networks that route"),
+    ],
+)
+def test_wrong_commands(options, message, capsys):
+    assert cli.main(["cost", *options]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""Files of all kinds of damage: each is read, or refused by one line that names it."""
+
+import io
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+
+from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading
+
+ARRAYS = {"x": np.arange(6).reshape(2, 3), "y": np.array(["a", "b"])}
+
+
+class Code:
+    """What a pickle of it runs leaves a file behind."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (self.path,)
+
+
+def packed(save=np.savez, **arrays):
+    file = io.BytesIO()
+    save(file, **arrays)
+    return file.getvalue()
+
+
+def header(shape):
+    """An array's file without its numbers."""
+    content = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(118)
+    return b"\x93NUMPY\x01\x00v\x00" + content.encode()
+
+
+def zipped(**entries):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name.replace("__", "."), content)
+    return file.getvalue()
+
+
+def flipped(content, place):
+    content = bytearray(content)
+    content[place] ^= 8
+    return bytes(content)
+
+
+def test_arrays_are_read(tmp_path):
+    (tmp_path / "two.npz").write_bytes(packed(**ARRAYS))
+    found = read_npz(tmp_path / "two.npz")
+    assert list(found) == ["x", "y"] and found["y"].tolist() == ["a", "b"]
+    np.testing.assert_array_equal(found["x"], ARRAYS["x"])
+    assert list(read_npz(tmp_path / "two.npz", ["y", "z"])) == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is no .npz archive"),
+        (b"hello", "it is no .npz archive"),
+        (packed(**ARRAYS)[:-60], "it is no .npz archive"),
+        (flipped(packed(**ARRAYS), 180), "Bad CRC-32 for file 'x.npy'"),
+        (flipped(packed(np.savez_compressed, **ARRAYS), 70), "while decompressing|Bad CRC-32"),
+        (zipped(x="raw"), "its entry 'x' is no array"),
+        (zipped(x__npy="raw"), "its entry 'x' is no array"),
+        (zipped(x__npy=header((3, 2)) + b"12345"), "its array 'x': "),
+        (zipped(x__npy=header((2**50, 2))), "Unable to allocate"),
+        (zipped(x__npy=header("oops")), "its array 'x': "),
+    ],
+)
+def test_what_is_no_archive_of_arrays_is_refused(tmp_path, content, words):
+    path = tmp_path / "my.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path} can't be read as a NumPy archive: .*({words})") as caught:
+        read_npz(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_pickles_are_not_run(tmp_path):
+    trap = tmp_path / "trap"
+    (tmp_path / "my.npz").write_bytes(packed(x=np.array([Code(trap)], object)))
+    with pytest.raises(ValueError, match="my.npz .*: its array 'x': Object arrays cannot be loaded"):
+        read_npz(tmp_path / "my.npz")
+    assert not trap.exists()
+    assert np.load(tmp_path / "my.npz", allow_pickle=True)["x"] is not None and trap.exists()  # it was armed
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it has no column 'epoch'"),
+        (b"a,b\n1,2\n", "it has no column 'epoch'"),
+        (b"epoch,loss\n1\n", "line 2 has not as many values as the header"),
+        (b"epoch,loss\n1,2\n1,2,3\n", "line 3 has not as many values as the header"),
+        (b"epoch,loss\n\xff,1\n", "can't decode byte 0xff"),
+        (b'epoch,loss\n"1,2', "unexpected end of data"),
+    ],
+)
+def test_tables_that_are_cut_off_or_of_something_else(tmp_path, content, words):
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=f"rows.csv can't be read as a table: .*{words}"):
+        read_csv(tmp_path / "rows.csv", ["epoch"])
+
+
+def test_any_error_becomes_one_that_names_the_path():
+    for error, words in (
+        (KeyError("epoch"), "here is odd: it lacks 'epoch'"),
+        (MemoryError(), "here is odd: MemoryError"),
+        (RuntimeError("a\n\n b"), "here is odd: a b"),
+        (ValueError("not here"), "here is odd: not here"),
+        (ValueError("here, line 3: cut off"), "here, line 3: cut off"),
+    ):
+        with pytest.raises(ValueError, match=f"^{words}$"), reading("here", "is odd"):
+            raise error
+    for error in (FileNotFoundError("gone"), ModuleNotFoundError("no package"), AssertionError("asked for")):
+        with pytest.raises(type(error)), reading("here", "is odd", (AssertionError,)):
+            raise error
+    assert len(one_line(ValueError("word " * 1000))) <= 500
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "fits"),
+    [
+        (3, int, True),
+        (3, float, True),
+        (3.0, int, False),
+        (True, int, False),
+        (True, bool, True),
+        (None, int | None, True),
+        ("3", int | None, False),
+        ((1, 2), tuple[int, int], True),
+        ((1, 2), tuple[int, int, int], False),
+        ((1, "2"), tuple[int, ...], False),
+        ([1], tuple[int, ...], False),
+        ((), tuple[str, ...], True),
+        ({}, dict, True),
+    ],
+)
+def test_types(value, hint, fits):
+    assert is_of(value, hint) is fits

@@ -1,0 +1,212 @@
+"""ImageNet of 2012 (Russakovsky et al. 2015), whole or a part of its classes, as pictures or as the boxes in them."""
+
+import csv
+import hashlib
+import math
+import pathlib
+
+import keras
+import numpy as np
+
+from tf_capsules.datasets.pipeline import Dataset, Split
+
+
+def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box_file=None):
+    """The training and the validation split of ImageNet, as tensorflow-datasets' `imagenet2012` prepares them.
+
+    Pictures stay on the disk and are read by their number, for which the set has to be prepared with
+    `file_format="array_record"`. The first time the names of all files are read, which takes as long as reading the
+    set once, and kept in ~/.cache/tf_capsules. Without boxes an example is the central square of a picture. With boxes
+    it is the smallest square that holds the box, about its centre; where it leaves the picture there is black. Both
+    are resized (bilinear, antialiased).
+
+    Args:
+        data_dir: the folder of prepared tensorflow-datasets.
+        download: prepare the set where it is absent; its archives, which image-net.org gives to those who register,
+            must lie in `data_dir`/downloads/manual.
+        image_size: side of the images in pixels.
+        class_list: a text file of WordNet numbers such as n01440764, one a line, two or more of the set's 1,000: the
+            classes that are kept, in the order of that file. None: all.
+        box_file: a CSV file without header: file name, left, top, right, bottom, the last four as shares of width and
+            height (the form of TensorFlow's `process_bounding_boxes.py`). One example a box, none for other pictures.
+            None: whole pictures.
+
+    Raises:
+        FileNotFoundError: the set, or one of the files, is not there.
+        ValueError: the set is not prepared for random access; a class that is none; a line of the box file that is no
+            box; a class without an example in one of the splits.
+
+    >>> birds = load("imagenet", image_size=128, class_list="birds.txt")
+    """
+    return _load("imagenet", data_dir, download, image_size, class_list, box_file)
+
+
+def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
+    """The 200 classes in which a ResNet-18 is worst, 255,725 boxes for training and 17,101 for testing.
+
+    Source: Li et al. 2018, section 4.3. Their list is kept beside the authors' code, the boxes are those of ImageNet;
+    neither comes with tensorflow-datasets. Without a box file examples are whole pictures, and figures can't be
+    compared with the paper's.
+
+    Args:
+        data_dir, download, image_size, box_file: see `imagenet`.
+        class_list: see `imagenet`; it must be given.
+
+    Raises:
+        FileNotFoundError, ValueError: see `imagenet`; or no class list.
+
+    >>> hard = load("h_imagenet", class_list="h_imagenet.txt", box_file="boxes.csv")
+    """
+    if class_list is None:
+        raise ValueError(
+            "data set 'h_imagenet' needs class_list (--class-list): a file with the 200 WordNet numbers that Li et al. "
+            "2018 list beside their code, one a line"
+        )
+    return _load("h_imagenet", data_dir, download, image_size, class_list, box_file)
+
+
+def _load(name, data_dir, download, image_size, class_list, box_file):
+    if not isinstance(image_size, int) or image_size < 1:
+        raise ValueError(f"image_size must be a whole number of pixels. Received: {image_size!r}")
+    sources, names = _sources(name, data_dir, download)
+    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
+    boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
+    label_of = np.full(len(names), -1)
+    label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
+    train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
+    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
+    what += ["whole pictures" if boxes is None else "boxes"]
+    return Dataset(name, train, test, tuple(kept), ", ".join(what))
+
+
+def _sources(name, data_dir, download):
+    """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder("imagenet2012", data_dir=data_dir)
+    folder = pathlib.Path(builder.data_path)
+    how = (
+        f"tensorflow_datasets.builder('imagenet2012', data_dir={str(folder.parents[1])!r}, "
+        f"file_format='array_record').download_and_prepare()"
+    )
+    if download and not folder.exists():
+        builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
+        builder.download_and_prepare()
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to "
+            f"those who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with "
+            f"download=True (on the command line: --download)."
+        )
+    sources = {}
+    for part in ("train", "validation"):
+        try:
+            source = builder.as_data_source(part, decoders={"image": tfds.decode.SkipDecoding()})
+        except NotImplementedError as error:
+            raise ValueError(
+                f"{folder} is prepared as {builder.info.file_format.value}, whose pictures can't be read by their "
+                f"number. In another folder, run {how}"
+            ) from error
+        sources[part] = source, _index(source, folder, part)
+    return sources, list(builder.info.features["label"].names)
+
+
+def _index(source, folder, part):
+    """The label and the file name of each picture; read once, then kept."""
+    stat = (folder / "dataset_info.json").stat()
+    key = hashlib.sha256(f"{folder.resolve()} {stat.st_mtime_ns} {stat.st_size} {part}".encode()).hexdigest()[:16]
+    file = pathlib.Path.home() / ".cache" / "tf_capsules" / f"imagenet_{part}_{key}.npz"
+    if not file.exists():
+        labels, names = np.zeros(len(source), np.int16), []
+        progress = keras.utils.Progbar(len(source), unit_name="file name")
+        for start in range(0, len(source), 1000):
+            chunk = source.__getitems__(range(start, min(start + 1000, len(source))))
+            labels[start : start + len(chunk)] = [example["label"] for example in chunk]
+            names += [bytes(example["file_name"]) for example in chunk]
+            progress.update(start + len(chunk))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f".{file.name}")
+        np.savez_compressed(partial, labels=labels, names=np.array(names))
+        partial.replace(file)
+    with np.load(file) as arrays:
+        return arrays["labels"], arrays["names"]
+
+
+def _split(source, index, label_of, classes, boxes, image_size, part):
+    import tensorflow as tf
+
+    labels, names = index
+    number = np.flatnonzero(label_of[labels] >= 0)
+    if boxes is not None:
+        found = [(picture, box) for picture in number for box in boxes.get(names[picture].decode(), ())]
+        number = np.array([picture for picture, _ in found], int)
+        box = np.array([box for _, box in found], np.float32).reshape(-1, 4)
+    arrays = {"label": label_of[labels[number]], "number": number} | ({} if boxes is None else {"box": box})
+    empty = np.setdiff1d(np.arange(len(classes)), arrays["label"])
+    if empty.size:
+        what = "pictures" if boxes is None else "boxes"
+        raise ValueError(f"the {part} split has no {what} of {empty.size} classes, the first is {classes[empty[0]]}")
+
+    def read(picture):
+        return bytes(source[int(picture)]["image"])
+
+    def example(tensors, index, draw):
+        file = tf.numpy_function(read, [tensors["number"][index]], tf.string)
+        picture = tf.io.decode_image(tf.ensure_shape(file, ()), 3, expand_animations=False)
+        picture = tf.ensure_shape(picture, (None, None, 3))
+        size = tf.shape(picture)[:2]
+        if boxes is None:
+            side = tf.reduce_min(size)
+            top, left = tf.unstack((size - side) // 2)
+        else:
+            left, top, right, bottom = tf.unstack(tensors["box"][index] * tf.cast(tf.tile(size[::-1], [2]), tf.float32))
+            side = tf.cast(tf.math.ceil(tf.maximum(tf.maximum(right - left, bottom - top), 1)), tf.int32)
+            top = tf.cast(tf.round((top + bottom) / 2), tf.int32) - side // 2
+            left = tf.cast(tf.round((left + right) / 2), tf.int32) - side // 2
+        image = tf.image.resize(_square(picture, top, left, side), (image_size, image_size), antialias=True)
+        return image / 255, tensors["label"][index]
+
+    return Split(arrays, None, (image_size, image_size, 3), example)
+
+
+def _square(picture, top, left, side):
+    """That window of a picture; black where it lies outside."""
+    import tensorflow as tf
+
+    size = tf.shape(picture)[:2]
+    start = tf.stack([top, left])
+    first, last = tf.maximum(start, 0), tf.minimum(start + side, size)
+    inside = picture[first[0] : last[0], first[1] : last[1]]
+    before, after = first - start, start + side - last
+    return tf.pad(inside, [[before[0], after[0]], [before[1], after[1]], [0, 0]])
+
+
+def _classes(file, names):
+    if not file.is_file():
+        raise FileNotFoundError(f"class list {file}: there is no such file.")
+    kept = file.read_text(encoding="utf-8").split()
+    unknown = sorted(set(kept) - set(names))
+    if unknown:
+        raise ValueError(f"class list {file}: {unknown[0]!r} is no class of ImageNet 2012, whose first is {names[0]}")
+    if len(set(kept)) != len(kept) or len(kept) < 2:
+        raise ValueError(f"class list {file} must name two classes or more, each once. It has {len(kept)} lines.")
+    return kept
+
+
+def _boxes(file):
+    """File name -> its boxes (left, top, right, bottom), shares of width and height."""
+    if not file.is_file():
+        raise FileNotFoundError(f"box file {file}: there is no such file.")
+    boxes = {}
+    with open(file, newline="", encoding="utf-8") as lines:
+        for number, line in enumerate(csv.reader(lines), 1):
+            try:
+                name, *box = line
+                left, top, right, bottom = map(float, box)
+            except ValueError:
+                left = math.nan
+            if not (math.isfinite(left) and 0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+                expected = "file name, left, top, right, bottom, the last four as shares of width and height"
+                raise ValueError(f"box file {file}, line {number}: {','.join(line)!r} is not {expected}")
+            boxes.setdefault(name, []).append((left, top, right, bottom))
+    return boxes

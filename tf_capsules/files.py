@@ -1,0 +1,135 @@
+"""Reading files that anyone may have written: what is wrong with one becomes one ValueError that names it.
+
+Nothing that a file holds is run: no pickles, no serialized code.
+"""
+
+import contextlib
+import csv
+import pathlib
+import textwrap
+import types
+import typing
+import zipfile
+
+import numpy as np
+
+
+@contextlib.contextmanager
+def reading(path, complaint, but=()):
+    """Makes whatever goes wrong inside a ValueError that begins with the path and a complaint.
+
+    Parsers fail on damaged bytes in every way there is, hence any exception counts. Those for an absent file or Python
+    package stay what they are, and so does a ValueError that begins with the path.
+
+    Args:
+        path: the file or folder that is read.
+        complaint: what to say of it, for instance "is not a data set".
+        but: further exceptions that stay what they are.
+
+    Raises:
+        ValueError: in place of another exception.
+
+    >>> with reading("run.json", "is no configuration"):
+    ...     {}["recipe"]
+    Traceback (most recent call last):
+    ValueError: run.json is no configuration: it lacks 'recipe'
+    """
+    try:
+        yield
+    except (FileNotFoundError, ImportError, *but):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):
+            raise
+        raise ValueError(f"{path} {complaint}: {one_line(error)}") from error
+
+
+def one_line(error):
+    """What an exception says, in one line of at most 500 characters.
+
+    >>> one_line(ValueError("a\\n\\nb"))
+    'a b'
+    """
+    said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return textwrap.shorten(said or type(error).__name__, 500, placeholder=" ...")
+
+
+def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
+    """The arrays of a NumPy archive, as a dict; pickled objects, which may run code, are refused.
+
+    Args:
+        path: a .npz file.
+        keys: of the arrays to read, where they are there; None for all.
+        complaint: as for `reading`.
+
+    Raises:
+        ValueError: it is no such archive, is damaged, or one of these arrays is of Python objects.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/two.npz", x=[1, 2], y=[3])
+    ...     read_npz(f"{folder}/two.npz", keys=["x", "z"])
+    {'x': array([1, 2])}
+    """
+    with reading(path, complaint):
+        if not zipfile.is_zipfile(path):
+            raise ValueError("it is no .npz archive")
+        arrays = {}
+        # Opened here, for NumPy leaves a damaged file open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
+                try:
+                    arrays[key] = archive[key]
+                except ValueError as error:
+                    raise ValueError(f"its array {key!r}: {error}") from error
+                if not isinstance(arrays[key], np.ndarray):
+                    raise ValueError(f"its entry {key!r} is no array")
+    return arrays
+
+
+def read_csv(path, columns=(), complaint="can't be read as a table"):
+    """The rows of a CSV file with a header, as dicts of strings.
+
+    Args:
+        path: the file.
+        columns: that it must have.
+        complaint: as for `reading`.
+
+    Raises:
+        ValueError: it is no text, a row is cut off or too long, or a column is missing.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w+") as file:
+    ...     print("epoch,loss", "1,0.5", sep="\\n", file=file, flush=True)
+    ...     read_csv(file.name, columns=["epoch"])
+    [{'epoch': '1', 'loss': '0.5'}]
+    """
+    with reading(path, complaint), pathlib.Path(path).open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, strict=True)
+        if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
+            raise ValueError(f"it has no column {missing[0]!r}")
+        rows = []
+        for row in reader:
+            if None in row or None in row.values():
+                raise ValueError(f"line {reader.line_num} has not as many values as the header")
+            rows.append(row)
+    return rows
+
+
+def is_of(value, hint):
+    """Whether a value is of a type as it stands in a signature; a whole number is a float, a truth value is no number.
+
+    >>> is_of(3, float | None), is_of(True, int), is_of((8, 8, 1), tuple[int, int, int]), is_of("8", tuple[str, ...])
+    (True, False, True, False)
+    """
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(is_of(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        parts = parts[:1] * len(value) if parts[-1] is ... else parts
+        return len(parts) == len(value) and all(map(is_of, value, parts))
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)

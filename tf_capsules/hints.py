@@ -1,0 +1,14 @@
+"""Types of arguments that many layers and networks have in common, for their type hints."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+Tensor = Any  # of any backend, symbolic ones and NumPy arrays too
+Size = int | tuple[int, int] | list[int]  # a number for both axes, or (rows, columns)
+Shape = Sequence[int]  # (height, width, channels)
+Initializer = str | dict | Callable | None  # of a weight, or its regularizer: what `keras.initializers.get` takes
+Rate = float | keras.optimizers.schedules.LearningRateSchedule
+Weights = str | os.PathLike | None  # of a network: a file, or the name of a shipped set
