@@ -10,6 +10,8 @@ needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", r
 
 ROWS = ["sabour2017-digits", "sabour2017-digits@1"]
 OPTIONS = ["--epochs", "2", "--train-limit", "200", "--test-limit", "60"]
+OPTIONS += ["--network", "decoder_units=8,9", "--network", "types=4"]
+NETWORK = {"decoder_units": [8, 9], "types": 4}
 
 
 def read(path):
@@ -28,6 +30,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert "all 2 epochs" in said and "[2/2] sabour2017-digits@1" in said
     done = read(tmp_path / "table.csv")
     assert [row["recipe"] for row in done] == ["sabour2017-digits"] * 2
+    assert all("network decoder_units=8,9; network types=4" in row["note"] for row in done)
     assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
     assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 60 after each epoch
     curves = read(tmp_path / "table_curves.csv")
@@ -44,8 +47,9 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert capfd.readouterr().out.count("has it") == 2
     assert (tmp_path / "table.csv").read_bytes() == written
     # With other settings it is another row.
-    same = dict(epochs=2, train_limit=200)
-    for changed in ({}, {"seed": 1}, {"epochs": 3}, {"learning_rate": 0.1}, {"train_limit": 100}, {"epoch_size": 50}):
+    same = dict(epochs=2, train_limit=200, network=NETWORK)
+    others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "train_limit": 100, "epoch_size": 50, "network": None}
+    for changed in ({}, *({name: value} for name, value in others.items())):
         found = tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(**same | changed))
         assert (found is None) == bool(changed), changed
 
@@ -64,6 +68,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
         (["sabour2017-digits@0"], {}, "--iterations"),
         (["tsai2020-cifar10-cnn@2"], {}, "networks that route"),
         (["sabour2017-digits"], {"epochs": 0}, "--epochs"),
+        (["sabour2017-digits"], {"network": {"layers": 2}}, "--network layers=2"),
     ],
 )
 def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):

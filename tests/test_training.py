@@ -375,6 +375,28 @@ def test_iterations_are_those_of_every_routing_layer(tmp_path):
         training.train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 
+def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
+    settings = dataclasses.replace(SHORT, epochs=1, network={"dim": 5, "decoder_units": [6, 7]})
+    trained = training.train(DIGITS, tmp_path / "run", settings, verbose=0)
+    assert trained.model.encoder.get_layer("class_capsules").dim == 5
+    assert [note for note in trained.result["note"].split("; ") if note.startswith("network ")] == [
+        "network decoder_units=6,7",
+        "network dim=5",
+    ]
+    again = training.load_run(tmp_path / "run")
+    assert again.model.count_params() == trained.model.count_params()
+    for network, message in (
+        ({"dims": 5}, "--network dims=5: CapsNet has no such argument .* it has .*dim, .*filters"),
+        ({"classes": 5}, "--network classes=5: CapsNet has no such argument"),
+        ({"dim": 0}, "dim"),
+        ({"decoder_units": 5}, "can't be made with .*'decoder_units': 5"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            training.train(TINY, tmp_path / "other", Settings(network=network))
+    with pytest.raises(TrainingError, match="--network iterations=2 and --iterations 1 exclude each other"):
+        training.train(TINY, tmp_path / "other", Settings(iterations=1, network={"iterations": 2}))
+
+
 def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):
     run = training.train(SPREAD, tmp_path / "run", Settings(train_limit=450, test_limit=70), verbose=0)
     (margin,) = run.model.growing_margins  # 2 epochs of 9 batches

@@ -1,6 +1,7 @@
 """The command `tf-capsules`: list, cost, train, table, evaluate, attack, predict, export, figures."""
 
 import argparse
+import ast
 import dataclasses
 import importlib.util
 import itertools
@@ -73,6 +74,7 @@ def _parser():
     sub.add_argument("recipe", help="name of a recipe")
     sub.add_argument("--batch-size", type=int, help="examples a step (default: the recipe's)")
     sub.add_argument("--iterations", type=int, help="of each routing layer of the network")
+    _network_option(sub)
     sub.add_argument("--image-shape", help="of the network's input, such as 32x32x3 (default: the recipe's)")
     sub.add_argument("--size", type=int, help="of axes of unknown size: for texts the number of tokens")
     sub.add_argument("--inference", action="store_true", help="of an inference in place of a training step")
@@ -205,6 +207,7 @@ def _training_options(sub):
         ("epoch-size", int, "test and keep the model after so many training examples (default: all of them)"),
     ):
         sub.add_argument(f"--{name}", type=type_, help=text)
+    _network_option(sub)
     _data_options(sub)
     sub.add_argument(
         "--transformer",
@@ -220,6 +223,28 @@ def _training_options(sub):
     sub.add_argument(
         "--diagnostics", action="store_true", default=None, help="measure after each epoch what the routing does"
     )
+
+
+def _network_option(sub):
+    sub.add_argument(
+        "--network",
+        metavar="NAME=VALUE",
+        type=_assignment,
+        action="append",
+        help="set an argument of the network, for instance types=16 or layers=1,1; may be repeated",
+    )
+
+
+def _assignment(text):
+    """NAME=VALUE as the name and a number, a truth value, None, a list of these, or else a string."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, for instance types=16. Received: {text}")
+    try:
+        value = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        value = value.split(",") if "," in value else value
+    return name, list(value) if isinstance(value, tuple) else value
 
 
 def _weights_option(sub):
@@ -268,6 +293,7 @@ def _settings(options):
     from tf_capsules.training import Settings
 
     given = {field.name: getattr(options, field.name, None) for field in dataclasses.fields(Settings)}
+    given["network"] = None if given["network"] is None else dict(given["network"])
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -296,7 +322,7 @@ def _cost(options):
     from tf_capsules.analysis import estimate_cost
     from tf_capsules.datasets import augment
 
-    settings = training.Settings(batch_size=options.batch_size, iterations=options.iterations)
+    settings = training.Settings(**_settings(options))
     recipe = recipes.get(options.recipe)
     settings.check(recipe)
     recipe = settings.apply(recipe)

@@ -41,6 +41,7 @@ class Settings:
         stop_at: end training after the first epoch whose validation metric, from 0 to 1, is at least this; a run may
             be resumed with another value.
         iterations: of each routing layer, for a model with this argument.
+        network: other values of the model's arguments, by name, such as `{"types": 16}`; tuples are given as lists.
         seed: of weights, data order and augmentation.
         dataset: name of another data set.
         data: a .npz file of arrays (`tf_capsules.datasets.arrays.load_npz`), or a folder of images with one folder a
@@ -79,6 +80,7 @@ class Settings:
     mixup: float | None = None
     stop_at: float | None = None
     iterations: int | None = None
+    network: dict | None = None
     seed: int = 0
     dataset: str | None = None
     data: str | os.PathLike | None = None
@@ -118,6 +120,7 @@ class Settings:
                 f"--iterations {self.iterations} is for networks that route; {recipe.name} trains a "
                 f"{recipe.model.__name__}."
             )
+        self._check_network(recipe)
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"--learning-rate must be above 0. Received: {self.learning_rate}")
         if self.warmup is not None and not 0 < self.warmup < 1:
@@ -177,6 +180,18 @@ class Settings:
 
         self._check_processes(recipe)
 
+    def _check_network(self, recipe):
+        own = set(inspect.signature(recipe.model).parameters) - {"image_shape", "classes", "weights", "name"}
+        for name, value in (self.network or {}).items():
+            given = f"--network {name}={value}"
+            if name not in own:
+                raise TrainingError(
+                    f"{given}: {recipe.model.__name__} has no such argument that may be set; "
+                    f"it has {', '.join(sorted(own)) or 'none'}."
+                )
+            if name == "iterations" and self.iterations is not None:
+                raise TrainingError(f"{given} and --iterations {self.iterations} exclude each other.")
+
     def _check_processes(self, recipe):
         given = {name: getattr(self, name) for name in ("coordinator", "processes", "process")}
         if all(value is None for value in given.values()):
@@ -210,9 +225,14 @@ class Settings:
         values["dataset_options"] = {name: file for name, file in files.items() if file is not None}
         if self.warmup is not None:
             values |= {"decay_steps": None, "drops": ()}
-        if self.iterations is not None:
-            values["model_options"] = {"iterations": self.iterations}
+        values["model_options"] = {} if self.iterations is None else {"iterations": self.iterations}
+        values["model_options"] |= self.network or {}
         return recipe.but(**values)
+
+    def network_as_text(self):
+        """The network's own values as NAME=VALUE, as they are given on the command line."""
+        texts = {n: ",".join(map(str, v)) if isinstance(v, list) else v for n, v in (self.network or {}).items()}
+        return [f"{name}={text}" for name, text in sorted(texts.items())]
 
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""

@@ -143,10 +143,12 @@ def _found(results, row, settings):
     wanted = settings.apply(row.recipe)
     asked = [] if row.iterations is None else [f"iterations {row.iterations}"]
     asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
+    asked += [f"network {text}" for text in settings.network_as_text()]
+    kinds = ("iterations ", "epochs of ", "network ")
     columns = "note", "recipe", "dataset", "epochs", "train_examples", "batch_size", "learning_rate", "seed", "dtype"
     for found in _rows_of(results, *columns, "value", "test_examples", "parameters", "seconds"):
         with reading(results, "is no file of results"):
-            notes = [note for note in found["note"].split("; ") if note.startswith(("iterations ", "epochs of "))]
+            notes = [note for note in found["note"].split("; ") if note.startswith(kinds)]
             if (
                 found["recipe"] == row.recipe.name
                 and found["dataset"] == (settings.dataset or found["dataset"])
@@ -167,7 +169,9 @@ def _arguments(settings):
     """The command's options for what differs from the defaults."""
     for field in dataclasses.fields(Settings):
         value = getattr(settings, field.name)
-        if value != field.default:
+        if field.name == "network":
+            yield from (part for text in settings.network_as_text() for part in ("--network", text))
+        elif value != field.default:
             yield f"--{field.name.replace('_', '-')}"
             if value is not True:
                 yield value

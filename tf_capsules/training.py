@@ -41,6 +41,8 @@ def build_model(recipe, spec, dtype="float32"):
     keras.config.set_dtype_policy(dtype)
     try:
         return recipe.model(**spec.model_arguments, **recipe.model_options)
+    except TypeError as error:  # of a value of another kind
+        raise ValueError(f"{recipe.model.__name__} can't be made with {recipe.model_options}: {error}") from error
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -709,6 +711,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     metric = recipe.metric
     asked = ((name, getattr(settings, name)) for name in ("warmup", "mixup", "stop_at", "iterations"))
     asked = [f"{name} {value}" for name, value in asked if value is not None]
+    asked += [f"network {text}" for text in settings.network_as_text()]
     asked += [] if settings.jit == "auto" else [f"jit {settings.jit}"]
     values = [row[f"val_{metric}"] for row in history]
     last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}

@@ -1,6 +1,6 @@
 """What lies under capsules: Keras models from images to a feature map."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -21,12 +21,14 @@ def padded_convolution(
     filters: int,
     kernel_size: int = 3,
     strides: int = 1,
-    padding: int = 1,
+    padding: int | None = None,
     use_bias: bool = True,
     name: str | None = None,
 ):
-    """A convolution of an image that zeros surround, `padding` of them on every side: not Keras' "same" padding,
-    which has none before and one after where the stride is 2 and the size even."""
+    """A convolution of an image that zeros surround, `padding` of them on every side, None for as many as leave the
+    size as it is (one fewer with an even kernel): not Keras' "same" padding, which has none before and one after where
+    the stride is 2 and the size even."""
+    padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]
     x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
     options = dict(kernel_initializer=fan_in_uniform(fan_in), bias_initializer=fan_in_uniform(fan_in))
@@ -97,18 +99,20 @@ def ResNetBackbone(
     x = keras.layers.ReLU()(batch_normalized(padded_convolution(images, stem, use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True)):
         for block in range(count):
-            x = _basic_block(x, channels, strides=2 if stage and not block else 1)
+            x = basic_block(x, channels, strides=2 if stage and not block else 1)
     return keras.Model(images, x, name=name)
 
 
-def _basic_block(x, channels, strides):
-    """Two convolutions and a shortcut, which is a convolution of 1x1 where shapes differ."""
+def basic_block(
+    x: Tensor, channels: int, strides: int, convolution: Callable = padded_convolution, name: str | None = None
+):
+    """Two convolutions and a shortcut, which is a convolution of 1x1 where shapes differ; `name` is that of its end."""
     shortcut = x
     if strides > 1 or x.shape[-1] != channels:
-        shortcut = batch_normalized(padded_convolution(x, channels, 1, strides, padding=0, use_bias=False))
-    x = keras.layers.ReLU()(batch_normalized(padded_convolution(x, channels, strides=strides, use_bias=False)))
-    x = batch_normalized(padded_convolution(x, channels, use_bias=False))
-    return keras.layers.ReLU()(keras.layers.Add()([x, shortcut]))
+        shortcut = batch_normalized(convolution(x, channels, 1, strides, use_bias=False))
+    x = keras.layers.ReLU()(batch_normalized(convolution(x, channels, 3, strides, use_bias=False)))
+    x = batch_normalized(convolution(x, channels, use_bias=False))
+    return keras.layers.ReLU(name=name)(keras.layers.Add()([x, shortcut]))
 
 
 def features_of(images: Tensor, backbone: keras.Layer | None):

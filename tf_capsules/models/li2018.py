@@ -10,7 +10,7 @@ from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EM
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
-from tf_capsules.models.backbones import batch_normalized
+from tf_capsules.models.backbones import basic_block, batch_normalized
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback import FeedbackAgreement, with_feedback
 from tf_capsules.models.weights import load_weights
@@ -341,13 +341,9 @@ def ResNetTwin(
     x = layers.ReLU(name="stem")(batch_normalized(_convolution(images, 32, use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
         for block in range(count):
-            strides, shortcut = (1 if stage == 1 or block else 2), x
-            if not block:
-                shortcut = batch_normalized(_convolution(x, channels, 1, strides, use_bias=False))
-            y = layers.ReLU()(batch_normalized(_convolution(x, channels, 3, strides, use_bias=False)))
-            y = batch_normalized(_convolution(y, channels, use_bias=False))
-            last = block == count - 1
-            x = layers.ReLU(name=f"stage_{stage}" if last else None)(layers.Add()([y, shortcut]))
+            strides = 2 if stage > 1 and not block else 1
+            end = f"stage_{stage}" if block == count - 1 else None
+            x = basic_block(x, channels, strides, _convolution, name=end)
     x = layers.GlobalAveragePooling2D(**_LAST)(x)
     x = layers.Dense(classes, "softmax", kernel_initializer=glorot_normal(), dtype="float32", name="probabilities")(x)
     return load_weights(keras.Model(images, x, name=name), weights)

@@ -353,7 +353,7 @@ def DiverseCNN(
     for strides in (2, 1):
         x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=strides, padding=0)))
     if pooling == "average":
-        x = padded_convolution(x, hidden, 1, padding=0)
+        x = padded_convolution(x, hidden, 1)
         x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
     else:
         x = _dense(keras.layers.Flatten(data_format="channels_last")(x), hidden)

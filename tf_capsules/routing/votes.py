@@ -358,7 +358,10 @@ class TransformedVotes(Votes):
 
     @functools.cached_property
     def _origin(self):
-        return ops.sum(self._central_votes, axis=1) / self.groups  # on JAX `ops.mean` turns float64 into float32
+        """The mean vote of the centers, (batch, parents, rows, e). No result depends on it but for rounding."""
+        origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
+        origin = origin if self.bias is None else origin + ops.sum(self.bias, axis=0)
+        return ops.stop_gradient(origin / self.groups)
 
     @functools.cached_property
     def _central_offsets(self):
@@ -550,10 +553,21 @@ class SharedVotes(TransformedVotes):
             # So that sums over groups lose no digits, squares are about what is near all their means.
             return masses, weights * means, squares + weights * ops.square(means)
 
+        @keras.remat  # a dozen arrays of the size of all parents
+        def finish(masses, first, second, near, origin):
+            mass = ops.sum(masses, axis=1)[..., None, None]
+            divisor = mass + epsilon
+            # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
+            means = (first + mass * near - epsilon * origin) / divisor
+            beyond = means - near
+            squares = second - 2 * beyond * first + mass * ops.square(beyond)
+            return means, ops.maximum(squares, 0) / divisor
+
         def step(total, given):
             row, *given = given
             masses, *others = sums(self._origin, near, state, *given)
-            added = (row[:, None] * masses[:, None], *others)
+            masses = masses[:, None]
+            added = (row[:, None] * masses if by_group else masses, *others)
             return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
         # The gradient of TensorFlow's scan keeps what is carried along at each step: as little as will do.
@@ -561,13 +575,8 @@ class SharedVotes(TransformedVotes):
         parts = (rows, *(ops.moveaxis(x, axes[name], 0) for name, x in given.items()))
         masses = ops.zeros((self.batch, rows.shape[1], self.parents), self.dtype)
         masses, first, second = ops.scan(step, (masses, ops.zeros_like(near), ops.zeros_like(near)), parts)[0]
-        mass = ops.sum(masses, axis=1)[..., None, None]
-        divisor = mass + epsilon
-        # The origin counts once for each unit of mass, but is taken off whole: what is left is epsilon times it.
-        means = (first + mass * near - epsilon * self._origin) / divisor
-        beyond = means - near
-        squares = second - 2 * beyond * first + mass * ops.square(beyond)
-        return masses, self._shaped(means), self._shaped(ops.maximum(squares, 0) / divisor)
+        means, variances = finish(masses, first, second, near, self._origin)
+        return masses, self._shaped(means), self._shaped(variances)
 
     def _sums_by_chunks(self, couplings, *state):
         members = self.children // self.groups
