@@ -152,6 +152,11 @@ def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_pa
     assert said.startswith(f"{tmp_path / 'zero.png'}: ") and "probability 0." in said
     assert cli.main(["predict", str(folder), str(tmp_path / "none.png")]) == 2
     assert "There is no file" in capsys.readouterr().err
+    assert cli.main(["predict", str(folder), str(tmp_path)]) == 2
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(folder), "x.png", "--weights", "last"])
+    assert capsys.readouterr().err == "tf-capsules predict: unrecognized arguments: --weights last\n"
     (tmp_path / "letter.png").write_text("not an image")
     assert cli.main(["predict", str(folder), str(tmp_path / "letter.png")]) == 2
     error = capsys.readouterr().err

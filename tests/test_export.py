@@ -226,6 +226,16 @@ def test_a_plain_network_answers_without_poses(tmp_path):
     np.testing.assert_allclose(answer["probabilities"], network(images / np.float32(255)), atol=1e-6)
 
 
+def test_scores_served_as_probabilities_are_warned_of(tmp_path):
+    images = keras.Input((4, 4, 1))
+    scores = keras.layers.Dense(3, bias_initializer=keras.initializers.Constant(5.0))(keras.layers.Flatten()(images))
+    with pytest.warns(UserWarning, match="answers with scores such as .*, which are no probabilities"):
+        export.export_saved_model(keras.Model(images, scores), tmp_path / "scores")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        export.export_saved_model(keras.Model(images, keras.layers.Softmax()(scores)), tmp_path / "shares")
+
+
 def test_images_of_another_shape_or_dtype_are_refused(loaded):
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=re.escape("[2,9,7,1] is not compatible with expected shape [?,8,7,1]")

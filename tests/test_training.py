@@ -375,6 +375,14 @@ def test_iterations_are_those_of_every_routing_layer(tmp_path):
         training.train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 
+def test_epochs_of_few_steps_are_told(tmp_path, capsys):
+    settings = dataclasses.replace(SHORT, epochs=1, train_limit=60)
+    training.train(TINY, tmp_path / "few", settings, verbose=2)
+    assert "hint: an epoch is 2 steps of up to 50 examples; from so few a smaller" in capsys.readouterr().out
+    training.train(TINY, tmp_path / "more", dataclasses.replace(settings, batch_size=12), verbose=2)
+    assert "hint:" not in capsys.readouterr().out
+
+
 def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
     settings = dataclasses.replace(SHORT, epochs=1, network={"dim": 5, "decoder_units": [6, 7]})
     trained = training.train(DIGITS, tmp_path / "run", settings, verbose=0)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 from tf_capsules.files import reading
 from tf_capsules.version import __version__
@@ -35,18 +36,25 @@ print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() i
 def main(arguments=None):
     """Runs the command line; returns the exit status: 0, or 2 for what the user has to change."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    formatwarning = warnings.formatwarning
+    command = "tf-capsules" if options.command is None else f"tf-capsules {options.command}"
+    if unknown:
+        parser.exit(2, f"{command}: unrecognized arguments: {' '.join(unknown)}\n")
     if options.command is None:
         parser.print_help()
         return 0
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
     try:
         options.run(options)
     except (ValueError, OSError, RuntimeError, ImportError) as error:
-        print(f"tf-capsules {options.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = formatwarning
     return 0
 
 
@@ -302,7 +310,8 @@ def _list(options):
     from tf_capsules.models import weights
 
     if options.what == "recipes":
-        rows = [(name, recipes.get(name).title) for name in recipes.names()]
+        default = {recipes.DEFAULT: " (the default; its data come with the installation)"}
+        rows = [(name, recipes.get(name).title + default.get(name, "")) for name in recipes.names()]
     elif options.what == "datasets":
         rows = [
             (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
@@ -348,7 +357,9 @@ def _cost(options):
     elif recipe.mixup is not None:
         targets = {"label": rows, "unmixed": keras.KerasTensor((), "int64")}
     subject = model if options.inference else learner
-    print(f"{recipe.name}: {recipe.title}\n")
+    changed = [] if settings.iterations is None else [f"iterations={settings.iterations}"]
+    changed = "".join(f" {text}" for text in changed + settings.network_as_text())
+    print(f"{recipe.name}{changed and ' with' + changed}: {recipe.title}\n")
     print(estimate_cost(subject, recipe.batch_size, not options.inference, options.size, targets))
 
 
@@ -358,7 +369,7 @@ def _train(options):
     recipe = recipes.get(options.recipe or recipes.DEFAULT)
     _check_export(options)
     output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
-    print(f"{recipe.name}: {recipe.title}\nrun folder: {output}", flush=True)
+    print(f"{recipe.name}: {recipe.title}", flush=True)
     settings = training.Settings(**_settings(options))
     run = training.train(recipe, output, settings, options.resume, results=options.results)
     if options.process:
@@ -582,12 +593,15 @@ def _predict_images(served, paths):
 
     missing = [path for path in paths if not pathlib.Path(path).is_file()]
     if missing:
-        raise FileNotFoundError(f"There is no file {missing[0]}.")
+        is_folder = pathlib.Path(missing[0]).is_dir()
+        raise FileNotFoundError(
+            f"{missing[0]} is a folder, give its files." if is_folder else f"There is no file {missing[0]}."
+        )
     for path in paths:
         try:
             answer = served(tf.constant([pathlib.Path(path).read_bytes()]))
         except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"{path} can't be read as an image: {error.message.splitlines()[0]}") from error
+            raise ValueError(f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP or GIF file.") from error
         _print_prediction(path, answer)
 
 

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pathlib
 import shutil
+import warnings
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ from tf_capsules.models import class_probabilities
 _SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 _ONNX_OPSET = 18
+_ROUNDING = 0.01  # of probabilities in half precision
 
 
 def export_saved_model(
@@ -70,6 +72,7 @@ def export_saved_model(
     if default not in ("float32", "uint8"):
         raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')
     folder = _free_folder(folder)
+    _warn_of_scores(model)
 
     import tensorflow as tf
 
@@ -462,6 +465,19 @@ def _answers(model, outputs, class_names):
     if class_names is not None:
         answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
     return answers
+
+
+def _warn_of_scores(model):
+    """Warns of a model whose answer to some image is no share of one."""
+    network = getattr(model, "encoder", model)
+    image = np.random.default_rng(0).random((1, *network.input_shape[1:]), "float32")
+    scores = keras.ops.convert_to_numpy(class_probabilities(model, model(image, training=False)))
+    farthest = scores.ravel()[np.abs(scores - 0.5).argmax()]
+    if abs(farthest - 0.5) > 0.5 + _ROUNDING:
+        warnings.warn(
+            f"{model.name} answers with scores such as {farthest:.2f}, which are no probabilities, though they are "
+            "served under this name; a softmax behind them makes them so"
+        )
 
 
 def _for_any_number(answer):

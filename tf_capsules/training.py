@@ -401,7 +401,12 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         sizes = f"{spec.train_size:,} examples {each}, {spec.test_size:,} for testing"
         if data.familiar_size:
             sizes += f" at novel and {data.familiar_size:,} at familiar viewpoints"
+        print(f"run folder: {folder.path}")
         print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
+        steps = -(-spec.train_size // recipe.batch_size)
+        if steps < _FEW_STEPS and settings.epoch_size is None:
+            few = f"{steps} step{'s' * (steps > 1)} of up to {recipe.batch_size} examples"
+            print(f"hint: an epoch is {few}; from so few a smaller --batch-size learns more", flush=True)
     before = config.get("data", described)
     if settings.data is not None:
         before = before | {"name": spec.name}  # a file may be renamed
@@ -556,6 +561,8 @@ _PLACES = (
     *("processes", "process", "coordinator"),
 )
 
+_FEW_STEPS = 5  # an epoch
+
 _OVER_THE_WHOLE_RUN = {
     "warmup": "with a warm-up every epoch's learning rate depends on their number",
     "drops": "with a learning rate that drops every epoch's depends on their number",
@@ -564,17 +571,20 @@ _OVER_THE_WHOLE_RUN = {
 
 
 def _differences(before, after):
-    changed = [] if before["recipe"] == after["recipe"] else [f"recipe {before['recipe']}, now {after['recipe']}"]
-    for part in ("settings", "resolved"):
+    if before["recipe"] != after["recipe"]:
+        return [f"recipe {before['recipe']}, now {after['recipe']}"]
+    changed = {}
+    for part in ("settings", "resolved"):  # what is in both is told as resolved
         for key, value in after[part].items():
             if key not in ("epochs", "stop_at", *_PLACES) and before[part].get(key) != value:
-                changed.append(f"{key} {before[part].get(key)!r}, now {value!r}")
+                changed[key] = f"{key} {before[part].get(key)!r}, now {value!r}"
+    changed = list(changed.values())
     epochs = [config["resolved"].get("epochs") for config in (before, after)]
     if epochs[0] != epochs[1]:
         for part, reason in _OVER_THE_WHOLE_RUN.items():
             if after["resolved"][part]:
                 changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
-    return list(dict.fromkeys(changed))
+    return changed
 
 
 def _tensorboard(folder):

@@ -95,7 +95,7 @@ def test_a_routing_of_ones_own_has_unknown_votes():
 
     inputs = keras.Input((4, 3))
     cost = estimate_cost(keras.Model(inputs, Mine(name="mine")(inputs)), 2, training=False)
-    assert cost.layers[1].stored_votes is None
+    assert cost.layers[0].stored_votes is None
     line = next(line for line in str(cost).splitlines() if line.startswith("mine"))
     assert line.split()[4:6] == ["?", "?"]
 
@@ -164,7 +164,7 @@ def test_inputs_of_unknown_size_are_given_one():
     model = keras.Model(inputs, keras.layers.Dense(5, name="dense")(inputs))
     with pytest.raises(ValueError, match=r"\(None, None, 4\) has axes of unknown size"):
         estimate_cost(model, 2, training=False)
-    assert estimate_cost(model, 2, training=False, size=7).layers[1].activations == 4 * 2 * 7 * 5
+    assert estimate_cost(model, 2, training=False, size=7).layers[0].activations == 4 * 2 * 7 * 5
 
 
 def test_wrong_arguments(model):
@@ -181,7 +181,7 @@ def test_wrong_arguments(model):
 def test_the_command(capsys):
     assert cli.main(["cost", "sabour2017-digits", "--batch-size", "5", "--iterations", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("sabour2017-digits: ")
+    assert lines[0].startswith("sabour2017-digits with iterations=2: ")
     assert any(line.startswith("class_capsules") and "DynamicRouting" in line for line in lines)
     assert "of a batch of 5." in lines[-2]
     assert lines[-1].startswith("Peak memory of a training step: ")

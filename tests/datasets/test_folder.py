@@ -84,6 +84,12 @@ def broken(root):
     (root / "red" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n but no more")
 
 
+def broken_in_many(root):
+    for number in range(10):
+        (root / "red" / f"a{number}.png").write_bytes(b"no picture")
+    broken(root)
+
+
 def cut(root):
     file = root / "red" / "1.jpg"
     file.write_bytes(file.read_bytes()[:400])
@@ -108,6 +114,7 @@ def few(root):
     "spoil, words",
     [
         (broken, "red/0.png cannot be read as an image"),
+        (broken_in_many, "(red/.*.png cannot be read as an image: .*){10}; and 1 more$"),
         (cut, "red/1.jpg cannot be read as an image"),
         (emptied, r"class folder .*green holds no images \(.*\)$"),
         (other_kinds, r"class folder .*green holds no images \(.*\), but 10 .tiff"),

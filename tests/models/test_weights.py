@@ -29,7 +29,8 @@ def test_errors_name_what_was_received(tmp_path):
     with pytest.raises(ValueError, match="`weights`: no such file"):
         tiny(weights=tmp_path)
     tiny(dim=7).save_weights(tmp_path / "other.weights.h5")
-    with pytest.raises(ValueError, match="other.weights.h5 does not hold weights of the network 'capsnet'"):
+    message = "other.weights.h5 does not hold weights of the network .*: it lacks arrays .* of shape .*another size"
+    with pytest.raises(ValueError, match=message):
         tiny(weights=tmp_path / "other.weights.h5")
     tiny(decoder_units=None).save_weights(tmp_path / "bare.weights.h5")
     with pytest.raises(ValueError, match="bare.weights.h5 does not hold"):

@@ -247,7 +247,7 @@ def _layers(model):
             found |= dict.fromkeys(_layers(layer))
         elif isinstance(layer, ConcurrentRouting):
             found |= dict.fromkeys(layer.chain)
-        else:
+        elif not isinstance(layer, keras.layers.InputLayer):
             found[layer] = None
     return list(found)
 

@@ -82,7 +82,7 @@ def training_curves(history):
         axes.legend(frameon=False)
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
-    banded = len(runs) == 1 and all("val_loss_std" in row for row in next(iter(runs.values())))
+    banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
     return add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
 
@@ -635,6 +635,9 @@ def _log_scale(axes):
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
+    if high < 10 * low:  # what hardly changes is to look like it
+        middle = (low * high) ** 0.5
+        low, high = axes.set_ylim(middle / 10**0.5, middle * 10**0.5)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 100 * low else (1,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

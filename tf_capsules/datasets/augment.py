@@ -270,7 +270,10 @@ def output_shape(steps, image_shape):
             height, width = height + 2 * values[0], width + 2 * values[0]
         elif name == "crop":
             if values[0] > min(height, width):
-                raise ValueError(f"preprocess step 'crop' {values[0]}: the image has {height}x{width} pixels there")
+                raise ValueError(
+                    f"preprocess step 'crop' {values[0]}: the image has {height}x{width} pixels there, "
+                    "of images in a folder --image-size makes more"
+                )
             height = width = values[0]
         elif name == "normalize":
             if not len(values[0]) == len(values[1]) == channels:

@@ -9,6 +9,7 @@ import numpy as np
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
 
+_TOLD = 10  # of broken files
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
@@ -30,7 +31,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     Raises:
         FileNotFoundError: no such folder.
         ValueError: fewer than two class folders, a class without images or with too few to split, splits of different
-            classes, a file that cannot be read as an image, or a bad option.
+            classes, files that cannot be read as an image, all of which are named, or a bad option.
 
     >>> pets = load("folder", "pets", image_size=(48, 64))
     """
@@ -68,11 +69,10 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
         labels = [label for _, label in pairs]
         splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
 
-    train_split, test_split = (
-        Split({"image": np.stack([_read(file, size, channels) for file, _ in split]), "label": np.array(labels)})
-        for split, labels in ((split, [label for _, label in split]) for split in splits)
-    )
-    return Dataset("folder", train_split, test_split, tuple(train))
+    images = _read_all([file for split in splits for file, _ in split], size, channels)
+    labels = np.array([label for split in splits for _, label in split])
+    parts = slice(None, len(splits[0])), slice(len(splits[0]), None)
+    return Dataset("folder", *(Split({"image": images[part], "label": labels[part]}) for part in parts), tuple(train))
 
 
 def _files(root):
@@ -103,6 +103,19 @@ def _counted(files):
     """For instance "2 folders, 3 .tif": how many there are of each kind."""
     kinds = collections.Counter("folders" if file.is_dir() else file.suffix.lower() or "others" for file in files)
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
+def _read_all(files, size, channels):
+    images, broken = [], []
+    for file in files:
+        try:
+            images.append(_read(file, size, channels))
+        except ValueError as error:
+            broken.append(str(error))
+    if broken:
+        more = [f"and {len(broken) - _TOLD} more"] if len(broken) > _TOLD else []
+        raise ValueError("; ".join(broken[:_TOLD] + more))
+    return np.stack(images)
 
 
 def _read(file, size, channels):

@@ -80,7 +80,9 @@ def check_per_child(poses, **values):
     shape = tuple(poses.shape)
     wanted = [(shape[0], children_of(shape)), *([shape[:4]] if on_grid(shape) else [])]
     for name, value in values.items():
-        given = None if value is None else tuple(ops.convert_to_tensor(value).shape)
+        if value is not None and not hasattr(value, "shape"):
+            value = ops.convert_to_tensor(value)
+        given = None if value is None else tuple(value.shape)
         if given is not None and not any(_alike(given, one) for one in wanted):
             raise ValueError(
                 f"`{name}` must have the shape of the poses without a pose, {wanted[-1]}. Received shape {given} for "

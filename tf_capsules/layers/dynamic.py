@@ -55,6 +55,7 @@ class _DynamicCapsules(RoutedCapsules):
             self.bias = self.add_weight(shape, self.bias_initializer, name="bias", autocast=False)
 
     def compute_output_spec(self, poses, mask=None, return_couplings=False):
+        check_per_child(poses, mask=mask)
         parents = keras.KerasTensor(self.compute_output_shape(poses.shape), self.compute_dtype)
         if not return_couplings:
             return parents

@@ -84,6 +84,7 @@ class _EMCapsules(RoutedCapsules):
         return (*(ops.cast(x, self.compute_dtype) for x in (means, ops.sigmoid(scores), scores)), *couplings)
 
     def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
+        check_per_child(poses, activations=activations, mask=mask)
         specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self.compute_output_shape(poses.shape)]
         if return_couplings:
             specs.append(keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype))

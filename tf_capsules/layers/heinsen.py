@@ -210,6 +210,7 @@ class HeinsenRouting(keras.layers.Layer):
         return None
 
     def compute_output_spec(self, poses, scores=None, mask=None, capsules=None, return_couplings=False):
+        check_per_child(poses, scores=scores, mask=mask)
         children = children_of(poses.shape)
         if capsules is not None and self.capsules is not None:
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")

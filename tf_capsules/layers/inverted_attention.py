@@ -96,6 +96,7 @@ class _InvertedAttention(RoutedCapsules):
     def compute_output_spec(
         self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False
     ):
+        check_per_child(poses, activations=activations, mask=mask)
         shapes = self.compute_output_shape(poses.shape)
         spec = tuple(keras.KerasTensor(x, self.compute_dtype) for x in (shapes if self.activations else [shapes]))
         if return_couplings:

@@ -1,5 +1,6 @@
 """Weights that come with the package, each `NAME.weights.h5` with a card `NAME.md`: data, recipe, command, figure."""
 
+import collections
 import hashlib
 import os
 import pathlib
@@ -60,6 +61,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
         # Keras only warns of parts that the file lacks, and leaves them as drawn.
         warnings.filterwarnings("error", "Skipping nested container", UserWarning)
         _check_seal(path)
+        _check_shapes(model, path)
         model.load_weights(path)
         for weight in model.weights:
             if not ops.all(ops.isfinite(weight)):
@@ -92,6 +94,21 @@ def _check_seal(path):
         with h5py.File(path) as file:
             if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
                 raise ValueError("its numbers are not those that were written")
+
+
+def _check_shapes(model, path):
+    """Keras tells of weights of another shape as of those of another version."""
+    import h5py
+
+    if not h5py.is_hdf5(path):
+        return
+    held = collections.Counter()
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: held.update([tuple(item.shape)] if hasattr(item, "shape") else []))
+    lacking = collections.Counter(tuple(weight.shape) for weight in model.weights) - held
+    if lacking:
+        shapes = ", ".join(map(str, list(lacking)[:3]))
+        raise ValueError(f"it lacks arrays that the network has, of shape {shapes}; is it of another size or recipe?")
 
 
 def _checksum(file):
