@@ -6,8 +6,8 @@ Random images of 32x32x3 in batches of 128; forward, backward and Adam, stem inc
 also measured with stored votes, and as a textbook writes the paper's equations in PyTorch (needs `torch`), in batches
 of 2 and 1, since larger ones need tens of gigabytes: compare seconds an image. Each row is a process of its own, one
 after another; seconds are the median of the steps, memory the largest resident size above the process with its
-libraries imported and its network built. The loss before the last step is that of the textbook form and of stored
-votes alike: both start with the same weights. Close other jobs first.
+libraries imported and its network built. The loss of the first step is that of the textbook form and of stored votes
+alike: both have the same weights. Close other jobs first.
 """
 
 import argparse
@@ -35,7 +35,7 @@ ROWS = {
 
 
 def measure(network, options, form, batch, steps):
-    """Median seconds of a step, MiB above the process with its network, and the loss before the last step."""
+    """Median seconds of a step, MiB above the process with its network, and the loss of the first step."""
     import keras
     import numpy as np
 
@@ -49,9 +49,20 @@ def measure(network, options, form, batch, steps):
     labels = random.integers(0, 10, batch)
     model = getattr(li2018, network)(**options)
     if form == "textbook, PyTorch":
-        return timed(torch_step(model, images, labels), steps, warm_up=1)
-    model.compile(CoupledAdam(), MarginLoss(), jit_compile=False)
-    return timed(lambda: np.ravel(model.train_on_batch(images, labels))[0], steps, warm_up=1)
+        train = torch_step(model, images, labels)
+    else:
+        model.compile(CoupledAdam(), MarginLoss(), jit_compile=False)
+
+        def train():
+            return np.ravel(model.train_on_batch(images, labels))[0]
+
+    losses = []
+
+    def step():
+        losses.append(train())
+        return losses[0]
+
+    return timed(step, steps, warm_up=1)
 
 
 def torch_step(capnet, images, labels):

@@ -151,6 +151,9 @@ def test_loss_comparison_draws_each_training_loss(saved):
     assert lines(axes) == {"1 iteration": [[1, 0.8], [2, 0.5]], "3 iterations": [[1, 0.6], [2, 0.1]]}
     assert axes.get_yscale() == "log"
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["1 iteration", "3 iterations"]
+    fed = [{**row, "feedback": 0.25} for row in rows(0.75, 0.5)]
+    (axes,) = figures.loss_comparison({"plain": rows(0.8, 0.5), "fed": fed}).axes
+    assert lines(axes)["fed"] == [[1, 0.5], [2, 0.25]]
 
 
 @pytest.mark.parametrize("history", [[], {}, {"run": []}, [{"epoch": 1}]])

@@ -188,7 +188,7 @@ def test_the_loss_of_a_step_by_hand():
     alone = plain.fit(IMAGES, LABELS, shuffle=False, **options).history["loss"][0]
     model.set_weights(weights)
     assert set(logs) == {"loss", "accuracy", "feedback"} and expected > 0
-    np.testing.assert_allclose(logs["feedback"], expected, rtol=1e-4)
+    np.testing.assert_allclose(logs["feedback"], 3 * expected, rtol=1e-4)
     np.testing.assert_allclose(logs["loss"], alone + 3 * expected, rtol=1e-4)
     evaluated = model.evaluate(IMAGES, LABELS, return_dict=True, **options)
     assert set(evaluated) == {"loss", "accuracy"}
@@ -267,7 +267,7 @@ def test_a_capsule_classifier(tmp_path):
         histories.append(each.fit(images, labels, validation_data=(images, labels), **options).history)
     assert histories[1].keys() == {*histories[0], "feedback"}
     for name, values in histories[0].items():
-        extra = 0.5 * np.array(histories[1]["feedback"]) if name == "loss" else 0
+        extra = np.array(histories[1]["feedback"]) if name == "loss" else 0
         np.testing.assert_allclose(histories[1][name], np.add(values, extra), rtol=1e-4)
     outputs = model.predict(images, verbose=0)
     assert set(outputs) == {"activations", "poses"} and isinstance(model, CapsuleClassifier)

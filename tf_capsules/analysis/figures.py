@@ -172,10 +172,12 @@ def routing_diagnostics(rows):
 def loss_comparison(histories):
     """Training loss of several runs in one picture.
 
-    Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations).
+    Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations); Li et al. 2018, figure 4 (with and without
+    feedback).
 
     Args:
-        histories: dict from a run's name to its rows (see `training_curves`).
+        histories: dict from a run's name to its rows (see `training_curves`). Of runs with feedback, whose rows have
+            "feedback", the loss is shown without what the units add.
 
     Returns:
         A figure with one panel, the loss on a logarithmic scale.
@@ -189,6 +191,7 @@ def loss_comparison(histories):
     figure = new_figure(6.4, 4.4)
     axes = figure.subplots()
     for number, (name, rows) in enumerate(_runs(histories).items()):
+        rows = [{**row, "loss": row["loss"] - float(row.get("feedback") or 0)} for row in rows]
         _line(axes, number, *_column(rows, "loss"), name or "training", "-")
     _label(axes, "epoch", "training loss")
     _log_scale(axes)

@@ -217,7 +217,7 @@ def with_feedback(
 class FeedbackModel(keras.Model):
     """A functional model in training with feedback agreement units: see `with_feedback`, which makes it.
 
-    `fit` shows the sum of the divergences as "feedback", without the weight; `evaluate` and `predict` don't compute it.
+    `fit` shows what the divergences add to the loss as "feedback"; `evaluate` and `predict` don't compute it.
     Sample weights are weights of the units, too. What is saved goes on training when it is loaded; `model` is the
     network without units, to be saved or exported for inference.
 
@@ -278,13 +278,13 @@ class FeedbackModel(keras.Model):
         loss = super().compute_loss(x, y, y_pred.outputs, sample_weight, training)
         # Of several outputs or a dict of labels: the weights of the first, to whose entries Keras copies them.
         weights = next(iter(tree.flatten(sample_weight)), None)
-        divergence = sum(
+        divergence = self.weight * sum(
             unit(*maps, weights, training=True) for unit, maps in zip(self.units, y_pred.maps, strict=True)
         )
         # A replica's share, 1 without a strategy, is in what Keras losses give, but not in what a metric takes.
         share = keras.losses.MeanAbsoluteError()(ops.ones((1, 1)), ops.zeros((1, 1)))
         self.feedback.update_state(divergence / share)
-        return loss + self.weight * divergence
+        return loss + divergence
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         trains = isinstance(y_pred, TrainingOutputs)
