@@ -14,6 +14,7 @@ from tf_capsules.analysis.attribution import class_shares, routings
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models import class_probabilities
+from tf_capsules.models.feedback import FeedbackModel
 
 _SAVED_MODEL_ENTRIES = {"saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"}
 _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -68,11 +69,12 @@ def export_saved_model(
         >>> served = tf.saved_model.load("saved_models/digits")
         >>> served.serve(images)["class"]
     """
+    model = model.model if isinstance(model, FeedbackModel) else model
     shape = _checked(model, preprocess, image_shape)
     if default not in ("float32", "uint8"):
         raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')
     folder = _free_folder(folder)
-    _warn_of_scores(model)
+    _warn_of_scores(model, augment.output_shape(augment.check(preprocess), shape))
 
     import tensorflow as tf
 
@@ -467,10 +469,9 @@ def _answers(model, outputs, class_names):
     return answers
 
 
-def _warn_of_scores(model):
-    """Warns of a model whose answer to some image is no share of one."""
-    network = getattr(model, "encoder", model)
-    image = np.random.default_rng(0).random((1, *network.input_shape[1:]), "float32")
+def _warn_of_scores(model, shape):
+    """Warns of a model whose answer to some image, (height, width, channels), is no share of one."""
+    image = np.random.default_rng(0).random((1, *shape), "float32")
     scores = keras.ops.convert_to_numpy(class_probabilities(model, model(image, training=False)))
     farthest = scores.ravel()[np.abs(scores - 0.5).argmax()]
     if abs(farthest - 0.5) > 0.5 + _ROUNDING:

@@ -154,6 +154,7 @@ def test_loss_comparison_draws_each_training_loss(saved):
     fed = [{**row, "feedback": 0.25} for row in rows(0.75, 0.5)]
     (axes,) = figures.loss_comparison({"plain": rows(0.8, 0.5), "fed": fed}).axes
     assert lines(axes)["fed"] == [[1, 0.5], [2, 0.25]]
+    assert [[1, 0.5], [2, 0.25]] in lines(figures.training_curves(fed).axes[0]).values()
 
 
 @pytest.mark.parametrize("history", [[], {}, {"run": []}, [{"epoch": 1}]])

@@ -93,6 +93,11 @@ def test_residual_is_added_before_the_last_activation():
     np.testing.assert_allclose(array(layer(poses, residual=poses)), expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"`residual`.*\(2, 3, 4, 5, 2\).*Received shape \(2, 3, 4, 5, 3\)"):
         layer(poses, residual=np.zeros((2, 3, 4, 5, 3)))
+    symbolic = keras.Input((3, 4, 5, 2))
+    with pytest.raises(ValueError, match="`residual` must have the shape of the result"):
+        CapConv(4)(symbolic, residual=symbolic)
+    with pytest.raises(ValueError, match="expected axis 3"):
+        layer(np.zeros((2, 3, 4, 10, 1)))
 
 
 @pytest.mark.parametrize("coefficients", ["own", "crossed", "both"])

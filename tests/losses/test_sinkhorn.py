@@ -216,10 +216,16 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(ValueError, match=r"Received arrays of shape \(5, 4\) and \(5, 3\)"):
         transport_cost(X, Y[:, :3])
     for of in (SinkhornDivergence, PairedKLDivergence):
-        for y_true, y_pred in ((Y, X[:, :3]), (Y[..., None], X[..., None]), (Y[0], X[0])):
+        for y_true, y_pred in ((Y, X[:, :3]), (Y, X[:4]), (Y[..., None], X[..., None]), (Y[0], X[0])):
             with pytest.raises(
                 ValueError, match=rf"{of.__name__} takes .*Received targets of shape \({y_true.shape[0]},"
             ):
                 of()(y_true, y_pred)
     with pytest.raises(ValueError, match=r"one a sample.*Received weights of shape \(5, 4\)"):
         SinkhornDivergence()(Y, X, np.ones((5, 4)))
+    with pytest.raises(ValueError, match=r"one a sample.*Received weights of shape \(4,\) for 5 samples"):
+        SinkhornDivergence()(Y, X, np.ones(4))
+    with pytest.raises(ValueError, match=r"There are 3 samples. Received masses of shape \(4,\)"):
+        sinkhorn(COST, rows=np.ones(4) / 4)
+    with pytest.raises(ValueError, match=r"`cost` is .*Received shape \(3,\)"):
+        sinkhorn(COST[0])

@@ -36,6 +36,7 @@ def training_curves(history):
     Args:
         history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", and a metric with its "val_" twin;
             for the bands "val_loss_std" and so on; or several runs as a dict from name to rows, drawn without bands.
+            Of runs with feedback, whose rows have "feedback", the loss is shown without what the units add.
 
     Returns:
         A figure with one panel for the loss and one for the metric, if there is any.
@@ -191,7 +192,6 @@ def loss_comparison(histories):
     figure = new_figure(6.4, 4.4)
     axes = figure.subplots()
     for number, (name, rows) in enumerate(_runs(histories).items()):
-        rows = [{**row, "loss": row["loss"] - float(row.get("feedback") or 0)} for row in rows]
         _line(axes, number, *_column(rows, "loss"), name or "training", "-")
     _label(axes, "epoch", "training loss")
     _log_scale(axes)
@@ -653,7 +653,13 @@ def _runs(history):
             raise ValueError(f'The history {name!r} needs rows with "epoch" and "loss". Received: {list(rows)[:1]!r}')
     if not runs:
         raise ValueError("There is no run to show.")
-    return runs
+    return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}
+
+
+def _without_feedback(row):
+    """The row with the loss alone, which validation has, of training with feedback units."""
+    fed = float(row.get("feedback") or 0)
+    return {**row, "loss": float(row["loss"]) - fed} if fed and row.get("loss") not in (None, "") else row
 
 
 def _column(rows, key):

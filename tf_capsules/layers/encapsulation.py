@@ -57,8 +57,8 @@ class CapConv(keras.layers.Layer):
     does so from all types, in a larger window: `A = Act(conv(U))`. Each co-efficient is a convolution of 3x3 that sees
     a capsule's own type in the branches and gives one number a capsule: with these `m1` and `m2` the parents are
     `Act(m1 M + m2 A + skip)`, or `Act(conv(U) + skip)` with the master branch alone. `Act` is batch normalization, ReLU
-    and squash. All convolutions are padded with zeros, `(size - 1) / 2` on every side. Different from the paper: it
-    takes all types but its own for the aide branch, which `exclude_own` does; "both" is in no released code, and is
+    and squash. All convolutions are padded with zeros, `(size - 1) / 2` on every side. Different from the paper: that
+    takes all types but its own for the aide branch, as `exclude_own` does; "both" is in no released code, and is
     made here by convolving the poses of both branches, one behind the other.
 
     Args:
@@ -119,6 +119,7 @@ class CapConv(keras.layers.Layer):
             )
         known_axes(self, input_shape, {3: "number of capsule types", 4: "length of a child's pose"})
         self.types, columns = input_shape[3:]
+        self.input_spec = keras.layers.InputSpec(ndim=5, axes={3: self.types, 4: columns})
         below, channels = self.types * columns, self.types * self.dim
         self.master = self._grouped("master", columns, self.dim, self.kernel_size, self.strides)
         self.normalization = self._normalization("normalization", channels)
@@ -177,19 +178,23 @@ class CapConv(keras.layers.Layer):
         if self.skip_convolution is not None:
             x = x + _padded(self.skip_convolution, below)
         if residual is not None:
-            wanted = self.compute_output_shape(poses.shape)
-            given = tuple(residual.shape)
-            if len(given) != 5 or any(None not in ab and ab[0] != ab[1] for ab in zip(given, wanted, strict=True)):
-                raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {given}.")
+            self._check_residual(poses, residual)
             x = x + flatten_types(ops.cast(residual, x.dtype))
         parents = self._activate(self.normalization, x, training)
         return (parents, *gates) if return_coefficients else parents
+
+    def _check_residual(self, poses, residual):
+        wanted, given = self.compute_output_shape(poses.shape), tuple(residual.shape)
+        if len(given) != 5 or any(None not in ab and ab[0] != ab[1] for ab in zip(given, wanted, strict=True)):
+            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {given}.")
 
     def compute_output_shape(self, input_shape, **other_shapes):
         grid = [None if size is None else -(-size // self.strides) for size in input_shape[1:3]]
         return (input_shape[0], *grid, input_shape[3], self.dim)
 
     def compute_output_spec(self, poses, residual=None, training=False, return_coefficients=False):
+        if residual is not None:
+            self._check_residual(poses, residual)
         shape = self.compute_output_shape(poses.shape)
         parents = keras.KerasTensor(shape, self.compute_dtype)
         if not return_coefficients:

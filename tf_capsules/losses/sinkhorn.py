@@ -71,7 +71,7 @@ def sinkhorn(
         The plan (..., samples, other samples), in at least float32: nonnegative, of sum 1.
 
     Raises:
-        ValueError: an epsilon that is no number above 0, or iterations below 1.
+        ValueError: an epsilon that is no number above 0, iterations below 1, or costs and masses of other shapes.
 
     Example:
         >>> cost = np.array([[0.1, 0.7, 0.4], [0.9, 0.2, 0.5], [0.3, 0.6, 0.0]])
@@ -81,6 +81,8 @@ def sinkhorn(
     """
     _check(epsilon, iterations)
     kernel = -at_least_float32(cost) / epsilon
+    if len(kernel.shape) < 2:
+        raise ValueError(f"`cost` is (..., samples, other samples). Received shape {tuple(kernel.shape)}.")
     rows, columns = _log_masses(rows, kernel[..., 0]), _log_masses(columns, kernel[..., 0, :])
     b = columns
     for _ in range(iterations):
@@ -94,6 +96,8 @@ def _log_masses(masses, like):
     if masses is None:
         return ops.zeros_like(like) - ops.log(ops.cast(ops.shape(like)[-1], like.dtype))
     masses = ops.cast(masses, like.dtype)
+    if len(masses.shape) != 1 or not _alike(masses.shape[0], like.shape[-1]):
+        raise ValueError(f"There are {like.shape[-1]} samples. Received masses of shape {tuple(masses.shape)}.")
     some = masses > 0
     return ops.where(some, ops.log(ops.where(some, masses, 1.0)), _NOTHING) + ops.zeros_like(like)
 
@@ -105,12 +109,21 @@ def _check(epsilon, iterations):
     return float(epsilon), positive_int("iterations", iterations)
 
 
-def _check_features(loss, y_true, y_pred):
-    if len(y_pred.shape) != 2 or len(y_true.shape) != 2 or y_true.shape[1] != y_pred.shape[1]:
+def _alike(size, other):
+    """Whether two sizes may be the same, as far as they are known."""
+    return size == other or size is None or other is None
+
+
+def _features(loss, y_true, y_pred):
+    """Two arrays (batch, features) in at least float32."""
+    y_true, y_pred = at_least_float32(y_true), at_least_float32(y_pred)
+    shapes = tuple(y_true.shape), tuple(y_pred.shape)
+    if any(len(shape) != 2 for shape in shapes) or not all(map(_alike, *shapes)):
         raise ValueError(
-            f"{type(loss).__name__} takes two arrays of features (batch, features). Received targets of shape "
-            f"{tuple(y_true.shape)} and predictions of shape {tuple(y_pred.shape)}."
+            f"{type(loss).__name__} takes two arrays of features (batch, features) of one shape. Received targets of "
+            f"shape {shapes[0]} and predictions of shape {shapes[1]}."
         )
+    return y_true, y_pred
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -169,8 +182,7 @@ class SinkhornDivergence(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         y_true, weights = y_true if isinstance(y_true, tuple) else (y_true, None)
-        _check_features(self, y_true, y_pred)
-        x, y = at_least_float32(y_pred), at_least_float32(y_true)
+        y, x = _features(self, y_true, y_pred)
         masses = _masses(weights, x)
         # One transport or three, on an axis before the samples.
         pairs = ((2, x, y), (-1, x, x), (-1, y, y)) if self.unbiased else ((1, x, y),)
@@ -195,10 +207,10 @@ def _masses(weights, features):
     """Weights (batch,), (batch, 1) or None, for one each, as masses (batch,) of sum 1; 0 each where all weights are."""
     if weights is None:
         weights = ops.ones_like(features[:, 0])
-    if tuple(weights.shape[1:]) not in ((), (1,)):
+    if tuple(weights.shape[1:]) not in ((), (1,)) or not _alike(weights.shape[0], features.shape[0]):
         raise ValueError(
             "The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). "
-            f"Received weights of shape {tuple(weights.shape)}."
+            f"Received weights of shape {tuple(weights.shape)} for {features.shape[0]} samples."
         )
     weights = ops.cast(ops.reshape(weights, (-1,)), features.dtype)
     return ops.stop_gradient(ops.divide_no_nan(weights, ops.sum(weights)))
@@ -242,8 +254,7 @@ class PairedKLDivergence(keras.losses.Loss):
         self.symmetric = symmetric
 
     def call(self, y_true, y_pred):
-        _check_features(self, y_true, y_pred)
-        p, q = (ops.log_softmax(at_least_float32(x), axis=-1) for x in (y_true, y_pred))
+        p, q = (ops.log_softmax(x, axis=-1) for x in _features(self, y_true, y_pred))
         if not self.symmetric:
             return _divergence(p, q)
         middle = ops.logaddexp(p, q) - math.log(2)

@@ -33,11 +33,11 @@ def CapNet(
     weights: Weights = None,
     name: str | None = "capnet",
 ):
-    """The baseline: four convolutions and two layers of fully connected, routed capsules of types that share.
+    """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
     Source: Li et al. 2018, section 3.1 and table 1 (a), (b); trainable parameters 9,913,600 with dynamic and 9,991,540
-    with EM routing. A type's transformations are shared by all positions, so votes are never made: dynamic routing goes
-    by some parents and EM routing by one type at a time.
+    with EM routing. A type's transformations are shared by all positions, so votes are never made: dynamic routing is
+    worked out for 64 parents, EM routing for the children of one type at a time.
 
     Args:
         image_shape: (height, width, channels).
@@ -67,6 +67,8 @@ def CapNet(
     images = keras.Input(image_shape, name="images")
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
+    if grid is not None and (isinstance(grid, int) or len(grid) != 2):
+        raise ValueError(f"`grid` is (height, width). Received: {grid!r}")
     rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
 
     def routed(x, capsules, name):
@@ -170,6 +172,8 @@ def EncapNet(
         >>> network.encoder.get_layer("module_2_type_2_1").output.shape
         (None, 8, 8, 4, 4)
     """
+    if isinstance(layers, int):
+        raise ValueError(f"`layers` has a number for each module, such as (3, 3, 3, 3). Received: {layers!r}")
     layers = tuple(positive_int("layers", count) for count in layers)
     each = (coefficients,) * len(layers) if coefficients in COEFFICIENTS else tuple(coefficients)
     if len(each) != len(layers) or any(one not in COEFFICIENTS for one in each):
@@ -336,6 +340,8 @@ def ResNetTwin(
         >>> ResNetTwin().get_layer("stage_4").output.shape
         (None, 4, 4, 512)
     """
+    if isinstance(filters, int) or isinstance(blocks, int) or len(filters) != len(blocks):
+        raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
     layers = keras.layers
     images = keras.Input(image_shape, name="images")
     x = layers.ReLU(name="stem")(batch_normalized(_convolution(images, 32, use_bias=False)))

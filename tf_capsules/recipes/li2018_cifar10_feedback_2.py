@@ -3,7 +3,7 @@
 Paper: Li et al. 2018, table 3, row 8, and table 4
 Command: tf-capsules train li2018-cifar10-feedback-2
 Device: one GPU
-Published: 4.55% test error; an unverified claim: the authors' kept logs have 10% to 13%
+Published: 4.55% test error; an unverified claim: the authors' kept logs have 10.8% to 13.9%
 Measured: not yet
 """
 

@@ -4,7 +4,7 @@ Paper: Li et al. 2018, table 1 (c)
 Command: tf-capsules train li2018-mnist-cnn
 Device: one GPU, or two CPU cores for a few epochs
 Published: 0.38% test error
-Measured: not yet
+Measured: 2.69% after 25,000 images, four tenths of an epoch, at ten times the rate, seed 0 (results/li2018_mnist.csv)
 """
 
 from tf_capsules.recipes.li2018_cifar10_cnn import RECIPE as CIFAR10
