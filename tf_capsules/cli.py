@@ -40,7 +40,7 @@ def main(arguments=None):
     formatwarning = warnings.formatwarning
     command = "tf-capsules" if options.command is None else f"tf-capsules {options.command}"
     if unknown:
-        parser.exit(2, f"{command}: unrecognized arguments: {' '.join(unknown)}\n")
+        parser.exit(2, f"{command}: unrecognized arguments: {' '.join(' '.join(unknown).split())}\n")
     if options.command is None:
         parser.print_help()
         return 0
