@@ -60,8 +60,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
     with reading(path, f"does not hold weights of the network {model.name!r}"), warnings.catch_warnings():
         # Keras only warns of parts that the file lacks, and leaves them as drawn.
         warnings.filterwarnings("error", "Skipping nested container", UserWarning)
-        _check_seal(path)
-        _check_shapes(model, path)
+        _check(model, path)
         model.load_weights(path)
         for weight in model.weights:
             if not ops.all(ops.isfinite(weight)):
@@ -87,24 +86,20 @@ def seal(path: str | os.PathLike):
         file.attrs["sha256"] = _checksum(file)
 
 
-def _check_seal(path):
+def _check(model, path):
+    """Raises a ValueError for numbers that were changed, and for a network of other sizes.
+
+    Keras tells of weights of another shape as of those of another version.
+    """
     import h5py
 
-    if h5py.is_hdf5(path):  # the parts of a .keras file have checksums
-        with h5py.File(path) as file:
-            if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
-                raise ValueError("its numbers are not those that were written")
-
-
-def _check_shapes(model, path):
-    """Keras tells of weights of another shape as of those of another version."""
-    import h5py
-
-    if not h5py.is_hdf5(path):
+    if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return
     held = collections.Counter()
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: held.update([tuple(item.shape)] if hasattr(item, "shape") else []))
+        if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
+            raise ValueError("its numbers are not those that were written")
+        file.visititems(lambda _, item: held.update([tuple(item.shape)] if hasattr(item, "shape") else []))
     lacking = collections.Counter(tuple(weight.shape) for weight in model.weights) - held
     if lacking:
         shapes = ", ".join(map(str, list(lacking)[:3]))
