@@ -123,7 +123,7 @@ def get(name):
     """
     if name not in names():
         near = difflib.get_close_matches(str(name), names(), n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names())}"
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"`tf-capsules list` has all {len(names())}."
         raise ValueError(f"There is no recipe {name!r}. {hint}")
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
     return dataclasses.replace(module.RECIPE, name=name, title=module.__doc__.splitlines()[0])
