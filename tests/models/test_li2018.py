@@ -76,7 +76,7 @@ def test_feedback_options_reach_the_units():
     unit = trained.units[0]
     assert (unit.groups, unit.squash, unit.use_critic) == (1, False, False)
     assert (unit.divergence.cost, unit.divergence.unbiased) == ("l2", False)
-    for wrong in (dict(links=()), dict(links=("whole",)), dict(divergence="js")):
+    for wrong in (dict(links=()), dict(links=("whole",)), dict(divergence="js"), dict(divergence="kl", cost="l2")):
         with pytest.raises(ValueError, match="Received: "):
             li2018.feedback(model, **wrong)
     with pytest.raises(ValueError, match="is for EncapNet"):

@@ -237,6 +237,8 @@ def feedback(
         ['primary_capsules', 'module_1_type_1', 'module_1_type_2_2', 'module_2_type_1']
     """
     one_of("divergence", divergence, ("transport", "kl"))
+    if divergence == "kl" and transport:
+        raise ValueError(f'`divergence="kl"` takes no arguments of `SinkhornDivergence`. Received: {transport!r}')
     if not links or set(links) - {"half", "same"}:
         raise ValueError(f'`links` must be of "half" and "same". Received: {links!r}')
     names = [layer.name for layer in getattr(network, "encoder", network).layers]
