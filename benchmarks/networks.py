@@ -18,13 +18,14 @@ import json
 from processes import alone, timed
 
 CIFAR10 = [
-    *(f"tsai2020-cifar10@{t}" for t in (1, 2, 3, 5)),
-    *(f"tsai2020-cifar10-dynamic@{t}" for t in (1, 2, 3, 5)),
-    *(f"tsai2020-cifar10-em@{t}" for t in (1, 2, 3, 5)),
+    *(f"tsai2020-cifar10@{t}" for t in (1, 2, 3, 4, 5)),
+    *(f"tsai2020-cifar10-dynamic@{t}" for t in (1, 2, 3, 4, 5)),
+    *(f"tsai2020-cifar10-em@{t}" for t in (1, 2, 3, 4, 5)),
     "tsai2020-cifar10-cnn",
 ]
 DIVERSE_MULTIMNIST = [
     *(f"tsai2020-diverse-multimnist@{t}" for t in (1, 2, 3)),
+    *(f"tsai2020-diverse-multimnist-wide@{t}" for t in (1, 2, 3)),
     *(f"tsai2020-diverse-multimnist-vector@{t}" for t in (1, 2, 3)),
     *(f"tsai2020-diverse-multimnist-dynamic@{t}" for t in (1, 2, 3)),
     "tsai2020-diverse-multimnist-cnn",

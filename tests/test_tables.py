@@ -58,6 +58,13 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
 
 
+def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
+    names = ["tsai2020-cifar10-random-start", "tsai2020-cifar10-resnet"]
+    assert tables._common_words(names) == "tsai2020-cifar10-"
+    assert tables._common_words([*names, "tsai2020-cifar10@1"]) == "tsai2020-cifar10"
+    assert tables._common_words(["tsai2020-cifar10@1", "tsai2020-cifar100"]) == "tsai2020-"
+
+
 @pytest.mark.parametrize(
     ("names", "settings", "message"),
     [

@@ -103,7 +103,7 @@ def draw_table(names, results):
 
     rows = [Row(name) for name in names]
     points = _rows_of(_curves_file(pathlib.Path(results)))
-    shared = os.path.commonprefix(names)
+    shared = _common_words(names)
     groups = {}
     for row in rows:
         groups.setdefault(row.recipe.model.__name__, []).append(row)
@@ -111,7 +111,7 @@ def draw_table(names, results):
     for kind, members in groups.items():
         labels = [row.label or row.recipe.name for row in members]
         if len(set(labels)) < len(labels):
-            labels = [row.name.removeprefix(shared).strip("-") or row.label for row in members]
+            labels = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
         panels[kind] = {
             label: [
                 {
@@ -125,6 +125,13 @@ def draw_table(names, results):
             for label, row in zip(labels, members, strict=True)
         }
     return figures.convergence(panels, examples=1)
+
+
+def _common_words(names):
+    """What the names have in common at their beginning, in whole words."""
+    shared = os.path.commonprefix(names)
+    whole = shared.endswith("-") or all(name[len(shared) :][:1] in ("", "-", "@") for name in names)
+    return shared if whole else shared[: shared.rfind("-") + 1]
 
 
 def _rows_of(path, *columns):

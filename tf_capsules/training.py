@@ -791,7 +791,7 @@ def device_name():
     if accelerators:
         return f"{len(accelerators)} x {accelerators[0].split(':')[0]}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} CPU cores ({platform.machine()})"
+    return f"{cores} CPU core{'s' * (cores != 1)} ({platform.machine()})"
 
 
 def check_row(path, row):

@@ -121,6 +121,7 @@ def test_pose_changes_are_those_between_networks_of_more_and_more_iterations(pos
     if schedule == "concurrent":
         want = [np.linalg.norm(after - before, axis=-1).mean() for before, after in itertools.pairwise(poses)]
         np.testing.assert_allclose(found[-1], want, rtol=1e-4)
+    np.testing.assert_array_equal(analysis.measure_pose_changes(models[0].encoder, images, 3, batch_size=2), found)
     other = analysis.measure_pose_changes(models[0], images, 3, "sequential")
     assert np.allclose(found, other, rtol=1e-4) == (schedule == "sequential")
 

@@ -190,6 +190,43 @@ def test_clear_errors(make, message):
         make()
 
 
+@pytest.mark.parametrize("convolutional", [False, True])
+@pytest.mark.parametrize("activations", [False, True])
+def test_parents_of_another_shape_are_refused(convolutional, activations):
+    layer = InvertedAttentionRouting(3, 2, activations=activations)
+    poses = np.ones((2, 5, 5, 2, 4, 4), "float32")
+    if convolutional:
+        layer = ConvInvertedAttentionRouting(3, 2, kernel_size=2, activations=activations)
+    found = layer(poses)
+    layer(poses, parents=found)
+    own = found[0] if activations else found
+    wrong = [own[:1], own[..., :1], own[:, :1], own if activations else (own, own)]
+    wrong += [(own, own), found[:1]] if activations else []
+    for parents in wrong:
+        with pytest.raises(ValueError, match="`parents` must be what the layer returned.*Received shape"):
+            layer(poses, parents=parents)
+
+
+class Halfway(keras.layers.Layer):
+    """Poses halfway between the children's sum and what they were."""
+
+    def call(self, poses, parents=None):
+        found = ops.sum(poses, axis=1, keepdims=True)
+        return found if parents is None else (found + parents) / 2
+
+    def compute_output_shape(self, poses_shape):
+        return poses_shape[0], 1, *poses_shape[2:]
+
+
+def test_a_layer_of_ones_own_in_a_chain():
+    poses = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    found = ConcurrentRouting([Halfway(), Halfway()], 3)(poses, return_iterations=True)
+    sums = poses.sum(1, keepdims=True)
+    assert all(np.array_equal(array(one), sums) for own in found for one in own)
+    with pytest.raises(ValueError, match="takes no `mask`"):
+        ConcurrentRouting([Halfway()])(poses, mask=np.ones((2, 3), bool))
+
+
 def test_it_trains_in_a_network():
     images = keras.Input((7, 7, 8))
     x = keras.layers.Reshape((7, 7, 2, 2, 2))(images)

@@ -87,7 +87,7 @@ def test_a_backbone_of_one_s_own():
     own = keras.Sequential([keras.Input((13, 14, 3)), keras.layers.Conv2D(7, 4, strides=2, activation="relu")])
     images = np.random.default_rng(0).normal(size=(3, 13, 14, 3)).astype("float32")
     networks = [
-        tsai2020.AttentionCapsNet(**{**TINY, "backbone": own, "convolutions": ((5, 3, 1),)}),
+        tsai2020.AttentionCapsNet(**{**TINY, "backbone": own, "filters": None, "convolutions": ((5, 3, 1),)}),
         tsai2020.DynamicCapsNet((13, 14, 3), 4, backbone=keras.Sequential([own, keras.layers.UpSampling2D(2)])),
         tsai2020.EMCapsNet((13, 14, 3), 4, backbone=keras.Sequential([own, keras.layers.UpSampling2D(2)])),
     ]
@@ -99,8 +99,9 @@ def test_a_backbone_of_one_s_own():
     "options, message",
     [
         (dict(backbone="vgg"), "`backbone`.*Received: 'vgg'"),
-        (dict(backbone=3), "`backbone` must be a Keras model or layer. Received: 3"),
-        (dict(backbone=keras.layers.Flatten()), r"`backbone` must give features.*not \(None, 546\)"),
+        (dict(backbone="resnet"), "`filters` are those of the simple backbone. Received 6 with 'resnet'"),
+        (dict(backbone=3, filters=None), "`backbone` must be a Keras model or layer. Received: 3"),
+        (dict(backbone=keras.layers.Flatten(), filters=None), r"`backbone` must give features.*not \(None, 546\)"),
         (dict(probabilities="squash"), "`probabilities`.*Received: 'squash'"),
         (dict(iterations=0), "`iterations`.*Received: 0"),
         (dict(image_shape=(4, 4, 3)), "smaller than the window"),

@@ -369,15 +369,16 @@ def routing_changes(model, images, iterations=5):
     return add_caption(figure, f"Mean over {images}, all children and all parents.")
 
 
-def pose_changes(model, images, iterations=50):
+def pose_changes(model, images, iterations=50, layer="routing"):
     """How far the poses of each layer move in each routing iteration, routed concurrently and sequentially.
 
     Source: see `measure_pose_changes`, whose numbers these are.
 
     Args:
-        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer named "routing".
+        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer.
         images: (batch, height, width, channels).
         iterations: how many are shown.
+        layer: name of the `ConcurrentRouting`.
 
     Returns:
         A figure with a panel for each schedule.
@@ -390,9 +391,10 @@ def pose_changes(model, images, iterations=50):
     """
     figure = new_figure(9.6, 4.0)
     schedules = ("concurrent", "sequential")
-    names = [layer.name.replace("_", " ") for layer in model.encoder.get_layer("routing").chain]
+    chain = getattr(model, "encoder", model).get_layer(layer).chain
+    names = [one.name.replace("_", " ") for one in chain]
     for axes, schedule in zip(figure.subplots(1, 2, sharey=True), schedules, strict=True):
-        for number, changes in enumerate(measure_pose_changes(model, images, iterations, schedule)):
+        for number, changes in enumerate(measure_pose_changes(model, images, iterations, schedule, layer)):
             _line(axes, number, np.arange(2, iterations + 1), changes, names[number], "-")
         _label(axes, "routing iteration", "mean distance that a pose moves" if schedule == "concurrent" else "")
         axes.set_title(schedule, fontsize=11)

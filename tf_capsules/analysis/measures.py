@@ -131,11 +131,11 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     routed together with the same weights in all iterations, as in a deep equilibrium model.
 
     Args:
-        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer.
+        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer.
         images: (batch, height, width, channels).
         iterations: at least 2; it may exceed those that the model was trained with.
         schedule: "concurrent" or "sequential"; None: the model's own.
-        layer: name of the `ConcurrentRouting` in the model's encoder.
+        layer: name of the `ConcurrentRouting`.
         batch_size: images that are routed at a time.
 
     Returns:
@@ -172,9 +172,10 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
     where layers are routed concurrently of the one before in each layer below.
 
     Args:
-        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer, whose lowest layer takes capsules on a grid.
+        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer, whose lowest layer takes
+            capsules on a grid.
         images: (batch, height, width, channels).
-        layer: name of the `ConcurrentRouting` in the model's encoder.
+        layer: name of the `ConcurrentRouting`.
         batch_size: images that are routed at a time.
 
     Returns:
@@ -265,12 +266,13 @@ def couplings_of_chain(routing, lowest):
 
 def _route_again(model, images, layer, iterations=None, schedule=None):
     """A network's `ConcurrentRouting`, what its lowest layer takes (a tuple), and all results of all iterations."""
-    routing = model.encoder.get_layer(layer)
+    encoder = getattr(model, "encoder", model)
+    routing = encoder.get_layer(layer)
     if not isinstance(routing, ConcurrentRouting):
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a ConcurrentRouting.")
     options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
     again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
-    lowest = keras.Model(model.encoder.input, keras.tree.flatten(routing.input))(images, training=False)
+    lowest = keras.Model(encoder.input, keras.tree.flatten(routing.input))(images, training=False)
     lowest = tuple(lowest) if isinstance(lowest, (tuple, list)) else (lowest,)
     return again, lowest, again(*lowest, return_iterations=True)
 

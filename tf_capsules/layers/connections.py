@@ -90,6 +90,31 @@ def check_per_child(poses, **values):
             )
 
 
+def check_parents(wanted, parents):
+    """Raises a ValueError unless what a layer is given as its parents has the shape of what it returns.
+
+    Args:
+        wanted: that shape, or a tuple of the shapes of several results.
+        parents: None, an array, or a tuple of arrays.
+    """
+    if parents is None:
+        return
+    wanted = [tuple(shape) for shape in wanted] if isinstance(wanted[0], (tuple, list)) else tuple(wanted)
+    several = isinstance(parents, (tuple, list))
+    given = [tuple(one.shape) for one in parents] if several else tuple(parents.shape)
+    if several != isinstance(wanted, list) or not (
+        len(given) == len(wanted) and all(map(_alike, given, wanted)) if several else _alike(given, wanted)
+    ):
+        raise ValueError(
+            f"`parents` must be what the layer returned in the iteration before, of shape {_listed(wanted)}. "
+            f"Received shape {_listed(given)}."
+        )
+
+
+def _listed(shapes):
+    return " and ".join(map(str, shapes)) if isinstance(shapes, list) else shapes
+
+
 def _alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
 

@@ -9,6 +9,7 @@ from keras import ops
 
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import (
+    check_parents,
     check_per_child,
     children_of,
     count_groups,
@@ -98,6 +99,7 @@ class _InvertedAttention(RoutedCapsules):
     ):
         check_per_child(poses, activations=activations, mask=mask)
         shapes = self.compute_output_shape(poses.shape)
+        check_parents(shapes, parents)
         spec = tuple(keras.KerasTensor(x, self.compute_dtype) for x in (shapes if self.activations else [shapes]))
         if return_couplings:
             return *spec, keras.KerasTensor(self._couplings_shape(poses.shape), self.variable_dtype)
@@ -156,7 +158,8 @@ class InvertedAttentionRouting(_InvertedAttention):
         (0, 1), and with `return_couplings` (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank or an unknown number of children.
+        ValueError: arguments out of range, poses of another rank or an unknown number of children, parents of another
+            shape than what the layer returns.
 
     Example:
         >>> layer = InvertedAttentionRouting(capsules=10, dim=4)
@@ -175,6 +178,7 @@ class InvertedAttentionRouting(_InvertedAttention):
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
+        check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         x = flatten_grid(poses)
         votes = TransformedVotes(x, self.kernel).store() if self.stores_votes else DistinctVotes(x, self.kernel)
         if parents is None:
@@ -229,7 +233,8 @@ class ConvInvertedAttentionRouting(Convolutional, _InvertedAttention):
         of a window, capsules), the children in the order row, column, type.
 
     Raises:
-        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window,
+            parents of another shape than what the layer returns.
 
     Example:
         >>> layer = ConvInvertedAttentionRouting(8, 4, kernel_size=3, strides=2)
@@ -243,6 +248,7 @@ class ConvInvertedAttentionRouting(Convolutional, _InvertedAttention):
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
+        check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         windows, kernel = self.windows, self._of_a_window(self.kernel)
         weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if parents is None:
@@ -287,7 +293,8 @@ class ConcurrentRouting(keras.layers.Layer):
     Args:
         layers: capsule layers, the lowest first, whose call takes what the layer below returned, several results as
             several arguments, and `parents`, what they returned themselves in the iteration before:
-            `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or yours.
+            `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or yours, which also needs
+            `compute_output_shape` of what it takes but `parents`, and `mask` where the lowest layer is to get one.
         iterations: at least 1; 1 is the chain of layers as it is.
         schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one begins.
 
@@ -301,7 +308,8 @@ class ConcurrentRouting(keras.layers.Layer):
         iteration's result for each layer.
 
     Raises:
-        ValueError: no layers, one that does not take `parents`, iterations below 1 or an unknown schedule.
+        ValueError: no layers, one that does not take `parents`, iterations below 1 or an unknown schedule; a mask
+            that the lowest layer does not take.
 
     Example:
         >>> chain = [ConvInvertedAttentionRouting(8, 4, strides=2), InvertedAttentionRouting(10, 4)]
@@ -315,7 +323,7 @@ class ConcurrentRouting(keras.layers.Layer):
         if not self.chain:
             raise ValueError("`layers` must be one or more capsule layers. Received none.")
         for layer in self.chain:
-            if not isinstance(layer, keras.Layer) or "parents" not in inspect.signature(layer.call).parameters:
+            if not isinstance(layer, keras.Layer) or not _takes(layer, "parents"):
                 raise ValueError(f"`layers` must be layers whose call takes `parents`. Received: {layer!r}")
         self.iterations = positive_int("iterations", iterations)
         self.schedule = one_of("schedule", schedule, ("concurrent", "sequential"))
@@ -324,17 +332,21 @@ class ConcurrentRouting(keras.layers.Layer):
     def build(self, poses_shape, activations_shape=None):
         shapes = _several(poses_shape, activations_shape)
         for layer in self.chain:
-            if not layer.built:
+            if not layer.built and type(layer).build is not keras.Layer.build:
                 layer.build(*shapes)
             shapes = _spread(layer.compute_output_shape(*shapes), tuple)
         super().build(poses_shape)
 
     def call(self, poses, activations=None, mask=None, training=None, return_iterations=False):
         lowest = _several(poses, activations)
-        masks = [mask] + [None] * (len(self.chain) - 1)
+        if mask is not None and not _takes(self.chain[0], "mask"):
+            raise ValueError(f"The lowest layer takes no `mask`. Received one for {self.chain[0]!r}.")
 
         def routed(number, children, parents=None):
-            return self.chain[number](*_spread(children), parents=parents, mask=masks[number], training=training)
+            layer = self.chain[number]
+            given = dict(mask=None if number else mask, training=training)
+            given = {name: value for name, value in given.items() if _takes(layer, name)}
+            return layer(*_spread(children), parents=parents, **given)
 
         found = []
         if self.schedule == "sequential":
@@ -386,6 +398,10 @@ class ConcurrentRouting(keras.layers.Layer):
     def from_config(cls, config):
         layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
         return cls(**{**config, "layers": layers})
+
+
+def _takes(layer, argument):
+    return argument in inspect.signature(layer.call).parameters
 
 
 def _several(poses, activations):

@@ -35,7 +35,7 @@ def AttentionCapsNet(
     image_shape: Shape = (32, 32, 3),
     classes: int = 10,
     backbone: str | keras.Model = "simple",
-    filters: int = 256,
+    filters: int | None = None,
     types: int = 32,
     pose: Size = (4, 4),
     primary_kernel_size: int = 1,
@@ -63,7 +63,7 @@ def AttentionCapsNet(
         image_shape: (height, width, channels).
         classes: number of classes.
         backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
-        filters: channels of the simple backbone.
+        filters: channels of the simple backbone, which goes alone with it; None: 256.
         types: types of primary capsules.
         pose: of every capsule: (rows, columns), or the length of a vector.
         primary_kernel_size, primary_strides: of the primary capsules' convolution, which has no bias.
@@ -81,7 +81,7 @@ def AttentionCapsNet(
         A `CapsuleClassifier`, not compiled.
 
     Raises:
-        ValueError: arguments out of range, an image that is too small, unknown weights.
+        ValueError: arguments out of range, `filters` of another backbone, an image that is too small, unknown weights.
 
     Example:
         >>> AttentionCapsNet().count_params()
@@ -90,7 +90,7 @@ def AttentionCapsNet(
     one_of("probabilities", probabilities, ("softmax", "sigmoid"))
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = keras.Input(image_shape, name="images")
-    x = features_of(images, _backbone(backbone, image_shape, filters=filters))
+    x = features_of(images, _backbone(backbone, image_shape, filters))
     x = PrimaryCapsules(
         types,
         pose,
@@ -139,7 +139,7 @@ def DynamicCapsNet(
     image_shape: Shape = (32, 32, 3),
     classes: int = 10,
     backbone: str | keras.Model = "simple",
-    filters: int = 256,
+    filters: int | None = None,
     types: int = 32,
     iterations: int = 3,
     weights: Weights = None,
@@ -151,20 +151,24 @@ def DynamicCapsNet(
     ones. Different from the appendix: the last stage of that backbone has 256 channels, as the published count asks.
 
     Args:
-        image_shape, classes, filters, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
+        image_shape, classes, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
         backbone: "simple", a convolution of 9x9; "resnet"; or a Keras model from images to a feature map.
+        filters: channels of the simple backbone; None: 256.
 
     Returns:
         A `CapsuleClassifier`, not compiled.
+
+    Raises:
+        ValueError: see `AttentionCapsNet`.
 
     Example:
         >>> DynamicCapsNet().count_params()
         7992576
     """
     options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
-    if backbone == "simple":
-        return sabour2017.CapsNet(image_shape, classes, filters, **options)
-    backbone = _backbone(backbone, image_shape, resnet=(64, 256))
+    if isinstance(backbone, str) and backbone == "simple":
+        return sabour2017.CapsNet(image_shape, classes, 256 if filters is None else filters, **options)
+    backbone = _backbone(backbone, image_shape, filters, resnet=(64, 256))
     return sabour2017.CapsNet(image_shape, classes, backbone=backbone, primary_strides=1, **options)
 
 
@@ -172,7 +176,7 @@ def ConvDynamicCapsNet(
     image_shape: Shape = (36, 36, 1),
     classes: int = 10,
     backbone: str | keras.Model = "simple",
-    filters: int = 1024,
+    filters: int | None = None,
     types: int = 16,
     pose: int = 64,
     convolutions: Sequence[Sequence[int]] = ((16, 3, 1),),
@@ -189,19 +193,22 @@ def ConvDynamicCapsNet(
     Args:
         image_shape, classes, types, convolutions, weights, name: see `AttentionCapsNet`.
         backbone: "simple", "resnet", or a Keras model from images to a feature map.
-        filters: channels of the simple backbone.
+        filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the length of a vector.
         iterations: of the routing, at least 1.
 
     Returns:
         A `CapsuleClassifier`, not compiled.
 
+    Raises:
+        ValueError: see `AttentionCapsNet`.
+
     Example:
         >>> ConvDynamicCapsNet(filters=8, pose=4).count_params()
         133776
     """
     images = keras.Input(image_shape, name="images")
-    x = features_of(images, _backbone(backbone, image_shape, filters=filters))
+    x = features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     # In float32 under every dtype policy: these are the model's answers.
     options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
@@ -218,7 +225,7 @@ def EMCapsNet(
     image_shape: Shape = (32, 32, 3),
     classes: int = 10,
     backbone: str | keras.Model = "simple",
-    filters: int = 256,
+    filters: int | None = None,
     types: int = 32,
     capsules: Sequence[int] = (32, 32),
     iterations: int = 2,
@@ -233,11 +240,14 @@ def EMCapsNet(
     Args:
         image_shape, classes, types, capsules, iterations, weights, name: see
             `tf_capsules.models.hinton2018.MatrixCapsNet`.
-        filters: channels of the simple backbone.
+        filters: channels of the simple backbone; None: 256.
         backbone: "simple", a normalized convolution of 4x4; "resnet"; or a Keras model from images to a feature map.
 
     Returns:
         A `CapsuleClassifier`, not compiled.
+
+    Raises:
+        ValueError: see `AttentionCapsNet`.
 
     Example:
         >>> EMCapsNet().name
@@ -360,14 +370,16 @@ def DiverseCNN(
     return load_weights(keras.Model(images, _probabilities(x, classes, "sigmoid"), name=name), weights)
 
 
-def _backbone(backbone, image_shape, filters=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
+def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
     """The model that a name stands for, or the one that was given."""
-    if not isinstance(backbone, str):
-        return backbone
-    one_of("backbone", backbone, BACKBONES)
-    if backbone == "resnet":
-        return ResNetBackbone(image_shape, filters=resnet)
-    return SimpleBackbone(image_shape, filters, kernel_size, batch_norm)
+    named = isinstance(backbone, str)
+    if named:
+        one_of("backbone", backbone, BACKBONES)
+    if named and backbone == "simple":
+        return SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
+    if filters is not None:
+        raise ValueError(f"`filters` are those of the simple backbone. Received {filters!r} with {backbone!r}.")
+    return ResNetBackbone(image_shape, filters=resnet) if named else backbone
 
 
 def _dense(x, units, **options):

@@ -9,4 +9,4 @@ Measured: not yet
 
 from tf_capsules.recipes.tsai2020_cifar100 import RECIPE as CIFAR100
 
-RECIPE = CIFAR100.but(model_options=dict(backbone="resnet"))
+RECIPE = CIFAR100.but(model_options=dict(backbone="resnet", filters=None))
