@@ -428,6 +428,7 @@ def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names
     """
     inputs = images if inputs is None else inputs
     maps, names = measure_routing_maps(model, inputs), _names(class_names, model)
+    maps[maps.sum(-1) == 0] = np.nan  # where no window looks nothing is drawn
     outputs = predict(model, inputs)
     scores = to_numpy(class_probabilities(model, outputs))
     classes = min(classes, len(names))
@@ -436,7 +437,7 @@ def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
     likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
     shown = np.concatenate([maps[i][..., chosen].ravel() for i, chosen in enumerate(likely)])
-    low, high = shown.min(), max(shown.max(), shown.min() + 1e-6)
+    low, high = np.nanmin(shown), max(np.nanmax(shown), np.nanmin(shown) + 1e-6)
     for i, line in enumerate(axes):
         for cell in line:
             show_image(cell, images[i])

@@ -15,7 +15,7 @@ from tf_capsules.layers import (
     InvertedAttentionRouting,
     PrimaryCapsules,
 )
-from tf_capsules.layers.arguments import one_of
+from tf_capsules.layers.arguments import one_of, pair
 from tf_capsules.models import hinton2018, sabour2017
 from tf_capsules.models.backbones import (
     ResNetBackbone,
@@ -38,7 +38,7 @@ def AttentionCapsNet(
     filters: int | None = None,
     types: int = 32,
     pose: Size = (4, 4),
-    primary_kernel_size: int = 1,
+    primary_kernel_size: Size = 1,
     primary_strides: Size = 1,
     convolutions: Sequence[Sequence[int]] = ((32, 3, 2), (32, 3, 1)),
     hidden: Sequence[int] = (),
@@ -88,6 +88,12 @@ def AttentionCapsNet(
         561297
     """
     one_of("probabilities", probabilities, ("softmax", "sigmoid"))
+    rows, columns = pair("primary_kernel_size", primary_kernel_size)
+    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
+    if not of_lists or any(len(x) != 3 for x in convolutions):
+        raise ValueError(f"`convolutions` are (types, kernel size, strides) of each. Received: {convolutions!r}")
+    if not isinstance(hidden, (tuple, list)):
+        raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = keras.Input(image_shape, name="images")
     x = features_of(images, _backbone(backbone, image_shape, filters))
@@ -99,7 +105,7 @@ def AttentionCapsNet(
         activation="layer_norm",
         scores="sigmoid" if activations else None,
         use_bias=False,
-        kernel_initializer=fan_in_uniform(primary_kernel_size**2 * x.shape[-1]),
+        kernel_initializer=fan_in_uniform(rows * columns * x.shape[-1]),
         name="primary_capsules",
     )(x)
     # In float32 under every dtype policy: these are the model's answers.

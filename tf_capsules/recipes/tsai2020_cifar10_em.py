@@ -4,7 +4,7 @@ Paper: Tsai et al. 2020, section 4.2 and table 1
 Command: tf-capsules train tsai2020-cifar10-em
 Device: one GPU, or two CPU cores for a few epochs
 Published: 82.19% test accuracy, the best of 1 to 5 iterations
-Measured: not yet
+Measured: 27.64% after 25,000 images, half an epoch, one run, seed 0 (results/tsai2020_cifar10.csv)
 """
 
 import keras

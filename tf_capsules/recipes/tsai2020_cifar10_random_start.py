@@ -4,7 +4,7 @@ Paper: Tsai et al. 2020, footnote 1
 Command: tf-capsules train tsai2020-cifar10-random-start
 Device: one GPU, or two CPU cores for a few epochs
 Published: none; as good as zeros, more slowly
-Measured: not yet
+Measured: 35.12% after 10,000 images, one run, seed 0 (results/tsai2020_cifar10_ablations.csv)
 """
 
 from tf_capsules.recipes.tsai2020_cifar10 import RECIPE as CIFAR10
