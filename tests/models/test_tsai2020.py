@@ -117,6 +117,19 @@ def test_bad_options_are_named(options, message):
         tsai2020.AttentionCapsNet(**{**TINY, **options})
 
 
-def test_an_unknown_kind_of_pooling_is_named():
-    with pytest.raises(ValueError, match="`pooling`.*Received: 'max'"):
-        tsai2020.DiverseCNN(pooling="max")
+@pytest.mark.parametrize(
+    "model, options, message",
+    [
+        ("DiverseCNN", dict(pooling="max"), "`pooling`.*Received: 'max'"),
+        ("ConvDynamicCapsNet", dict(pose=(8, 8)), r"`pose`.*Received: \(8, 8\)"),
+        ("ConvDynamicCapsNet", dict(convolutions=(16, 3, 1)), r"`convolutions`.*Received: \(16, 3, 1\)"),
+        ("BaselineCNN", dict(image_shape=(20, 32, 3)), r"at least 21 x 21.*Received: \(20, 32, 3\)"),
+    ],
+)
+def test_bad_options_of_the_other_networks_are_named(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(tsai2020, model)(**options)
+
+
+def test_the_smallest_images_of_the_cnn():
+    assert tsai2020.BaselineCNN((21, 21, 3), filters=2).output_shape == (None, 10)

@@ -15,7 +15,7 @@ from tf_capsules.layers import (
     InvertedAttentionRouting,
     PrimaryCapsules,
 )
-from tf_capsules.layers.arguments import one_of, pair
+from tf_capsules.layers.arguments import one_of, pair, positive_int
 from tf_capsules.models import hinton2018, sabour2017
 from tf_capsules.models.backbones import (
     ResNetBackbone,
@@ -89,9 +89,7 @@ def AttentionCapsNet(
     """
     one_of("probabilities", probabilities, ("softmax", "sigmoid"))
     rows, columns = pair("primary_kernel_size", primary_kernel_size)
-    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
-    if not of_lists or any(len(x) != 3 for x in convolutions):
-        raise ValueError(f"`convolutions` are (types, kernel size, strides) of each. Received: {convolutions!r}")
+    _check_convolutions(convolutions)
     if not isinstance(hidden, (tuple, list)):
         raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
@@ -213,6 +211,8 @@ def ConvDynamicCapsNet(
         >>> ConvDynamicCapsNet(filters=8, pose=4).count_params()
         133776
     """
+    pose = positive_int("pose", pose)
+    _check_convolutions(convolutions)
     images = keras.Input(image_shape, name="images")
     x = features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
@@ -276,7 +276,7 @@ def BaselineCNN(
     Source: Tsai et al. 2020, tables 8 and 9.
 
     Args:
-        image_shape: (height, width, channels), at least 32 x 32.
+        image_shape: (height, width, channels), at least 21 x 21.
         classes: number of classes.
         filters: channels of each convolution.
         weights: None, a path, or the name of a shipped set.
@@ -285,10 +285,15 @@ def BaselineCNN(
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
 
+    Raises:
+        ValueError: images that are too small to be halved five times.
+
     Example:
         >>> BaselineCNN().output_shape
         (None, 10)
     """
+    if min(size or 0 for size in image_shape[:2]) < 21:  # 21, 11, 6, 3, 2, 1
+        raise ValueError(f"`image_shape` must be at least 21 x 21: it is halved five times. Received: {image_shape}")
     images = keras.Input(image_shape, name="images")
     x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
     for _ in range(2):
@@ -374,6 +379,12 @@ def DiverseCNN(
     else:
         x = _dense(keras.layers.Flatten(data_format="channels_last")(x), hidden)
     return load_weights(keras.Model(images, _probabilities(x, classes, "sigmoid"), name=name), weights)
+
+
+def _check_convolutions(convolutions):
+    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
+    if not of_lists or any(len(x) != 3 for x in convolutions):
+        raise ValueError(f"`convolutions` are (types, kernel size, strides) of each. Received: {convolutions!r}")
 
 
 def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
