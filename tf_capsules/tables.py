@@ -109,9 +109,10 @@ def draw_table(names, results):
         groups.setdefault(row.recipe.model.__name__, []).append(row)
     panels = {}
     for kind, members in groups.items():
-        labels = [row.label or row.recipe.name for row in members]
+        short = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
+        labels = [row.label or name for row, name in zip(members, short, strict=True)]
         if len(set(labels)) < len(labels):
-            labels = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
+            labels = short
         panels[kind] = {
             label: [
                 {

@@ -4,7 +4,7 @@ Paper: Tsai et al. 2020, section 5.3 and table 3
 Command: tf-capsules train tsai2020-diverse-multimnist
 Device: one GPU, or two CPU cores for a few thousand images
 Published: 80.59% test accuracy (the set of digits must be right)
-Measured: not yet
+Measured: 25.32% after 40,000 images, smaller form, one run, seed 0 (results/tsai2020_diverse_multimnist.csv)
 
 An epoch is 60,000 images, made anew. The number of iterations is not stated.
 """
