@@ -63,11 +63,12 @@ def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     said = capsys.readouterr().out.splitlines()
     assert "ensemble of 2" in said[0] and said[-1] == lines[-1]
     results = folder.parent / "evaluated.csv"
-    assert (
-        cli.main(["evaluate", str(folder), "--weights", "best", "--test-limit", "50", "--results", str(results)]) == 0
-    )
+    options = ["--weights", "best", "--test-limit", "50", "--batch-size", "17", "--results", str(results)]
+    assert cli.main(["evaluate", str(folder), *options]) == 0
     header, row = (line.split(",") for line in results.read_text().splitlines())
-    assert dict(zip(header, row, strict=True))["test_examples"] == "50"
+    row = dict(zip(header, row, strict=True))
+    trained_with = json.loads((folder / "result.json").read_text())["batch_size"]
+    assert row["test_examples"] == "50" and row["batch_size"] == str(trained_with) != "17"
 
 
 def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypatch):

@@ -451,11 +451,12 @@ def _evaluate(options):
 
 
 def _row_of(run, spec):
-    """The row of results of a run on other data, its training examples those that it was trained on."""
+    """The row of results of a run on other data or in other batches, with those that it was trained on."""
     from tf_capsules.training import describe_result
 
     row = describe_result(run.recipe, run.settings, spec, run.model, run.history)
-    return row | {"train_examples": run.trained_on.train_size}
+    batch_size = run.result.get("batch_size", run.recipe.batch_size)
+    return row | {"train_examples": run.trained_on.train_size, "batch_size": batch_size}
 
 
 def _attack(options):

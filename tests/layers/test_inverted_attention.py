@@ -179,7 +179,8 @@ def test_all_iterations_on_request():
         (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 9, 4)), "on a grid"),
         (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 2, 5, 3, 4)), "smaller than the window"),
         (lambda: InvertedAttentionRouting(3, 4)(np.ones((2, 5, 4)), mask=np.ones((2, 4))), "mask"),
-        (lambda: ConcurrentRouting([]), "one or more"),
+        (lambda: ConcurrentRouting([]), r"one or more.*Received: \[\]"),
+        (lambda: ConcurrentRouting(InvertedAttentionRouting(3, 4)), "a list of one or more.*Received: <Inverted"),
         (lambda: ConcurrentRouting([DynamicRouting(3, 4)]), "parents"),
         (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)], iterations=0), "iterations"),
         (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)], schedule="both"), "schedule"),
@@ -188,6 +189,13 @@ def test_all_iterations_on_request():
 def test_clear_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_layer_keeps_to_the_pose_it_was_built_for():
+    layer = InvertedAttentionRouting(3, 4)
+    layer(np.ones((2, 5, 4, 4)))
+    with pytest.raises(ValueError, match="axis 2 .* value 4, but received .* shape \\(2, 5, 3, 4\\)"):
+        layer(np.ones((2, 5, 3, 4)))
 
 
 @pytest.mark.parametrize("convolutional", [False, True])

@@ -259,7 +259,7 @@ def test_a_capsule_classifier(tmp_path):
     images, labels = case.arrays()["images"], np.array([0, 2, 1, 1, 2])
     plain = case.make()
     model = with_feedback(plain, [("convolution", "primary_capsules")], weight=0.5, groups=2)
-    options = dict(batch_size=5, epochs=2, shuffle=False, verbose=0)
+    options = dict(batch_size=3, epochs=2, shuffle=False, verbose=0)  # batches of 3 and 2
     histories = []
     for each in (plain, model):
         loss = SpreadLoss(SpreadMargin("linear", scale=10))
@@ -275,7 +275,7 @@ def test_a_capsule_classifier(tmp_path):
     np.testing.assert_allclose(array(model.reconstruct(outputs["poses"])), array(plain.reconstruct(outputs["poses"])))
     model.save(tmp_path / "training.keras")
     loaded = keras.models.load_model(tmp_path / "training.keras")
-    assert type(loaded) is FeedbackClassifier and int(array(loaded.growing_margins[0].steps)) == 2
+    assert type(loaded) is FeedbackClassifier and int(array(loaded.growing_margins[0].steps)) == 4
     for other in (loaded, loaded.model):
         np.testing.assert_allclose(other.predict(images, verbose=0)["poses"], outputs["poses"], atol=1e-6)
     again = loaded.fit(images, labels, **{**options, "epochs": 1}).history
@@ -332,6 +332,7 @@ class WithLossOfItsOwn(keras.Model):
         ([("high", "low")], r"from 'high' to 'low'.*lower one of shape \(None, 5, 4, 8\) .* \(None, 9, 8, 4\)"),
         ([("low",)], r"A link must be .*Received: \('low',"),
         ([("low", "high", "top")], r"A link must be .*Received: \('low', 'high', 'top'\)"),
+        ([("low", "low")], "between two layers. Received 'low' with itself"),
         ([], "at least one pair"),
         ([("low", "high", FeedbackAgreement(3))], r"multiples of `groups`, 3. .*\(None, 9, 8, 4\)"),
     ],
@@ -348,7 +349,7 @@ def test_what_else_does_not_fit_is_named():
     unbuilt = keras.Sequential([keras.layers.Conv2D(2, 1, name="low")], name="mine")
     for model in (subclassed, WithLossOfItsOwn(plain.input, plain.output, name="mine"), unbuilt, capsnet, tiny()):
         with pytest.raises(ValueError, match="functional or sequential.*Received: <"):
-            with_feedback(model, [("low", "low")])
+            with_feedback(model, [("low", "high")])
     for weight in (-1, None, "1", float("nan")):
         with pytest.raises(ValueError, match=f"`weight`.*Received: {weight!r}"):
             with_feedback(plain, LINKS, weight)

@@ -1,3 +1,4 @@
+import functools
 import zipfile
 
 import h5py
@@ -7,6 +8,7 @@ from backend import array
 from sweep import SMALL
 
 from tf_capsules.models.sabour2017 import CapsNet
+from tf_capsules.models.tsai2020 import AttentionCapsNet
 from tf_capsules.models.weights import FOLDER, fill, load_weights, names, seal
 
 
@@ -35,6 +37,13 @@ def test_errors_name_what_was_received(tmp_path):
     tiny(decoder_units=None).save_weights(tmp_path / "bare.weights.h5")
     with pytest.raises(ValueError, match="bare.weights.h5 does not hold"):
         tiny(weights=tmp_path / "bare.weights.h5")
+    tiny().save_weights(tmp_path / "set.weights.h5")
+    assert tiny(decoder_units=None, weights=tmp_path / "set.weights.h5").decoder is None
+    small = functools.partial(AttentionCapsNet, (9, 9, 1), classes=3, filters=2, types=2, convolutions=())
+    small().save_weights(tmp_path / "normalized.weights.h5")
+    small(weights=tmp_path / "normalized.weights.h5")
+    with pytest.raises(ValueError, match=r"it has arrays that the network lacks, of shape \(4, 4\)"):
+        small(layer_norm=False, weights=tmp_path / "normalized.weights.h5")
     for name in ("text.weights.h5", "text.txt"):
         (tmp_path / name).write_text("no weights")
         with pytest.raises(ValueError, match=f"{name} does not hold weights"):

@@ -319,9 +319,9 @@ class ConcurrentRouting(keras.layers.Layer):
 
     def __init__(self, layers: Sequence[keras.Layer], iterations: int = 2, schedule: str = "concurrent", **kwargs):
         super().__init__(**kwargs)
+        if not isinstance(layers, (list, tuple)) or not layers:
+            raise ValueError(f"`layers` must be a list of one or more capsule layers. Received: {layers!r}")
         self.chain = list(layers)
-        if not self.chain:
-            raise ValueError("`layers` must be one or more capsule layers. Received none.")
         for layer in self.chain:
             if not isinstance(layer, keras.Layer) or not _takes(layer, "parents"):
                 raise ValueError(f"`layers` must be layers whose call takes `parents`. Received: {layer!r}")

@@ -283,7 +283,8 @@ class FeedbackModel(keras.Model):
         )
         # A replica's share, 1 without a strategy, is in what Keras losses give, but not in what a metric takes.
         share = keras.losses.MeanAbsoluteError()(ops.ones((1, 1)), ops.zeros((1, 1)))
-        self.feedback.update_state(divergence / share)
+        # Each batch weighs as many examples as it has, as in Keras' "loss".
+        self.feedback.update_state(divergence / share, ops.shape(y_pred.maps[0][0])[0])
         return loss + divergence
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -352,6 +353,8 @@ def _checked(link):
             "A link must be the names of a lower and a higher layer, and a FeedbackAgreement or nothing. "
             f"Received: {link!r}"
         )
+    if link[0] == link[1]:
+        raise ValueError(f"A link is between two layers. Received {link[0]!r} with itself.")
     return link
 
 

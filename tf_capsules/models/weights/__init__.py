@@ -87,23 +87,30 @@ def seal(path: str | os.PathLike):
 
 
 def _check(model, path):
-    """Raises a ValueError for numbers that were changed, and for a network of other sizes.
+    """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
-    Keras tells of weights of another shape as of those of another version.
+    Keras tells of weights of another shape as of those of another version, and says nothing of those that it leaves
+    out. The optimizer's may be left out, and a decoder's, without which a network is the same.
     """
     import h5py
 
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return
-    held = collections.Counter()
+    shapes = {}
     with h5py.File(path) as file:
         if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
             raise ValueError("its numbers are not those that were written")
-        file.visititems(lambda _, item: held.update([tuple(item.shape)] if hasattr(item, "shape") else []))
-    lacking = collections.Counter(tuple(weight.shape) for weight in model.weights) - held
-    if lacking:
-        shapes = ", ".join(map(str, list(lacking)[:3]))
-        raise ValueError(f"it lacks arrays that the network has, of shape {shapes}; is it of another size or recipe?")
+        file.visititems(lambda name, item: shapes.update({name: tuple(item.shape)} if hasattr(item, "shape") else {}))
+
+    kept = {name: shape for name, shape in shapes.items() if "optimizer" not in name.split("/")}
+    bare = [shape for name, shape in kept.items() if not name.startswith("decoder/")]
+    wanted = collections.Counter(tuple(weight.shape) for weight in model.weights)
+    missed = "lacks arrays that the network has", wanted - collections.Counter(kept.values())
+    unused = "has arrays that the network lacks", collections.Counter(bare) - wanted
+    for what, some in (missed, unused):
+        if some:
+            few = ", ".join(map(str, list(some)[:3]))
+            raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
 
 
 def _checksum(file):
