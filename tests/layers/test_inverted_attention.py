@@ -194,7 +194,7 @@ def test_clear_errors(make, message):
 def test_a_layer_keeps_to_the_pose_it_was_built_for():
     layer = InvertedAttentionRouting(3, 4)
     layer(np.ones((2, 5, 4, 4)))
-    with pytest.raises(ValueError, match="axis 2 .* value 4, but received .* shape \\(2, 5, 3, 4\\)"):
+    with pytest.raises(ValueError, match="axis -2 .* value 4, but received .* shape \\(2, 5, 3, 4\\)"):
         layer(np.ones((2, 5, 3, 4)))
 
 

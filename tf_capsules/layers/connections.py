@@ -72,7 +72,7 @@ def count_groups(layer, shape, sharing):
 def input_spec(shape, sharing):
     """What a layer that was built for poses of this shape takes from then on."""
     own = {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
-    pose = range(4 if on_grid(shape) else 2, len(shape))
+    pose = range((4 if on_grid(shape) else 2) - len(shape), 0)
     return keras.layers.InputSpec(ndim=len(shape), axes={axis: shape[axis] for axis in (*own, *pose)})
 
 
