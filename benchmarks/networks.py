@@ -84,7 +84,8 @@ def draw(path):
         rows = list(csv.DictReader(file))
     shown = {}
     for table, names in TABLES.items():
-        shown[table] = [row for row in rows if row["row"] in names]
+        known = [row for row in rows if row["row"] in names]
+        shown[table] = sorted(known, key=lambda row, names=names: names.index(row["row"]))
     shown = {table: rows for table, rows in shown.items() if rows}
     figure = new_figure(9.6, 3.8 * len(shown))
     panels = figure.subplots(len(shown), 2, squeeze=False)

@@ -248,8 +248,9 @@ def _assignment(text):
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, for instance types=16. Received: {text}")
+    words = {"true": True, "false": False, "none": None}
     try:
-        value = ast.literal_eval(value)
+        value = words[value.lower()] if value.lower() in words else ast.literal_eval(value)
     except (ValueError, SyntaxError):
         value = value.split(",") if "," in value else value
     return name, list(value) if isinstance(value, tuple) else value

@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tf_capsules.analysis import figures, measure_routing_changes, measures, perturb_dimensions, reconstruct_parts
+from tf_capsules.layers import ConcurrentRouting, InvertedAttentionRouting, PrimaryCapsules
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
 from tf_capsules.models.sabour2017 import CapsNet
@@ -319,6 +320,20 @@ def test_routing_maps_show_the_likeliest_classes(saved):
             assert (axes.title.get_fontweight() == "bold") == (number == label)
             np.testing.assert_allclose(axes.images[1].get_array(), own[..., number], rtol=1e-6)
     assert "0.25 if routing made no difference" in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_routing_maps_of_a_functional_model_with_several_classes_an_image(saved):
+    images = np.random.default_rng(0).uniform(size=(2, 9, 9, 1)).astype("float32")
+    x = keras.Input((9, 9, 1))
+    routed = ConcurrentRouting([InvertedAttentionRouting(3, 2)], 2, name="mine")(PrimaryCapsules(2, 2, 3, 2)(x))
+    logits = keras.layers.Reshape((3,))(keras.layers.Dense(1)(routed)) - 5
+    figure = saved(
+        figures.routing_maps(keras.Model(x, logits), images, labels=np.eye(3)[[1, 2]] + [1, 0, 0], layer="mine")
+    )
+    assert [axes.get_title() for axes in figure.axes[:8:4]] == ["0, 1", "0, 2"]
+    assert {axes.get_title() for axes in figure.axes[1:4]} == {"0", "1", "2"}
+    with pytest.raises(ValueError, match=r"a score for each of 3 classes. Received: \(2, 3, 2\)"):
+        figures.routing_maps(keras.Model(x, routed), images, layer="mine")
 
 
 def test_convergence_has_a_panel_a_group_and_a_line_a_run(saved):

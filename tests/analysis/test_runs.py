@@ -100,3 +100,17 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
 
 def test_each_lack_is_that_of_a_figure():
     assert set(runs.LACKS) <= set(runs.DRAWERS)
+
+
+def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
+    recipe = recipes.get("tsai2020-diverse-multimnist").but(
+        dataset_options=dict(source="digits"),
+        model_options=dict(filters=4, types=2, pose=(2, 2), convolutions=((3, 3, 1),)),
+        figures=("routing_maps",),
+    )
+    run = training.train(recipe, tmp_path / "run", training.Settings(epochs=1, train_limit=64), verbose=0)
+    _, labels = run.examples(4)
+    figure = dict(runs.draw(run))["routing_maps"]
+    titles = [axes.get_title() for axes in figure.axes[:16:4]]
+    assert titles == [", ".join(map(str, np.flatnonzero(hot))) for hot in labels["label"]]
+    assert max(map(len, titles)) > 1

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import positive_int, truth_value
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
@@ -14,3 +14,9 @@ def test_whole_numbers_of_python_and_numpy_become_an_int(value):
 def test_all_else_is_refused_and_named(value):
     with pytest.raises(ValueError, match="`units` must be a whole number of at least 1. Received: "):
         positive_int("units", value)
+
+
+def test_truth_values():
+    assert [truth_value("on", value) for value in (True, np.True_, 1, False, 0)] == [True, True, True, False, False]
+    with pytest.raises(ValueError, match="`on` must be true or false. Received: 'false'"):
+        truth_value("on", "false")

@@ -173,6 +173,8 @@ def test_all_iterations_on_request():
         (lambda: InvertedAttentionRouting(0, 4), "capsules"),
         (lambda: InvertedAttentionRouting(3, 4, initial_pose="ones"), "initial_pose"),
         (lambda: InvertedAttentionRouting(3, 4, dropout=1.0), "dropout"),
+        (lambda: InvertedAttentionRouting(3, 4, layer_norm="false"), "`layer_norm`.*Received: 'false'"),
+        (lambda: ConvInvertedAttentionRouting(3, 4, activations="relu"), "`activations`.*Received: 'relu'"),
         (lambda: InvertedAttentionRouting(3, 4, votes="free"), "votes"),
         (lambda: InvertedAttentionRouting(3, 4).build((None, None, 4)), "number of children"),
         (lambda: ConvInvertedAttentionRouting(3, 4, kernel_size=0), "kernel_size"),

@@ -118,7 +118,7 @@ def convergence(groups, examples=None):
             _line(axes, number, epochs * (examples or 1), 100 * values, name, "-")
         _label(axes, "epoch" if examples is None else "training images seen", "")
         if examples is not None:
-            axes.locator_params(axis="x", nbins=4)  # long numbers
+            axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
         axes.legend(frameon=False)
     panels[0].set_ylabel("test accuracy (%)")
@@ -226,7 +226,7 @@ def reconstructions(model, images, labels, right=6, wrong=2, class_names=None):
     predictions = predict(model, images)["activations"].argmax(-1)
     if len(labels) != len(predictions):
         raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
-    names = _names(class_names, model)
+    names = _names(class_names, _classes(model))
     hits = np.flatnonzero(predictions == labels)[:right]
     misses = np.flatnonzero(predictions != labels)[:wrong]
     columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
@@ -265,7 +265,7 @@ def dimension_perturbation(model, image, label, class_names=None):
         >>> dimension_perturbation(model, images[0], labels[0])
     """
     images = perturb_dimensions(model, image, label)
-    name = _names(class_names, model)[label]
+    name = _names(class_names, _classes(model))[label]
     text = f"Reconstructions from the capsule of class {name}. The middle column is unchanged."
     low, high = float(images.min()), float(images.max())
     if high - low < _LOW_CONTRAST:
@@ -316,7 +316,7 @@ def overlapping_reconstructions(model, images, parts, part_labels, class_names=N
             f"Received shapes {parts.shape} and {labels.shape}."
         )
     activations = predict(model, images)["activations"]
-    classes = _names(class_names, model)
+    classes = _names(class_names, _classes(model))
     predicted = np.stack(
         [_aligned(pair, truth) for pair, truth in zip(activations.argsort(-1)[:, :-3:-1], labels, strict=True)]
     )
@@ -404,35 +404,42 @@ def pose_changes(model, images, iterations=50, layer="routing"):
     return add_caption(figure, f"Mean over {images} and all capsules of a layer; the same weights in all iterations.")
 
 
-def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names=None):
+def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names=None, layer="routing"):
     """Where in each image the votes come from that the likeliest class capsules took.
 
     Source: see `measure_routing_maps`, whose numbers these are.
 
     Args:
-        model: a `CapsuleClassifier` with a `ConcurrentRouting` layer named "routing".
+        model: a `CapsuleClassifier`, or a functional model that gives a score for each class, with a
+            `ConcurrentRouting` layer.
         images: (batch, height, width, channels), as they are to be seen.
         inputs: the same as the model takes them, where they are preprocessed; None: the images.
-        labels: (batch,), classes to be marked; or None.
+        labels: classes to be marked, (batch,), or (batch, classes) with 1 for those of an image; or None.
         classes: how many class capsules are shown for each image, the likeliest ones.
         class_names: a name for each class; None for numbers.
+        layer: name of the `ConcurrentRouting`.
 
     Returns:
         A figure with a row for each image: the image, then a map for each of the classes.
 
     Raises:
-        ValueError: see `measure_routing_maps`; names that do not fit the model.
+        ValueError: see `measure_routing_maps`; names that do not fit the model; a model without scores of the classes.
 
     Example:
         >>> routing_maps(model, test_images[:4], labels=test_labels[:4])
     """
     inputs = images if inputs is None else inputs
-    maps, names = measure_routing_maps(model, inputs), _names(class_names, model)
+    maps = measure_routing_maps(model, inputs, layer)
+    names = _names(class_names, maps.shape[-1])
     maps[maps.sum(-1) == 0] = np.nan  # where no window looks nothing is drawn
     outputs = predict(model, inputs)
     scores = to_numpy(class_probabilities(model, outputs))
+    if scores.shape != (len(images), len(names)):
+        raise ValueError(f"The model must give a score for each of {len(names)} classes. Received: {scores.shape}")
+    percent = scores.min() >= 0 and scores.max() <= 1
     classes = min(classes, len(names))
     height, width = images.shape[1:3]
+    true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in ([] if labels is None else labels)]
     figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
     likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
@@ -443,22 +450,23 @@ def routing_maps(model, images, inputs=None, labels=None, classes=3, class_names
             show_image(cell, images[i])
             cell.set(xticks=[], yticks=[])
         if labels is not None:
-            line[0].set_title(shortened(names[labels[i]]), fontsize=10, parse_math=False)
+            line[0].set_title(shortened(", ".join(names[c] for c in true[i])), fontsize=10, parse_math=False)
         for cell, c in zip(line[1:], likely[i], strict=True):
             cell.images[0].set_alpha(0.35)
             extent = (-0.5, width - 0.5, height - 0.5, -0.5)
             options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest", extent=extent)
             drawn = cell.imshow(maps[i][..., c], **options)
-            right = labels is not None and c == labels[i]
-            title = f"{shortened(names[c])} {100 * scores[i, c]:.0f}%"
+            right = labels is not None and c in true[i]
+            title = f"{shortened(names[c])} {100 * scores[i, c]:.0f}%" if percent else shortened(names[c])
             cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
     bar.ax.set_title("share", fontsize=9)
+    likeliest = f"{classes} with their probabilities" if percent else classes
     text = (
         "Of the votes that a place sent up, the share that reached the class capsule named above, the likeliest "
-        f"{classes} with their probabilities; {1 / len(names):.2g} if routing made no difference."
+        f"{likeliest}; {1 / len(names):.2g} if routing made no difference."
     )
-    return add_caption(figure, text + (" Bold: the true class." if labels is not None else ""))
+    return add_caption(figure, text + (" Bold: a true class." if labels is not None else ""))
 
 
 def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class_names=None):
@@ -490,7 +498,7 @@ def vote_distances(model, images, labels, right=2, wrong=1, farthest=None, class
     predictions = predict(model, images)["activations"].argmax(-1)
     if len(labels) != len(predictions):
         raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
-    names = _names(class_names, model)
+    names = _names(class_names, _classes(model))
     hits = _of_different_classes(labels, np.flatnonzero(predictions == labels), right)
     others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
     index = hits + _of_different_classes(labels, others, wrong)
@@ -600,9 +608,12 @@ def _of_different_classes(labels, index, count):
     return [int(i) for i in index[np.sort(first)][:count]]
 
 
-def _names(class_names, model):
-    """A name for each class of a model, such as a picture has room for; numbers where there are none."""
-    classes = model.encoder.output["activations"].shape[-1]
+def _classes(model):
+    return model.encoder.output["activations"].shape[-1]
+
+
+def _names(class_names, classes):
+    """A name for each of the classes of a model, such as a picture has room for; numbers where there are none."""
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
     return [shortened(name) for name in (range(classes) if class_names is None else class_names)]

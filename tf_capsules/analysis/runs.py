@@ -81,7 +81,7 @@ def _pose_changes(run):
 def _routing_maps(run):
     images, _ = run.examples(4, raw=True)
     inputs, labels = run.examples(4)
-    labels = labels if labels.ndim == 1 else None  # several classes an image
+    labels = labels["label"] if isinstance(labels, dict) else labels
     return figures.routing_maps(run.model, images, inputs, labels, class_names=run.data.spec.class_names)
 
 

@@ -24,6 +24,13 @@ def pair(name, value):
     return tuple(positive_int(name, size) for size in values)
 
 
+def truth_value(name, value):
+    """The value, if it is true or false: a word, of which each is true, is none."""
+    if value not in (True, False):
+        raise ValueError(f"`{name}` must be true or false. Received: {value!r}")
+    return bool(value)
+
+
 def one_of(name, value, choices):
     """The value, if it is one of the choices."""
     if value not in choices:

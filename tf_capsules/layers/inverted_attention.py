@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import (
     check_parents,
     check_per_child,
@@ -45,10 +45,10 @@ class _InvertedAttention(RoutedCapsules):
         **kwargs,
     ):
         super().__init__(capsules, dim, **kwargs)
-        self.scaled = scaled
-        self.layer_norm = layer_norm
+        self.scaled = truth_value("scaled", scaled)
+        self.layer_norm = truth_value("layer_norm", layer_norm)
         self.initial_pose = one_of("initial_pose", initial_pose, ("zeros", "random", "learned"))
-        self.activations = activations
+        self.activations = truth_value("activations", activations)
         self.votes = one_of("votes", votes, ("auto", "stored"))
         if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")

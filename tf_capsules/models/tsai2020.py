@@ -72,8 +72,9 @@ def AttentionCapsNet(
         iterations, schedule: of the routing, see `ConcurrentRouting`.
         scaled, layer_norm, dropout, initial_pose, votes: see `InvertedAttentionRouting`.
         activations: whether all capsules below the classes have activations (ablation C), see there.
-        probabilities: "softmax" of the logits, which are then the activations; "sigmoid" where several classes may be
-            present: the activations are probabilities, and "logits" come beside them.
+        probabilities: "softmax": the activations are logits, of which a softmax makes probabilities, for
+            `SoftmaxCrossentropy`; "sigmoid" where several classes may be present: the activations are probabilities,
+            and "logits" come beside them.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
