@@ -33,14 +33,15 @@ def by_examples(function, size, arrays, results, sums=()):
     def step(previous, packed):
         parts = ops.split(packed, [sum(widths[:i]) for i in range(1, len(widths))], axis=1)
         found = function(*(ops.reshape(part, (-1, *x.shape[1:])) for part, x in zip(parts, arrays, strict=True)))
+        found, added = found[: len(results)], found[len(results) :]
         # TensorFlow's scan takes for its results the shapes of what it carries along, and a single array of inputs
-        # where it doesn't know how many there are.
-        return found, found
+        # where it doesn't know how many there are. Sums are only carried: what is kept of each step is the zeros.
+        return (*found, *map(ops.add, previous[len(results) :], added)), (*found, *start[len(results) :])
 
     packed = ops.concatenate([ops.reshape(x, (batch, -1)) for x in arrays], axis=1)
     packed = ops.reshape(ops.pad(packed, [[0, count * size - batch], [0, 0]]), (count, size, sum(widths)))
     start = [ops.zeros((size, *shape), packed.dtype) for shape in results]
     start += [ops.zeros(shape, packed.dtype) for shape in sums]
-    _, found = ops.scan(step, tuple(start), packed)
+    last, found = ops.scan(step, tuple(start), packed)
     examples = tuple(ops.reshape(x, (-1, *x.shape[2:]))[:batch] for x in found[: len(results)])
-    return (*examples, *(ops.sum(x, axis=0) for x in found[len(results) :]))
+    return (*examples, *last[len(results) :])
