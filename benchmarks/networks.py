@@ -108,11 +108,14 @@ def draw(path):
             else:
                 panel.set_ylim(0)
             panel.set_xlabel("routing iterations (0: none)")
+            panel.locator_params(axis="x", integer=True)
             panel.set_ylabel(label)
             panel.set_title(f"{table.replace('_', ' ')}, batch {rows[0]['batch']}", fontsize=11)
         axes[0].legend(frameon=False, fontsize=8)
     add_caption(
-        figure, "Solid: a training step. Dashed: inference. Memory: peak above the process with its network built."
+        figure,
+        "Solid, and the upper of two points at 0: a training step. Dashed: inference. Memory: peak above the process "
+        "with its network built.",
     )
     figure.savefig("results/figures/networks_cost.png", bbox_inches="tight")
 
