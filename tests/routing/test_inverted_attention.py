@@ -5,7 +5,7 @@ from backend import array, float64, gradients_of, run
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, Windows, inverted_attention
-from tf_capsules.routing.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.inverted_attention import distinct_inverted_attention, windowed_inverted_attention
 from tf_capsules.routing.votes import TransformedVotes
 from tf_capsules.routing.windowed_votes import summed_votes
 
@@ -126,6 +126,38 @@ def test_a_sum_of_all_votes_is_a_convolution(rows):
     wanted = np.einsum("bi...d,ijde->bj...e", array(WINDOWS.gather(poses)), kernel)
     sums = run(lambda *x: summed_votes(WINDOWS, *x), poses, kernel)
     np.testing.assert_allclose(sums, wanted, rtol=1e-5, atol=1e-4)
+
+
+def distinct_forms(mask, dtype):
+    """The form that keeps nothing of pairs, two of five examples at a time, and the one over stored votes."""
+    mask = None if mask is None else ops.cast(ops.convert_to_tensor(mask), dtype)
+    options = dict(scale=0.3, weights=mask)
+
+    def free(poses, kernel, parents):
+        sums = distinct_inverted_attention(poses, parents, kernel, chunk=2, **options)
+        return ops.sum(ops.square(sums) * sums)
+
+    def stored(poses, kernel, parents):
+        sums = inverted_attention(TransformedVotes(poses, kernel).store(), parents, **options)
+        return ops.sum(ops.square(sums) * sums) + 0 * ops.sum(parents)  # on which nothing depends where there is one
+
+    return free, stored
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("parents", [1, 3])
+@pytest.mark.parametrize("rows", [(), (2,)])
+def test_without_anything_of_pairs_it_is_the_same_in_value_and_gradient(rows, parents, masked, dtype, tolerance):
+    random = np.random.default_rng(0)
+    shapes = (5, 7, *rows, 4), (7, parents, 4, 3), (5, parents, *rows, 3)
+    arrays = [random.normal(size=shape).astype(dtype) for shape in shapes]
+    mask = random.integers(0, 2, size=(5, 7)).astype(bool) if masked else None
+    with float64():
+        found, wanted = (gradients_of(form)(*arrays) for form in distinct_forms(mask, dtype))
+    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+        assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
 def test_one_parent_takes_all_and_one_child_is_taken():

@@ -9,7 +9,7 @@ import re
 
 import keras
 
-from tf_capsules.layers import ConcurrentRouting, HeinsenRouting
+from tf_capsules.layers import ConcurrentRouting, HeinsenRouting, InvertedAttentionRouting
 from tf_capsules.layers.connections import children_of, rows_of
 from tf_capsules.layers.heinsen import _FEW_CHILDREN
 from tf_capsules.layers.routed import RoutedCapsules
@@ -324,7 +324,8 @@ def _votes(layer, poses, parents, later):
     if layer.stores_votes or few:
         return stored, stored
     distinct = layer.kernel.shape[0] == children_of(shape) > 1
-    return stored, 4 * pairs * rows * shape[-1] if distinct and iterates else 0
+    at_a_time = min(1, layer.chunk / shape[0]) if isinstance(layer, InvertedAttentionRouting) else 1
+    return stored, 4 * pairs * rows * shape[-1] * at_a_time if distinct and iterates else 0
 
 
 def _bytes(variables):

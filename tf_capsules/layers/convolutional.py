@@ -10,8 +10,8 @@ from tf_capsules.layers.arguments import known_axes, pair
 from tf_capsules.layers.connections import input_spec, on_grid, rows_of
 from tf_capsules.routing.windows import Windows
 
-# Entries of votes that exist at a time: enough for work to outweigh the loop, few enough for the processor's cache.
-_VOTES_AT_A_TIME = 4_000_000
+# Of votes, or of what stands for them: enough for work to outweigh the loop, few enough for the processor's cache.
+NUMBERS_AT_A_TIME = 4_000_000
 
 
 class Convolutional(keras.layers.Layer):
@@ -45,7 +45,7 @@ class Convolutional(keras.layers.Layer):
         self.input_spec = input_spec(poses_shape, "none")
         self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         seen = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
-        self.chunk = max(1, _VOTES_AT_A_TIME // (seen * self.capsules * math.prod((*rows_of(poses_shape), self.dim))))
+        self.chunk = max(1, NUMBERS_AT_A_TIME // (seen * self.capsules * math.prod((*rows_of(poses_shape), self.dim))))
         return *self.kernel_size, poses_shape[3]
 
     def _of_a_window(self, weight):

@@ -18,10 +18,14 @@ from tf_capsules.layers.connections import (
     masked,
     rows_of,
 )
-from tf_capsules.layers.convolutional import Convolutional
+from tf_capsules.layers.convolutional import NUMBERS_AT_A_TIME, Convolutional
 from tf_capsules.layers.routed import RoutedCapsules
-from tf_capsules.routing.inverted_attention import inverted_attention, windowed_inverted_attention
-from tf_capsules.routing.votes import DistinctVotes, TransformedVotes
+from tf_capsules.routing.inverted_attention import (
+    distinct_inverted_attention,
+    inverted_attention,
+    windowed_inverted_attention,
+)
+from tf_capsules.routing.votes import DistinctVotes
 from tf_capsules.routing.windowed_votes import make_votes
 
 # Of activations, as in EM routing.
@@ -140,7 +144,9 @@ class InvertedAttentionRouting(_InvertedAttention):
         initial_pose: what children agree with in a first iteration: "zeros", with which all agree alike; "random",
             drawn once from a normal distribution; "learned", from zeros on.
         activations: whether parents have activations (ablation C).
-        votes: "auto" never holds votes in memory where a form without them is smaller; "stored" always does.
+        votes: "auto": without activations there are no votes, and a pose for each pair of a child and a parent exists
+            for a few examples at a time only, again for the backward pass. "stored": all votes are kept for it, as is
+            also done with activations. Only then has the layer gradients of higher order.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         kernel_regularizer: of the kernel.
 
@@ -172,22 +178,32 @@ class InvertedAttentionRouting(_InvertedAttention):
         children = count_groups(self, poses_shape, "none")
         self.input_spec = input_spec(poses_shape, "none")
         self._add_weights((children,), poses_shape)
-        # Numbers held for each pair: a parent's pose if stored, else a child's.
-        self.stores_votes = self.votes == "stored" or poses_shape[-1] > self.dim
+        # Densities and variances have no form without votes.
+        self.stores_votes = self.votes == "stored" or self.activations
+        # Otherwise there is a child's pose for each pair, in all no more numbers than the kernel has or so.
+        of_an_example = children * self.capsules * math.prod(poses_shape[-1:] + rows_of(poses_shape))
+        self.chunk = max(1, max(NUMBERS_AT_A_TIME, math.prod(self.kernel.shape)) // of_an_example)
         super().build(poses_shape)
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
         check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         x = flatten_grid(poses)
-        votes = TransformedVotes(x, self.kernel).store() if self.stores_votes else DistinctVotes(x, self.kernel)
         if parents is None:
             parents = None if self.initial is None else self.initial[None]
         elif self.activations:
             parents, _ = parents
         weights = masked(activations, mask, ops.shape(x)[:2], self.variable_dtype)
-        options = dict(weights=weights, return_moments=self.activations, return_couplings=True)
-        sums, *moments, couplings = inverted_attention(votes, parents, scale=self.scale, **options)
+        moments = []
+        if parents is not None and not (self.stores_votes or return_couplings):
+            parents = ops.broadcast_to(parents, (ops.shape(x)[0], *parents.shape[1:]))
+            options = dict(chunk=self.chunk, scale=self.scale, weights=weights)
+            sums = distinct_inverted_attention(x, parents, self.kernel, **options)
+        else:
+            votes = DistinctVotes(x, self.kernel)
+            votes = votes.store() if self.stores_votes else votes
+            options = dict(weights=weights, return_moments=self.activations, return_couplings=True)
+            sums, *moments, couplings = inverted_attention(votes, parents, scale=self.scale, **options)
         results = self._finished(sums, moments, training)
         if not return_couplings:
             return results

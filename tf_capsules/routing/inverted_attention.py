@@ -7,7 +7,7 @@ from keras import ops
 from tf_capsules.hints import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import Votes, couple
+from tf_capsules.routing.votes import Votes, couple, softmax
 from tf_capsules.routing.windowed_votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
 from tf_capsules.routing.windows import Windows
 
@@ -57,6 +57,98 @@ def inverted_attention(
     if return_couplings:
         results.append(ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents)))
     return results if len(results) > 1 else results[0]
+
+
+def distinct_inverted_attention(
+    poses: Tensor,
+    parents: Tensor,
+    kernel: Tensor,
+    *,
+    chunk: int,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+):
+    """`inverted_attention` where each pair of a child and a parent has its own matrix: nothing is kept of the pairs.
+
+    In place of the votes the poses are multiplied by the couplings, and a parent is transformed back to the child's
+    side, as in `DistinctVotes`: for a few examples at a time, and again for the gradient, which is of first order only.
+
+    Args:
+        poses: (batch, children, d) or (batch, children, rows, d).
+        parents: poses of the iteration before, (batch, parents, *pose).
+        kernel: (children, parents, d, e).
+        chunk: examples at a time.
+        scale, weights: as above.
+
+    Returns:
+        The coupled sums of votes, (batch, parents, *pose).
+    """
+    poses, parents, kernel = (at_least_float32(x) for x in (poses, parents, kernel))
+    children, count, columns, out = kernel.shape
+    rows = math.prod(poses.shape[2:-1])
+    pose = (count, *poses.shape[2:-1], out)
+    # Axis legend as in `tf_capsules.routing.votes`. Children last, the axis long enough to be worked on as vectors.
+    x = ops.transpose(ops.reshape(poses, (-1, children, rows, columns)), (0, 2, 3, 1))  # (b, r, d, i)
+    matrices = ops.reshape(ops.transpose(kernel, (1, 2, 0, 3)), (count, columns * children, out))  # (j, d i, e)
+    extra = () if weights is None else (ops.cast(weights, poses.dtype),)
+
+    def by_parents(x):
+        """(b, j, r, e) as (j, b r, e)."""
+        return ops.reshape(ops.transpose(x, (1, 0, 2, 3)), (count, -1, out))
+
+    def by_examples_again(x):
+        """The inverse of `by_parents`."""
+        return ops.transpose(ops.reshape(x, (count, -1, rows, out)), (1, 0, 2, 3))
+
+    def back(matrices, x):
+        """(j, b r, e) as the children have it, (j, b, r, d, i)."""
+        x = ops.matmul(x, ops.transpose(matrices, (0, 2, 1)))
+        return ops.reshape(x, (count, -1, rows, columns, children))
+
+    def agreement(x, parents):
+        return ops.sum(parents * x[None], axis=(2, 3))  # (j, b, i)
+
+    def scaled(x, shares):
+        return ops.reshape(shares[:, :, None, None] * x[None], (count, -1, columns * children))
+
+    def forward(matrices, x, parents, *weights):
+        couplings = softmax(scale * agreement(x, back(matrices, by_parents(parents))), axis=0)
+        shares = couplings * weights[0] if weights else couplings
+        return (by_examples_again(ops.matmul(scaled(x, shares), matrices)),)
+
+    def backward(matrices, x, parents, upstream, *weights):
+        parents, upstream = by_parents(parents), by_parents(upstream)
+        seen, seen_upstream = back(matrices, parents), back(matrices, upstream)
+        couplings = softmax(scale * agreement(x, seen), axis=0)
+        d_shares = agreement(x, seen_upstream)
+        d_weights = [ops.sum(d_shares * couplings, axis=0)] if weights else []
+        shares, d_couplings = (y * weights[0] if weights else y for y in (couplings, d_shares))
+        d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=0))
+        d_agreement = scale * d_logits
+        d_x = ops.sum(shares[:, :, None, None] * seen_upstream + d_agreement[:, :, None, None] * seen, axis=0)
+        from_parents = scaled(x, d_agreement)
+        d_parents = by_examples_again(ops.matmul(from_parents, matrices))
+        d_matrices = ops.matmul(ops.transpose(scaled(x, shares), (0, 2, 1)), upstream)
+        d_matrices = d_matrices + ops.matmul(ops.transpose(from_parents, (0, 2, 1)), parents)
+        return d_x, d_parents, *d_weights, d_matrices
+
+    @ops.custom_gradient
+    def route(matrices, x, parents, *weights):
+        arrays = (x, parents, *weights)
+        (sums,) = by_examples(lambda *given: forward(matrices, *given), chunk, arrays, [(count, rows, out)])
+
+        def gradient(*args, upstream=None):
+            given = (x, parents, args[0] if upstream is None else upstream, *weights)
+            shapes = [x.shape[1:], (count, rows, out), *(y.shape[1:] for y in weights)]
+            *found, d_matrices = by_examples(
+                lambda *given: backward(matrices, *given), chunk, given, shapes, [matrices.shape]
+            )
+            return d_matrices, *found
+
+        return sums, gradient
+
+    sums = route(matrices, x, ops.reshape(parents, (-1, count, rows, out)), *extra)
+    return ops.reshape(sums, (-1, *pose))
 
 
 def windowed_inverted_attention(
