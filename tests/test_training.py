@@ -393,6 +393,13 @@ def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
     ]
     again = training.load_run(tmp_path / "run")
     assert again.model.count_params() == trained.model.count_params()
+    once = training.load_run(tmp_path / "run", iterations=1, test_limit=20)
+    assert once.model.encoder.get_layer("class_capsules").iterations == 1
+    for a, b in zip(once.model.get_weights(), trained.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    images, _ = once.examples(20)
+    two = [one.model.encoder.predict(images, verbose=0)["activations"] for one in (once, again)]
+    assert np.abs(two[0] - two[1]).max() > 1e-4
     for network, message in (
         ({"dims": 5}, "--network dims=5: CapsNet has no such argument .* it has .*dim, .*filters"),
         ({"classes": 5}, "--network classes=5: CapsNet has no such argument"),
@@ -401,8 +408,8 @@ def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
     ):
         with pytest.raises(TrainingError, match=message):
             training.train(TINY, tmp_path / "other", Settings(network=network))
-    with pytest.raises(TrainingError, match="--network iterations=2 and --iterations 1 exclude each other"):
-        training.train(TINY, tmp_path / "other", Settings(iterations=1, network={"iterations": 2}))
+    with pytest.raises(TrainingError, match="--network iterations=2: give --iterations 2"):
+        training.train(TINY, tmp_path / "other", Settings(network={"iterations": 2}))
 
 
 def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):

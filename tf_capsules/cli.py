@@ -129,6 +129,7 @@ def _parser():
         help="sum the probabilities over so many random crops of each image, always the same ones; fixed: over its "
         "corners, its centre, and these mirrored",
     )
+    sub.add_argument("--iterations", type=int, help="of each routing layer (default: those it was trained with)")
     _jit_option(sub)
     _weights_option(sub)
     _data_options(sub)

@@ -189,8 +189,8 @@ class Settings:
                     f"{given}: {recipe.model.__name__} has no such argument that may be set; "
                     f"it has {', '.join(sorted(own)) or 'none'}."
                 )
-            if name == "iterations" and self.iterations is not None:
-                raise TrainingError(f"{given} and --iterations {self.iterations} exclude each other.")
+            if name == "iterations":
+                raise TrainingError(f"{given}: give --iterations {value}.")
 
     def _check_processes(self, recipe):
         given = {name: getattr(self, name) for name in ("coordinator", "processes", "process")}

@@ -611,7 +611,7 @@ def load_run(folder, weights="last", **changes):
         folder: the run folder.
         weights: "last" or "best".
         changes: other values of `Settings`, for instance another data set to evaluate on, which takes the place of
-            the run's own.
+            the run's own, or another number of routing iterations.
 
     Raises:
         ValueError: not a run folder, or one that is damaged, of another version, or holds no such weights.
@@ -630,11 +630,10 @@ def load_run(folder, weights="last", **changes):
     settings.check(recipe)
     path = folder.weights(weights)
     with reading(folder.path / "config.json", _OTHER_VERSION):
-        trained = trained.apply(recipe)
-        model = build_model(trained, trained_on, settings.dtype)
+        trained, recipe = trained.apply(recipe), settings.apply(recipe)
+        model = build_model(trained.but(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
     _load_checkpoint(learner, path)
-    recipe = settings.apply(recipe)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
     return Run(folder.path, recipe, settings, trained_on, load, model, folder.history(recipe.metric), result)

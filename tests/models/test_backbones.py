@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.models import heinsen2019, hinton2018, sabour2017, tsai2020
+from tf_capsules.models import heinsen2019, hinton2018, li2018, sabour2017, tsai2020
 
 SHAPE = (64, 64, 3)
 
@@ -66,3 +66,21 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras").predict_on_batch(images)
     np.testing.assert_allclose(again["activations"], model.predict_on_batch(images)["activations"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: tsai2020.AttentionCapsNet((32, 32)), r"`image_shape` must be \(height, .* Received: \(32, 32\)"),
+        (lambda: li2018.EncapNet((32, 32.5, 3)), "`image_shape` must be a whole number.*Received: 32.5"),
+        (lambda: tsai2020.BaselineCNN((20, 32, 3)), r"`image_shape` must be at least 21 x 21. Received: \(20, 32, 3\)"),
+        (lambda: sabour2017.CapsNet(classes=0), "`classes`.*Received: 0"),
+        (
+            lambda: hinton2018.MatrixCapsNet((64, 64, 1), backbone=BACKBONES["MobileNet"]()),
+            r"`backbone` takes images of \(64, 64, 3\). Received `image_shape` \(64, 64, 1\)",
+        ),
+    ],
+)
+def test_images_that_cannot_be_taken_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -50,7 +50,7 @@ def test_shapes_of_the_mnist_network():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(classes=0), "`capsules`.*Received: 0"),
+        (dict(classes=0), "`classes`.*Received: 0"),
         (dict(image_shape=(16, 28, 1)), r"PrimaryCapsules.*Received input shape \(None, 8, 20, 256\)"),
         (dict(iterations=0), "`iterations`.*Received: 0"),
         (dict(weights="no-such-set"), "`weights`.*Received: 'no-such-set'"),

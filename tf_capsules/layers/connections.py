@@ -28,6 +28,8 @@ def on_grid(shape):
     Raises:
         ValueError: neither vectors nor matrices, with or without a grid.
     """
+    if isinstance(shape[0], (tuple, list)):
+        raise ValueError(f"Capsule poses are one array, others are arguments of their own. Received shapes {shape}.")
     if len(shape) not in (3, 4, 5, 6):
         raise ValueError(
             "Capsule poses are (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "

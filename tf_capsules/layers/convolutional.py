@@ -43,7 +43,10 @@ class Convolutional(keras.layers.Layer):
         known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
         known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
         self.input_spec = input_spec(poses_shape, "none")
-        self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
+        try:
+            self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__} {self.name!r}: {error}") from None
         seen = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
         self.chunk = max(1, NUMBERS_AT_A_TIME // (seen * self.capsules * math.prod((*rows_of(poses_shape), self.dim))))
         return *self.kernel_size, poses_shape[3]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.hints import Shape, Tensor
+from tf_capsules.layers.arguments import positive_int
 
 # Channels are the last axis, whatever Keras is set to.
 _LAST = {"data_format": "channels_last"}
@@ -64,7 +65,7 @@ def SimpleBackbone(
         >>> SimpleBackbone().output_shape
         (None, 16, 16, 256)
     """
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape)
     x = padded_convolution(images, filters, kernel_size, strides=2, name="convolution")
     x = keras.layers.ReLU()(batch_normalized(x) if batch_norm else x)
     return keras.Model(images, x, name=name)
@@ -95,7 +96,7 @@ def ResNetBackbone(
         >>> ResNetBackbone().output_shape
         (None, 16, 16, 128)
     """
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape)
     x = keras.layers.ReLU()(batch_normalized(padded_convolution(images, stem, use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True)):
         for block in range(count):
@@ -115,6 +116,21 @@ def basic_block(
     return keras.layers.ReLU(name=name)(keras.layers.Add()([x, shortcut]))
 
 
+def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
+    """The symbolic images a network begins with, (batch, height, width, channels).
+
+    Raises:
+        ValueError: a shape other than (height, width, channels), sides shorter than `smallest`, or no class.
+    """
+    positive_int("classes", classes)
+    if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
+        raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
+    sizes = [positive_int("image_shape", size) for size in image_shape]
+    if min(sizes[:2]) < smallest:
+        raise ValueError(f"`image_shape` must be at least {smallest} x {smallest}. Received: {image_shape!r}")
+    return keras.Input(sizes, name="images")
+
+
 def features_of(images: Tensor, backbone: keras.Layer | None):
     """The feature map that a backbone makes of images.
 
@@ -123,10 +139,13 @@ def features_of(images: Tensor, backbone: keras.Layer | None):
         backbone: a Keras model or layer from images to (batch, new height, new width, channels).
 
     Raises:
-        ValueError: it is no Keras layer, or what it makes is no feature map of known size.
+        ValueError: it is no Keras layer, it is for other images, or what it makes is no feature map of known size.
     """
     if not isinstance(backbone, keras.Layer):
         raise ValueError(f"`backbone` must be a Keras model or layer. Received: {backbone!r}")
+    takes = getattr(backbone, "input_shape", None) if isinstance(backbone, keras.Model) else None
+    if isinstance(takes, tuple) and not all(a in (None, b) for a, b in zip(takes[1:], images.shape[1:], strict=True)):
+        raise ValueError(f"`backbone` takes images of {takes[1:]}. Received `image_shape` {images.shape[1:]}.")
     x = backbone(images)
     if not keras.backend.is_keras_tensor(x) or len(x.shape) != 4 or None in x.shape[1:]:
         given = tuple(x.shape) if keras.backend.is_keras_tensor(x) else x

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.hints import Shape, Weights
+from tf_capsules.models.backbones import image_input
 from tf_capsules.models.weights import load_weights
 
 # The last axis, whatever Keras is set to.
@@ -36,7 +37,7 @@ def convolutional_network(
         name: of the model.
     """
     layers = keras.layers
-    stack = [keras.Input(image_shape, name="images")]
+    stack = [image_input(image_shape, classes)]
     for channels, kernel_size in convolutions:
         stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **_LAST)]
         stack += [layers.MaxPooling2D(**_LAST)] if pooling else []

@@ -7,7 +7,7 @@ import keras
 from tf_capsules.hints import Shape, Weights
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import positive_int
-from tf_capsules.models.backbones import features_of
+from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
 
@@ -57,11 +57,9 @@ def ImageCapsNet(
         >>> ImageCapsNet().count_params()
         272592
     """
-    if backbone is None and min(image_shape[:2]) < SMALLEST_IMAGE:
-        raise ValueError(f"Images must be at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}. Received: {image_shape}")
     if pointwise_initializer not in ("kaiming", "uniform"):
         raise ValueError(f'`pointwise_initializer` must be "kaiming" or "uniform". Received: {pointwise_initializer!r}')
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes, SMALLEST_IMAGE if backbone is None else 1)
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling

@@ -7,7 +7,7 @@ import keras
 
 from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
-from tf_capsules.models.backbones import features_of
+from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -68,8 +68,6 @@ def MatrixCapsNet(
         >>> MatrixCapsNet().count_params()
         317194
     """
-    if backbone is None and min(image_shape[:2]) < SMALLEST_IMAGE:
-        raise ValueError(f"Images must be at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}. Received: {image_shape}")
     if not isinstance(capsules, (tuple, list)) or len(capsules) != 2:
         raise ValueError(f"`capsules` must be two numbers, one a convolutional layer. Received: {capsules!r}")
 
@@ -79,7 +77,7 @@ def MatrixCapsNet(
     # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
     routing: dict[str, Any] = dict(iterations=iterations, normalization=normalization, dtype="float32")
     columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes, SMALLEST_IMAGE if backbone is None else 1)
     if backbone is None:
         options = dict(strides=2, activation="relu", name="convolution")
         backbone = keras.layers.Conv2D(filters, 5, **options, **_LAST, **regularized())

@@ -10,7 +10,7 @@ from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EM
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
-from tf_capsules.models.backbones import basic_block, batch_normalized
+from tf_capsules.models.backbones import basic_block, batch_normalized, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback import FeedbackAgreement, with_feedback
 from tf_capsules.models.weights import load_weights
@@ -64,7 +64,7 @@ def CapNet(
         (None, 10, 16)
     """
     one_of("routing", routing, ("dynamic", "em"))
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
     if grid is not None and (isinstance(grid, int) or len(grid) != 2):
@@ -121,7 +121,7 @@ def ShortEncapNet(
         >>> ShortEncapNet().name
         'short_encapnet'
     """
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
     x = CapConv(dim, 3, 2, coefficients, skip=True, name="capsules")(x)
     return _classifier(images, _class_capsules(classes)(x), weights, name)
@@ -184,7 +184,7 @@ def EncapNet(
     if set(skips) - {"convolution", "stack", "layer"} or {"stack", "layer"} <= set(skips):
         raise ValueError(f'`skips` may have "convolution", and "stack" or "layer". Received: {skips!r}')
     one_of("stem", stem, ("plain", "strided"))
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = _stem(images, ((types, 1 if stem == "plain" else 2),))
     if stem == "strided":
         x = keras.layers.MaxPooling2D(3, 2, padding="same", **_LAST)(x)
@@ -345,7 +345,7 @@ def ResNetTwin(
     if isinstance(filters, int) or isinstance(blocks, int) or len(filters) != len(blocks):
         raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
     layers = keras.layers
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = layers.ReLU(name="stem")(batch_normalized(_convolution(images, 32, use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
         for block in range(count):
@@ -358,7 +358,7 @@ def ResNetTwin(
 
 
 def _convolutional(image_shape, classes, convolutions, weights, name):
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = keras.layers.GlobalAveragePooling2D(**_LAST)(_stem(images, convolutions))
     options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
     scores = keras.layers.Dense(classes, dtype="float32", name="scores", **options)(x)

@@ -7,7 +7,7 @@ import keras
 
 from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
-from tf_capsules.models.backbones import features_of
+from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -71,7 +71,7 @@ def CapsNet(
         >>> CapsNet().count_params()
         8215568
     """
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     if backbone is None:
         backbone = keras.layers.Conv2D(
             filters, kernel_size, padding=padding, activation="relu", name="convolution", **_LAST

@@ -23,6 +23,7 @@ from tf_capsules.models.backbones import (
     batch_normalized,
     fan_in_uniform,
     features_of,
+    image_input,
     padded_convolution,
 )
 from tf_capsules.models.classifier import CapsuleClassifier
@@ -94,7 +95,7 @@ def AttentionCapsNet(
     if not isinstance(hidden, (tuple, list)):
         raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = features_of(images, _backbone(backbone, image_shape, filters))
     x = PrimaryCapsules(
         types,
@@ -214,7 +215,7 @@ def ConvDynamicCapsNet(
     """
     pose = positive_int("pose", pose)
     _check_convolutions(convolutions)
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     # In float32 under every dtype policy: these are the model's answers.
@@ -293,9 +294,7 @@ def BaselineCNN(
         >>> BaselineCNN().output_shape
         (None, 10)
     """
-    if min(size or 0 for size in image_shape[:2]) < 21:  # 21, 11, 6, 3, 2, 1
-        raise ValueError(f"`image_shape` must be at least 21 x 21: it is halved five times. Received: {image_shape}")
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
     x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
     for _ in range(2):
         x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=2)))
@@ -329,7 +328,7 @@ def ResNet18(
         >>> ResNet18().output_shape
         (None, 10)
     """
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
     x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
@@ -370,7 +369,7 @@ def DiverseCNN(
         (None, 10)
     """
     one_of("pooling", pooling, ("average", "learned"))
-    images = keras.Input(image_shape, name="images")
+    images = image_input(image_shape, classes)
     x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
     for strides in (2, 1):
         x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=strides, padding=0)))

@@ -122,6 +122,9 @@ def get(name):
         ValueError: no recipe has that name.
     """
     if name not in names():
+        base, at, iterations = str(name).partition("@")
+        if at and base in names():
+            raise ValueError(f"{name} is a row of a table; elsewhere give {base} --iterations {iterations}.")
         near = difflib.get_close_matches(str(name), names(), n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"`tf-capsules list` has all {len(names())}."
         raise ValueError(f"There is no recipe {name!r}. {hint}")
