@@ -648,7 +648,7 @@ def _label(axes, x, y):
 
 
 def _log_scale(axes):
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
@@ -656,7 +656,8 @@ def _log_scale(axes):
         middle = (low * high) ** 0.5
         low, high = axes.set_ylim(middle / 10**0.5, middle * 10**0.5)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 100 * low else (1,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    numbers = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(LogFormatterMathtext() if high > 1e4 * low else numbers)
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
