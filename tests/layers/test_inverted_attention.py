@@ -238,6 +238,18 @@ def test_a_layer_of_ones_own_in_a_chain():
         ConcurrentRouting([Halfway()])(poses, mask=np.ones((2, 3), bool))
 
 
+@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
+def test_children_masked_in_a_chain_do_not_count(schedule):
+    poses = RANDOM.normal(size=(2, 5, 5, 2, 2, 3)).astype("float32")
+    mask = RANDOM.integers(0, 2, size=poses.shape[:4]).astype(bool)
+    layers = [ConvInvertedAttentionRouting(3, 4, strides=2), InvertedAttentionRouting(4, 4)]
+    chain = ConcurrentRouting(layers, 3, schedule)
+    found = array(chain(poses, mask=mask))
+    other = np.where(mask[..., None, None], poses, 1.5)
+    np.testing.assert_allclose(array(chain(other, mask=mask)), found, rtol=1e-4, atol=1e-4)
+    assert np.abs(array(chain(other)) - array(chain(poses))).max() > 0.1
+
+
 def test_it_trains_in_a_network():
     images = keras.Input((7, 7, 8))
     x = keras.layers.Reshape((7, 7, 2, 2, 2))(images)
