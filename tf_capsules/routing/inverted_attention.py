@@ -92,12 +92,12 @@ def distinct_inverted_attention(
     matrices = ops.reshape(ops.transpose(kernel, (1, 2, 0, 3)), (count, columns * children, out))  # (j, d i, e)
     extra = () if weights is None else (ops.cast(weights, poses.dtype),)
 
-    def by_parents(x):
+    def parents_first(x):
         """(b, j, r, e) as (j, b r, e)."""
         return ops.reshape(ops.transpose(x, (1, 0, 2, 3)), (count, -1, out))
 
-    def by_examples_again(x):
-        """The inverse of `by_parents`."""
+    def examples_first(x):
+        """The inverse of `parents_first`."""
         return ops.transpose(ops.reshape(x, (count, -1, rows, out)), (1, 0, 2, 3))
 
     def back(matrices, x):
@@ -112,12 +112,12 @@ def distinct_inverted_attention(
         return ops.reshape(shares[:, :, None, None] * x[None], (count, -1, columns * children))
 
     def forward(matrices, x, parents, *weights):
-        couplings = softmax(scale * agreement(x, back(matrices, by_parents(parents))), axis=0)
+        couplings = softmax(scale * agreement(x, back(matrices, parents_first(parents))), axis=0)
         shares = couplings * weights[0] if weights else couplings
-        return (by_examples_again(ops.matmul(scaled(x, shares), matrices)),)
+        return (examples_first(ops.matmul(scaled(x, shares), matrices)),)
 
     def backward(matrices, x, parents, upstream, *weights):
-        parents, upstream = by_parents(parents), by_parents(upstream)
+        parents, upstream = parents_first(parents), parents_first(upstream)
         seen, seen_upstream = back(matrices, parents), back(matrices, upstream)
         couplings = softmax(scale * agreement(x, seen), axis=0)
         d_shares = agreement(x, seen_upstream)
@@ -127,28 +127,13 @@ def distinct_inverted_attention(
         d_agreement = scale * d_logits
         d_x = ops.sum(shares[:, :, None, None] * seen_upstream + d_agreement[:, :, None, None] * seen, axis=0)
         from_parents = scaled(x, d_agreement)
-        d_parents = by_examples_again(ops.matmul(from_parents, matrices))
+        d_parents = examples_first(ops.matmul(from_parents, matrices))
         d_matrices = ops.matmul(ops.transpose(scaled(x, shares), (0, 2, 1)), upstream)
         d_matrices = d_matrices + ops.matmul(ops.transpose(from_parents, (0, 2, 1)), parents)
         return d_x, d_parents, *d_weights, d_matrices
 
-    @ops.custom_gradient
-    def route(matrices, x, parents, *weights):
-        arrays = (x, parents, *weights)
-        (sums,) = by_examples(lambda *given: forward(matrices, *given), chunk, arrays, [(count, rows, out)])
-
-        def gradient(*args, upstream=None):
-            given = (x, parents, args[0] if upstream is None else upstream, *weights)
-            shapes = [x.shape[1:], (count, rows, out), *(y.shape[1:] for y in weights)]
-            *found, d_matrices = by_examples(
-                lambda *given: backward(matrices, *given), chunk, given, shapes, [matrices.shape]
-            )
-            return d_matrices, *found
-
-        return sums, gradient
-
-    sums = route(matrices, x, ops.reshape(parents, (-1, count, rows, out)), *extra)
-    return ops.reshape(sums, (-1, *pose))
+    parents = ops.reshape(parents, (-1, count, rows, out))
+    return ops.reshape(_routed(forward, backward, chunk, parents.shape[1:], matrices, x, parents, *extra), (-1, *pose))
 
 
 def windowed_inverted_attention(
@@ -239,24 +224,38 @@ def windowed_inverted_attention(
         d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
         return d_poses, d_parents, *d_weights, d_kernel
 
-    @ops.custom_gradient
-    def route(kernel, poses, parents, *weights):
-        arrays = (poses, parents, *weights)
-        (sums,) = by_examples(lambda *x: forward(kernel, *x), chunk, arrays, [shape_of_sums])
-
-        def gradient(*args, upstream=None):
-            given = (poses, parents, args[0] if upstream is None else upstream, *weights)
-            shapes = [poses.shape[1:], shape, *(x.shape[1:] for x in weights)]
-            *found, d_kernel = by_examples(lambda *x: backward(kernel, *x), chunk, given, shapes, [kernel.shape])
-            return d_kernel, *found
-
-        return sums, gradient
-
-    sums = route(kernel, poses, ops.reshape(at_least_float32(parents), (-1, *shape)), *extra)
-    sums, squares, masses = split(sums)
+    parents = ops.reshape(at_least_float32(parents), (-1, *shape))
+    sums, squares, masses = split(_routed(forward, backward, chunk, shape_of_sums, kernel, poses, parents, *extra))
     results = [ops.reshape(sums, (-1, count, *pose_shape))]
     if return_moments:
         means = sums / (masses + _TINY)
         variances = ops.maximum(squares / (masses + _TINY) - ops.square(means), 0)
         results += [masses[..., 0], ops.reshape(variances, (-1, count, *pose_shape))]
     return results if return_moments else results[0]
+
+
+def _routed(forward, backward, chunk, result, kernel, poses, parents, *weights):
+    """`forward`, whose gradient is `backward`, of a few examples at a time.
+
+    Args:
+        forward: of kernel, poses, parents and weights; it returns a tuple of one array.
+        backward: the same, and what comes down after the parents; it returns gradients of poses, parents, weights, and
+            last of the kernel.
+        chunk: how many examples.
+        result: shape of what `forward` returns, without the batch.
+        kernel, poses, parents, weights: arrays, all but the kernel (batch, ...).
+    """
+
+    @ops.custom_gradient
+    def route(kernel, poses, parents, *weights):
+        (sums,) = by_examples(lambda *given: forward(kernel, *given), chunk, (poses, parents, *weights), [result])
+
+        def gradient(*args, upstream=None):
+            given = (poses, parents, args[0] if upstream is None else upstream, *weights)
+            shapes = [x.shape[1:] for x in (poses, parents, *weights)]
+            *found, d_kernel = by_examples(lambda *x: backward(kernel, *x), chunk, given, shapes, [kernel.shape])
+            return d_kernel, *found
+
+        return sums, gradient
+
+    return route(kernel, poses, parents, *weights)
