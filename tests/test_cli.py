@@ -402,7 +402,7 @@ def with_config(folder, path, **changes):
         (dict(settings__epochs="many"), "--epochs can't be 'many'"),
         (dict(settings__magic=1), "Settings.__init__() got an unexpected keyword argument 'magic'"),
         (dict(data__raw_shape=[8, 8]), "the raw_shape of data can't be (8, 8)"),
-        (dict(data__class_names=[]), "`capsules` must be a whole number of at least 1. Received: 0"),
+        (dict(data__class_names=[]), "`classes` must be a whole number of at least 1. Received: 0"),
         (dict(data__colour="red"), "data are described by name, class_names, train_size"),
     ],
 )

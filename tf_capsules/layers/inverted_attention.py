@@ -181,7 +181,7 @@ class InvertedAttentionRouting(_InvertedAttention):
         # Densities and variances have no form without votes.
         self.stores_votes = self.votes == "stored" or self.activations
         # Otherwise there is a child's pose for each pair, in all no more numbers than the kernel has or so.
-        of_an_example = children * self.capsules * math.prod(poses_shape[-1:] + rows_of(poses_shape))
+        of_an_example = children * self.capsules * math.prod((poses_shape[-1], *rows_of(poses_shape)))
         self.chunk = max(1, max(NUMBERS_AT_A_TIME, math.prod(self.kernel.shape)) // of_an_example)
         super().build(poses_shape)
 
