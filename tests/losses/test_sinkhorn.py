@@ -201,6 +201,12 @@ def test_trains_a_network():
     np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), by_hand, atol=1e-5)
 
 
+def test_weights_for_all_and_as_a_list():
+    plain = float(SinkhornDivergence()(Y, X))
+    assert float(SinkhornDivergence()(Y, X, 2.0)) == pytest.approx(2 * plain, rel=1e-5)
+    assert float(SinkhornDivergence()(Y, X, [1.0] * 5)) == pytest.approx(plain, rel=1e-5)
+
+
 def test_what_does_not_fit_is_named():
     for epsilon in (0, -1, True, "1", None, float("inf"), float("nan")):
         for make in (lambda e: SinkhornDivergence(epsilon=e), lambda e: sinkhorn(COST, e)):

@@ -371,3 +371,20 @@ def test_a_sequential_model_and_a_nested_one():
     model.compile("sgd", MarginLoss())
     assert np.isfinite(model.train_on_batch(IMAGES, LABELS)).all()
     np.testing.assert_allclose(array(model(IMAGES)), array(model.model(IMAGES)), atol=1e-6)
+
+
+def test_losses_by_the_names_of_outputs_and_an_export_of_the_network_alone(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    images = keras.Input((8, 8, 3))
+    x = keras.layers.Conv2D(8, 3, padding="same", name="low")(images)
+    x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(16, 3, 2, padding="same", name="high")(x))
+    network = keras.Model(images, [keras.layers.Dense(5, name="kind")(x), keras.layers.Dense(1, name="size")(x)])
+    model = with_feedback(network, [("low", "high")], groups=1)
+    model.compile("adam", {"kind": "mse", "size": "mae"}, metrics={"size": ["mse"]})
+    examples = np.random.default_rng(0).random((6, 8, 8, 3)).astype("float32")
+    history = model.fit(examples, {"kind": np.zeros((6, 5)), "size": np.zeros((6, 1))}, verbose=0).history
+    assert set(history) == {"loss", "feedback", "kind_loss", "size_loss", "size_mse"}
+    model.export(tmp_path / "exported", verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "exported"))
+    for found, wanted in zip(served.serve(examples), network(examples), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

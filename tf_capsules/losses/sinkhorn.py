@@ -205,8 +205,10 @@ class SinkhornDivergence(keras.losses.Loss):
 
 def _masses(weights, features):
     """Weights (batch,), (batch, 1) or None, for one each, as masses (batch,) of sum 1; 0 each where all weights are."""
-    if weights is None:
-        weights = ops.ones_like(features[:, 0])
+    weights = 1.0 if weights is None else weights
+    weights = weights if hasattr(weights, "shape") else ops.convert_to_tensor(weights)
+    if len(weights.shape) == 0:  # the same for all
+        weights = ops.cast(weights, features.dtype) * ops.ones_like(features[:, 0])
     if tuple(weights.shape[1:]) not in ((), (1,)) or not _alike(weights.shape[0], features.shape[0]):
         raise ValueError(
             "The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). "

@@ -218,8 +218,8 @@ class FeedbackModel(keras.Model):
     """A functional model in training with feedback agreement units: see `with_feedback`, which makes it.
 
     `fit` shows what the divergences add to the loss as "feedback"; `evaluate` and `predict` don't compute it.
-    Sample weights are weights of the units, too. What is saved goes on training when it is loaded; `model` is the
-    network without units, to be saved or exported for inference.
+    Sample weights, one an example, are weights of the units, too; of several outputs those of the first. What is saved
+    goes on training when it is loaded; `model` is the network without units, to be saved or exported for inference.
 
     Args:
         model: a functional or sequential model.
@@ -246,6 +246,8 @@ class FeedbackModel(keras.Model):
         arguments, encoder = self._network(model, links)
         super().__init__(**arguments, **kwargs)
         self.model, self.encoder, self.weight = model, encoder, float(weight)
+        if hasattr(model, "output_names"):
+            self.output_names = model.output_names  # by which losses and metrics may be given
         self.links = [(lower, higher) for lower, higher, _ in links]
         self.units = [unit for _, _, unit in links]
         for (lower, higher), unit, maps in zip(self.links, self.units, encoder.output["maps"], strict=True):
@@ -302,6 +304,10 @@ class FeedbackModel(keras.Model):
             return super().evaluate(*args, **kwargs)
         finally:
             self._evaluates = False
+
+    def export(self, *args, **kwargs):
+        """Exports the network, which has no units; arguments as of `keras.Model.export`."""
+        return self.model.export(*args, **kwargs)
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object

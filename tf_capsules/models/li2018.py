@@ -181,6 +181,8 @@ def EncapNet(
             f"`coefficients` must be one of {COEFFICIENTS}, or one for each of {len(layers)} modules. "
             f"Received: {coefficients!r}"
         )
+    positive_int("types", types)
+    skips = (skips,) if isinstance(skips, str) else skips
     if set(skips) - {"convolution", "stack", "layer"} or {"stack", "layer"} <= set(skips):
         raise ValueError(f'`skips` may have "convolution", and "stack" or "layer". Received: {skips!r}')
     one_of("stem", stem, ("plain", "strided"))

@@ -4,7 +4,8 @@ Paper: Li et al. 2018, table 1 (a)
 Command: tf-capsules train li2018-cifar10-capnet
 Device: one GPU, or two CPU cores for a small part of an epoch
 Published: 14.28% test error
-Measured: not yet
+Measured: 90.00%, chance, after 5,000 images, form of 4x4 positions, one run, seed 0
+  (results/li2018_cifar10_capnet.csv)
 """
 
 from tf_capsules.models.li2018 import CapNet
