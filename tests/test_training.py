@@ -357,7 +357,7 @@ def test_the_learning_rate_drops_at_shares_of_the_run(tmp_path):
     recipe = TINY.but(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = training.train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
     assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
-    with pytest.raises(TrainingError, match="epochs 3, now 4: with a learning rate that drops"):
+    with pytest.raises(TrainingError, match="epochs 3, now 4: a learning rate that drops .*; start a new run"):
         training.train(recipe.but(epochs=4), run.folder, SHORT, resume=True)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):
         training.train(recipe, tmp_path / "other", Settings(decay_steps=9))
@@ -371,7 +371,7 @@ def test_iterations_are_those_of_every_routing_layer(tmp_path):
     assert (
         recipe.model(image_shape=(8, 8, 1), **recipe.model_options).encoder.get_layer("class_capsules").iterations == 2
     )
-    with pytest.raises(TrainingError, match="--iterations 2 is for networks that route; .* trains a BaselineCNN"):
+    with pytest.raises(TrainingError, match="--iterations 2 is for networks that route; .* is BaselineCNN"):
         training.train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 

@@ -240,7 +240,8 @@ def _network_option(sub):
         metavar="NAME=VALUE",
         type=_assignment,
         action="append",
-        help="set an argument of the network, for instance types=16 or layers=1,1; may be repeated",
+        help="set an argument of the network, for instance types=16, layers=1,1 or layers=1, for a list of one; "
+        "may be repeated",
     )
 
 
@@ -249,12 +250,16 @@ def _assignment(text):
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, for instance types=16. Received: {text}")
+    return name, _value(value)
+
+
+def _value(text):
     words = {"true": True, "false": False, "none": None}
     try:
-        value = words[value.lower()] if value.lower() in words else ast.literal_eval(value)
+        value = words[text.lower()] if text.lower() in words else ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        value = value.split(",") if "," in value else value
-    return name, list(value) if isinstance(value, tuple) else value
+        value = tuple(_value(part) for part in text.split(",") if part) if "," in text else text
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _weights_option(sub):

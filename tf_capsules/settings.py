@@ -117,8 +117,8 @@ class Settings:
                 raise TrainingError(f"--{name.replace('_', '-')} must be at least 1. Received: {value}")
         if self.iterations is not None and "iterations" not in inspect.signature(recipe.model).parameters:
             raise TrainingError(
-                f"--iterations {self.iterations} is for networks that route; {recipe.name} trains a "
-                f"{recipe.model.__name__}."
+                f"--iterations {self.iterations} is for networks that route; the network of "
+                f"{recipe.name} is {recipe.model.__name__}."
             )
         self._check_network(recipe)
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
@@ -231,8 +231,12 @@ class Settings:
 
     def network_as_text(self):
         """The network's own values as NAME=VALUE, as they are given on the command line."""
-        texts = {n: ",".join(map(str, v)) if isinstance(v, list) else v for n, v in (self.network or {}).items()}
-        return [f"{name}={text}" for name, text in sorted(texts.items())]
+        texts = []
+        for name, value in sorted((self.network or {}).items()):
+            if isinstance(value, list):
+                value = ",".join(map(str, value)) + ("," if len(value) == 1 else "")
+            texts.append(f"{name}={value}")
+        return texts
 
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""

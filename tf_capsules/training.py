@@ -564,9 +564,9 @@ _PLACES = (
 _FEW_STEPS = 5  # an epoch
 
 _OVER_THE_WHOLE_RUN = {
-    "warmup": "with a warm-up every epoch's learning rate depends on their number",
-    "drops": "with a learning rate that drops every epoch's depends on their number",
-    "margin_schedule": "with a growing margin every epoch's margin depends on their number",
+    "warmup": "with a warm-up every epoch's learning rate depends on their number; start a new run",
+    "drops": "a learning rate that drops does so at shares of all epochs; start a new run",
+    "margin_schedule": "with a growing margin every epoch's margin depends on their number; start a new run",
 }
 
 

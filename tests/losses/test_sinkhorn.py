@@ -219,6 +219,11 @@ def test_what_does_not_fit_is_named():
     for make in (SinkhornDivergence, lambda cost: transport_cost(X, Y, cost)):
         with pytest.raises(ValueError, match="`cost`.*Received: 'l1'"):
             make("l1")
+    for of, name in ((SinkhornDivergence, "unbiased"), (SinkhornDivergence, "plan_gradient")):
+        with pytest.raises(ValueError, match=f"`{name}` must be true or false. Received: 3"):
+            of(**{name: 3})
+    with pytest.raises(ValueError, match="`symmetric` must be true or false. Received: 'no'"):
+        PairedKLDivergence(symmetric="no")
     with pytest.raises(ValueError, match=r"Received arrays of shape \(5, 4\) and \(5, 3\)"):
         transport_cost(X, Y[:, :3])
     for of in (SinkhornDivergence, PairedKLDivergence):

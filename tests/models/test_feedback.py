@@ -2,6 +2,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -33,7 +34,8 @@ def network():
 
 
 def tiny(links=LINKS[:1], optimizer=None, **options):
-    model = with_feedback(network(), links, groups=2, **options)
+    units = {} if len(links[0]) == 3 else {"groups": 2}
+    model = with_feedback(network(), links, **units, **options)
     model.compile(optimizer or keras.optimizers.Adam(0.01), MarginLoss(), weighted_metrics=["accuracy"])
     return model
 
@@ -60,9 +62,9 @@ def test_sizes_of_the_units(smaller, size, higher, lower, generator, critic):
     unit = FeedbackAgreement()
     unit.build((None, *size, 32, lower), (None, *smaller, 32 * higher))
     assert parameters(unit.critic) == critic and parameters(unit) == generator + critic
-    released = FeedbackAgreement(critic_strides=(2, 2))
-    released.build((None, *size, 32 * lower), (None, *smaller, 32, higher))
-    side = size[0] // 4
+    released, side = FeedbackAgreement(critic_strides=(2, 2)), size[0] // 4
+    with warnings.catch_warnings() if side > 1 else pytest.warns(UserWarning, match="leave a single number"):
+        released.build((None, *size, 32 * lower), (None, *smaller, 32, higher))
     assert released.critic.output_shape == (None, side, side, 1) and parameters(released) == parameters(unit)
     assert unit.critic.output_shape == (None, *(2 * [max(2, side)]), 1)
 
@@ -120,6 +122,13 @@ def critic_by_hand(layers, x):
         if isinstance(layer, keras.layers.BatchNormalization):
             x = np.maximum((x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-5), 0)
     return x.reshape(len(x), -1).astype("float32")
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4, 5])
+def test_maps_of_any_small_size_are_compared(side):
+    lower, higher = (RANDOM.normal(size=(6, side, side, channels)).astype("float32") for channels in (4, 6))
+    unit = FeedbackAgreement(groups=2, critic=side > 1)
+    assert float(unit(lower, higher, training=True)) > 1e-4
 
 
 @pytest.mark.parametrize("size, smaller", [((7, 5), (4, 3)), ((4, 3), (4, 3))])
@@ -333,8 +342,11 @@ class WithLossOfItsOwn(keras.Model):
         ([("low",)], r"A link must be .*Received: \('low',"),
         ([("low", "high", "top")], r"A link must be .*Received: \('low', 'high', 'top'\)"),
         ([("low", "low")], "between two layers. Received 'low' with itself"),
-        ([], "at least one pair"),
-        ([("low", "high", FeedbackAgreement(3))], r"multiples of `groups`, 3. .*\(None, 9, 8, 4\)"),
+        ([], r"at least one pair.*Received: \[\]"),
+        (None, "at least one pair.*Received: None"),
+        (("low", "high"), r"at least one pair.*Received: \('low', 'high'\)"),
+        ([("low", "capsules"), ("low", "capsules")], r"A link is there once. Received \('low', 'capsules'\) again"),
+        ([("low", "high", FeedbackAgreement(3))], r"multiples of `groups`, which is 3 .*\(None, 9, 8, 4\)"),
     ],
 )
 def test_links_that_do_not_fit_are_named(links, message):
@@ -356,7 +368,16 @@ def test_what_else_does_not_fit_is_named():
     for divergence in ("mse", SinkhornDivergence(reduction=None)):
         with pytest.raises(ValueError, match="`divergence` must be a Keras loss that gives one number. Received: "):
             FeedbackAgreement(divergence=divergence)
-    for argument in ({"groups": 0}, {"critic_strides": (1, 2, 3)}):
+    with pytest.raises(ValueError, match="a unit of its own, for which options are not. Received: {'groups': 2}"):
+        with_feedback(plain, [("low", "capsules", FeedbackAgreement(2))], groups=2)
+    shared = FeedbackAgreement(2)
+    with pytest.raises(ValueError, match=r"from 'high' to 'top'.*for maps .*\(None, 9, 8, 4\).*\(None, 5, 4, 8\)"):
+        with_feedback(plain, [("low", "capsules", shared), ("high", "top", shared)])
+    with pytest.raises(ValueError, match=r"is for maps of shapes .*Received maps of shapes \(1, 8, 8, 4\)"):
+        shared(np.ones((1, 8, 8, 4)), np.ones((1, 5, 4, 6)))
+    with pytest.raises(ValueError, match=r"single number of a lower map of 1x1.*Received .*\(None, 1, 1, 4\)"):
+        FeedbackAgreement(1).build((None, 1, 1, 4), (None, 1, 1, 4))
+    for argument in ({"groups": 0}, {"critic_strides": (1, 2, 3)}, {"critic": "no"}, {"squash": None}):
         with pytest.raises(ValueError, match=f"`{next(iter(argument))}`.*Received: "):
             FeedbackAgreement(**argument)
     for shapes in (((None, 4, 4, 4), (None, 4, 4)), ((None, None, 4, 4), (None, 4, 4, 4))):

@@ -136,6 +136,16 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
         ("EncapNet", dict(coefficients=("own", None)), "for each of 4 modules.*Received"),
         ("EncapNet", dict(skips=("stack", "layer")), "`skips`.*Received"),
         ("EncapNet", dict(layers=(1, 0)), "`layers`.*Received: 0"),
+        ("EncapNet", dict(layers=()), r"`layers`.*Received: \(\)"),
+        ("EncapNet", dict(layers=None), "`layers`.*Received: None"),
+        ("EncapNet", dict(layers=2.0), "`layers`.*Received: 2.0"),
+        ("EncapNet", dict(coefficients=3), "`coefficients`.*Received: 3"),
+        ("EncapNet", dict(skips=3), r"`skips`.*Received: \(3,\)"),
+        ("EncapNet", dict(coefficients=None, exclude_own=True), "`exclude_own`.*coefficients=None"),
+        ("CapNet", dict(routing="em", competition="parents"), "`competition` is no .*'em'.*Received: 'parents'"),
+        ("CapNet", dict(normalization=1.0), "`normalization` is no .*'dynamic'.*Received: 1.0"),
+        ("ResNetTwin", dict(filters=8, blocks=(1,)), "`filters`.*Received: 8"),
+        ("ResNetTwin", dict(filters=(8, 8), blocks=(1,)), r"`filters` and `blocks`.*Received: \(8, 8\) and \(1,\)"),
         ("EncapNet", dict(stem="wide"), "`stem`.*Received: 'wide'"),
         ("ShortEncapNet", dict(coefficients="v1"), "`coefficients`.*Received: 'v1'"),
     ],
@@ -143,3 +153,15 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
 def test_what_does_not_fit_is_named(network, options, message):
     with pytest.raises(ValueError, match=message):
         getattr(li2018, network)(**options)
+
+
+def test_feedback_for_another_network_is_refused():
+    network = li2018.EncapNet((8, 8, 3), types=4, layers=(1,))
+    for links in ("third", (), ("half", "half"), None):
+        with pytest.raises(ValueError, match='`links` must be of "half" and "same"'):
+            li2018.feedback(network, links)
+    for other in (None, li2018.SameShapeCNN()):
+        with pytest.raises(ValueError, match="is for EncapNet, .* not "):
+            li2018.feedback(other)
+    with pytest.raises(ValueError, match="`vanilla` must be true or false"):
+        li2018.feedback(network, vanilla="no")

@@ -16,6 +16,13 @@ def positive_int(name, value):
     return number
 
 
+def positive_ints(name, values, of, example):
+    """The values as a tuple of ints, if they are whole numbers of at least 1, one for each part of a network."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not (values := tuple(values)):
+        raise ValueError(f"`{name}` has a number for each {of}, such as {example}. Received: {values!r}")
+    return tuple(positive_int(name, value) for value in values)
+
+
 def pair(name, value):
     """(rows, columns) of a number or a pair."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.hints import Size
-from tf_capsules.layers.arguments import known_axes, one_of, positive_int
+from tf_capsules.layers.arguments import known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash
 
@@ -106,11 +106,15 @@ class CapConv(keras.layers.Layer):
         self.kernel_size = _odd("kernel_size", kernel_size)
         self.strides = positive_int("strides", strides)
         self.coefficients = one_of("coefficients", coefficients, COEFFICIENTS)
-        self.skip = skip
+        self.skip = truth_value("skip", skip)
         self.aide_kernel_size = self.kernel_size + 4
         if aide_kernel_size is not None:
             self.aide_kernel_size = _odd("aide_kernel_size", aide_kernel_size)
-        self.exclude_own = exclude_own
+        self.exclude_own = truth_value("exclude_own", exclude_own)
+        branch = {"exclude_own": exclude_own, "aide_kernel_size": aide_kernel_size is not None}
+        if coefficients is None and any(branch.values()):
+            names = " and ".join(f"`{name}`" for name, given in branch.items() if given)
+            raise ValueError(f"{names} shape the aide branch, which there is none of with coefficients=None.")
 
     def build(self, input_shape):
         if len(input_shape) != 5:
@@ -184,7 +188,10 @@ class CapConv(keras.layers.Layer):
         return (parents, *gates) if return_coefficients else parents
 
     def _check_residual(self, poses, residual):
-        wanted, given = self.compute_output_shape(poses.shape), tuple(residual.shape)
+        wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)
+        if given is None:
+            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received: {residual!r}")
+        given = tuple(given)
         if len(given) != 5 or any(None not in ab and ab[0] != ab[1] for ab in zip(given, wanted, strict=True)):
             raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {given}.")
 
@@ -209,7 +216,7 @@ class CapConv(keras.layers.Layer):
             "strides": self.strides,
             "coefficients": self.coefficients,
             "skip": self.skip,
-            "aide_kernel_size": self.aide_kernel_size,
+            "aide_kernel_size": None if self.coefficients is None else self.aide_kernel_size,
             "exclude_own": self.exclude_own,
         }
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.hints import Tensor
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
 
@@ -146,7 +146,7 @@ class SinkhornDivergence(keras.losses.Loss):
     Call arguments:
         y_true: features (batch, features), y.
         y_pred: features (batch, features), x.
-        sample_weight: None, or (batch,) or (batch, 1).
+        sample_weight: None, or (batch,) or (batch, 1), nonnegative; or one number for all.
 
     Returns:
         A scalar (see `reduction`).
@@ -174,7 +174,8 @@ class SinkhornDivergence(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
         self.epsilon, self.iterations = _check(epsilon, iterations)
-        self.unbiased, self.plan_gradient = unbiased, plan_gradient
+        self.unbiased = truth_value("unbiased", unbiased)
+        self.plan_gradient = truth_value("plan_gradient", plan_gradient)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         # Keras weights losses after `call`, but these are masses of the plan, too: they go in beside the targets.
@@ -253,7 +254,7 @@ class PairedKLDivergence(keras.losses.Loss):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        self.symmetric = symmetric
+        self.symmetric = truth_value("symmetric", symmetric)
 
     def call(self, y_true, y_pred):
         p, q = (ops.log_softmax(x, axis=-1) for x in _features(self, y_true, y_pred))

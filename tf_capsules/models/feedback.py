@@ -3,12 +3,13 @@
 import collections
 import math
 import numbers
+import warnings
 from collections.abc import Sequence
 
 import keras
 from keras import ops, tree
 
-from tf_capsules.layers.arguments import pair, positive_int
+from tf_capsules.layers.arguments import pair, positive_int, truth_value
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
 from tf_capsules.models.classifier import CapsuleClassifier
@@ -38,8 +39,9 @@ class FeedbackAgreement(keras.layers.Layer):
             transposed convolution, which goes without `squash`.
         squash: whether generated capsules are squashed.
         critic: False compares the maps themselves.
-        critic_strides: of its two convolutions; None for (2, 2), or (2, 1) for lower maps of 4x4 or less, of which
-            (2, 2) leaves a single number, and that has no direction to compare. (The released code has (2, 2) always.)
+        critic_strides: of its two convolutions; None for (2, 2), or (2, 1) for lower maps of 4x4 or less and (1, 1)
+            of 2x2 or less, of which (2, 2) leaves a single number, and that has no direction to compare. (The released
+            code has (2, 2) always.)
         divergence: a Keras loss of features (batch, features), of the lower map as targets and the generated one as
             predictions; None for `SinkhornDivergence()`.
 
@@ -53,7 +55,8 @@ class FeedbackAgreement(keras.layers.Layer):
         A scalar, the divergence.
 
     Raises:
-        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups.
+        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
+            a critic of lower maps of 1x1.
 
     Example:
         >>> unit = FeedbackAgreement(groups=4)
@@ -73,14 +76,14 @@ class FeedbackAgreement(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.groups = positive_int("groups", groups)
-        self.squash, self.use_critic = squash, critic
+        self.squash, self.use_critic = truth_value("squash", squash), truth_value("critic", critic)
         self.critic_strides = None if critic_strides is None else pair("critic_strides", critic_strides)
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):
             raise ValueError(f"`divergence` must be a Keras loss that gives one number. Received: {divergence!r}")
 
     def build(self, lower_shape, higher_shape):
-        shapes = tuple(lower_shape), tuple(higher_shape)
+        shapes = self._shapes = tuple(lower_shape), tuple(higher_shape)
         if any(len(shape) not in (4, 5) or None in shape[1:] for shape in shapes):
             raise ValueError(
                 "FeedbackAgreement is between maps (batch, height, width, channels) or (batch, height, width, types, "
@@ -94,7 +97,8 @@ class FeedbackAgreement(keras.layers.Layer):
             )
         if channels % self.groups or higher_channels % self.groups:
             raise ValueError(
-                f"The channels of both maps must be whole multiples of `groups`, {self.groups}. "
+                f"The channels of both maps must be whole multiples of `groups`, which is {self.groups} (by default "
+                "32; 1 for any maps). "
                 f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
             )
         self.size = tuple(size)
@@ -108,11 +112,26 @@ class FeedbackAgreement(keras.layers.Layer):
         self.normalization = _normalization(self.dtype_policy)
         self.normalization.build((None, *self.size, channels))
         if self.use_critic:
-            first, second = self.critic_strides or ((2, 1) if max(size) <= 4 else (2, 2))
+            first, second = self.critic_strides or _strides_of_critic(shapes, max(size))
             layers = [*self._convolution(max(1, channels // 4), first), *self._convolution(1, second)]
             self.critic = keras.Sequential(layers, name="critic")
             self.critic.build((None, *self.size, channels))
+            if math.prod(self.critic.output_shape[1:]) == 1:
+                warnings.warn(
+                    f"The critic's strides {self.critic_strides} leave a single number of a lower map of shape "
+                    f"{shapes[0]}: it has no direction, and a divergence of directions is always 0.",
+                    stacklevel=2,
+                )
         super().build(lower_shape)
+
+    def check_maps(self, lower_shape, higher_shape):
+        """Raises a ValueError unless these are shapes that the unit was built for."""
+        shapes = tuple(lower_shape), tuple(higher_shape)
+        if [_features_of(shape) for shape in shapes] != [_features_of(shape) for shape in self._shapes]:
+            raise ValueError(
+                f"The unit {self.name!r} is for maps of shapes {self._shapes[0]} and {self._shapes[1]}; others need a "
+                f"FeedbackAgreement of their own. Received maps of shapes {shapes[0]} and {shapes[1]}."
+            )
 
     def _convolution(self, filters, strides):
         """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
@@ -145,6 +164,7 @@ class FeedbackAgreement(keras.layers.Layer):
         return ops.cast(ops.reshape(squashed(capsules), (-1, *x.shape[1:])), self.compute_dtype)
 
     def call(self, lower, higher, sample_weight=None, training=False):
+        self.check_maps(lower.shape, higher.shape)
         maps = _flat(lower), self.generate(higher, training)
         if self.use_critic:
             maps = [self.critic(x, training=training) for x in maps]
@@ -170,6 +190,21 @@ def _normalization(dtype):
     return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype)
 
 
+def _strides_of_critic(shapes, size):
+    """The largest that leave more than a single number of a lower map of this size."""
+    if size == 1:
+        raise ValueError(
+            "The critic of FeedbackAgreement sees a single number of a lower map of 1x1, which has no direction to "
+            f"compare: give critic=False. Received a lower map of shape {shapes[0]}."
+        )
+    return (1, 1) if size == 2 else (2, 1) if size <= 4 else (2, 2)
+
+
+def _features_of(shape):
+    """Height, width and channels of a map."""
+    return (*shape[1:3], math.prod(shape[3:]))
+
+
 def _flat(x):
     """Features, of capsules too, as (batch, height, width, channels)."""
     return x if len(x.shape) == 4 else flatten_types(x)
@@ -189,7 +224,7 @@ def with_feedback(
             channels) or (batch, height, width, types, dim); or such names and a `FeedbackAgreement` of one's own.
         weight: factor on the divergences.
         name: of the new model; None for that of the given one and "_feedback".
-        options: of the `FeedbackAgreement` of each link that comes without.
+        options: arguments of the `FeedbackAgreement` of each link that comes without.
 
     Returns:
         A `FeedbackModel`; of a `CapsuleClassifier`, a `FeedbackClassifier`. Not compiled.
@@ -209,7 +244,10 @@ def with_feedback(
         (['feedback', 'loss'], True)
     """
     of = FeedbackClassifier if isinstance(model, CapsuleClassifier) else FeedbackModel
-    links = [(*link, FeedbackAgreement(**options)) if len(link) == 2 else tuple(link) for link in links]
+    links = _links(links)
+    if options and all(len(link) == 3 for link in links):
+        raise ValueError(f"Every link has a unit of its own, for which options are not. Received: {options!r}")
+    links = [(*link, FeedbackAgreement(**options)) if len(link) == 2 else link for link in links]
     return of(model, links, weight, name=name or f"{getattr(model, 'name', 'model')}_feedback")
 
 
@@ -240,9 +278,7 @@ class FeedbackModel(keras.Model):
         number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
         if not (number and 0 <= weight < math.inf):
             raise ValueError(f"`weight` must be a number of at least 0. Received: {weight!r}")
-        links = [_checked(link) for link in links]
-        if not links:
-            raise ValueError("`links` must have at least one pair of layers. Received none.")
+        links = [_checked(link) for link in _links(links)]
         arguments, encoder = self._network(model, links)
         super().__init__(**arguments, **kwargs)
         self.model, self.encoder, self.weight = model, encoder, float(weight)
@@ -252,8 +288,7 @@ class FeedbackModel(keras.Model):
         self.units = [unit for _, _, unit in links]
         for (lower, higher), unit, maps in zip(self.links, self.units, encoder.output["maps"], strict=True):
             try:
-                if not unit.built:
-                    unit.build(*(x.shape for x in maps))
+                (unit.check_maps if unit.built else unit.build)(*(x.shape for x in maps))
             except ValueError as error:
                 raise ValueError(f"The link from {lower!r} to {higher!r}: {error}") from error
         self.feedback = keras.metrics.Mean(name="feedback")
@@ -350,6 +385,21 @@ class FeedbackClassifier(FeedbackModel, CapsuleClassifier):
 
 def _without_feedback(results):
     return {name: value for name, value in results.items() if name != "feedback"}
+
+
+def _links(links):
+    """The links as tuples, if there are any and none is there twice."""
+    pairs = isinstance(links, (list, tuple)) and all(isinstance(link, (list, tuple)) for link in links)
+    if not pairs or not links:
+        raise ValueError(
+            '`links` must be a list of at least one pair of layers\' names, such as [("low", "high")]. '
+            f"Received: {links!r}"
+        )
+    links = [tuple(link) for link in links]
+    twice = [names for names, count in collections.Counter(link[:2] for link in links).items() if count > 1]
+    if twice:
+        raise ValueError(f"A link is there once. Received {twice[0]!r} again.")
+    return links
 
 
 def _checked(link):

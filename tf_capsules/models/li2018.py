@@ -7,7 +7,7 @@ import keras
 
 from tf_capsules.hints import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
 from tf_capsules.models.backbones import basic_block, batch_normalized, image_input
@@ -64,6 +64,14 @@ def CapNet(
         (None, 10, 16)
     """
     one_of("routing", routing, ("dynamic", "em"))
+    foreign = (
+        {"normalization": (normalization, "min_max")}
+        if routing == "dynamic"
+        else {"initial_logits": (initial_logits, "zeros"), "competition": (competition, "children")}
+    )
+    for argument, (value, default) in foreign.items():
+        if value != default:
+            raise ValueError(f"`{argument}` is no argument of {routing!r} routing. Received: {value!r}")
     images = image_input(image_shape, classes)
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
@@ -172,27 +180,27 @@ def EncapNet(
         >>> network.encoder.get_layer("module_2_type_2_1").output.shape
         (None, 8, 8, 4, 4)
     """
-    if isinstance(layers, int):
-        raise ValueError(f"`layers` has a number for each module, such as (3, 3, 3, 3). Received: {layers!r}")
-    layers = tuple(positive_int("layers", count) for count in layers)
-    each = (coefficients,) * len(layers) if coefficients in COEFFICIENTS else tuple(coefficients)
+    layers = positive_ints("layers", layers, "module", (3, 3, 3, 3))
+    each = coefficients if isinstance(coefficients, (list, tuple)) else (coefficients,) * len(layers)
     if len(each) != len(layers) or any(one not in COEFFICIENTS for one in each):
         raise ValueError(
             f"`coefficients` must be one of {COEFFICIENTS}, or one for each of {len(layers)} modules. "
             f"Received: {coefficients!r}"
         )
     positive_int("types", types)
-    skips = (skips,) if isinstance(skips, str) else skips
+    skips = skips if isinstance(skips, (list, tuple)) else (skips,)
     if set(skips) - {"convolution", "stack", "layer"} or {"stack", "layer"} <= set(skips):
         raise ValueError(f'`skips` may have "convolution", and "stack" or "layer". Received: {skips!r}')
     one_of("stem", stem, ("plain", "strided"))
+    if truth_value("exclude_own", exclude_own) and not any(each):
+        raise ValueError("`exclude_own` shapes the aide branch, which no module has with coefficients=None.")
     images = image_input(image_shape, classes)
     x = _stem(images, ((types, 1 if stem == "plain" else 2),))
     if stem == "strided":
         x = keras.layers.MaxPooling2D(3, 2, padding="same", **_LAST)(x)
     x = _capsules(x, 1, types)
     for module, (count, coefficient) in enumerate(zip(layers, each, strict=True), start=1):
-        options = dict(dim=2**module, coefficients=coefficient, exclude_own=exclude_own)
+        options = dict(dim=2**module, coefficients=coefficient, exclude_own=exclude_own and coefficient is not None)
         strides, skip = 1 if module == 1 else 2, "convolution" in skips
         x = CapConv(kernel_size=3, strides=strides, skip=skip, name=f"module_{module}_type_1", **options)(x)
         start = x
@@ -239,11 +247,13 @@ def feedback(
         ['primary_capsules', 'module_1_type_1', 'module_1_type_2_2', 'module_2_type_1']
     """
     one_of("divergence", divergence, ("transport", "kl"))
+    truth_value("vanilla", vanilla)
     if divergence == "kl" and transport:
         raise ValueError(f'`divergence="kl"` takes no arguments of `SinkhornDivergence`. Received: {transport!r}')
-    if not links or set(links) - {"half", "same"}:
+    links = links if isinstance(links, (list, tuple)) else (links,)
+    if not links or set(links) - {"half", "same"} or len(set(links)) < len(links):
         raise ValueError(f'`links` must be of "half" and "same". Received: {links!r}')
-    names = [layer.name for layer in getattr(network, "encoder", network).layers]
+    names = [layer.name for layer in getattr(getattr(network, "encoder", network), "layers", [])]
     pairs, groups = [], 1
     if "module_1_type_1" in names:
         groups = network.encoder.get_layer("primary_capsules").output.shape[3]
@@ -344,7 +354,9 @@ def ResNetTwin(
         >>> ResNetTwin().get_layer("stage_4").output.shape
         (None, 4, 4, 512)
     """
-    if isinstance(filters, int) or isinstance(blocks, int) or len(filters) != len(blocks):
+    filters = positive_ints("filters", filters, "stage", (64, 128, 256, 512))
+    blocks = positive_ints("blocks", blocks, "stage", (2, 2, 2, 2))
+    if len(filters) != len(blocks):
         raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
     layers = keras.layers
     images = image_input(image_shape, classes)
