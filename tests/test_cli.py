@@ -43,6 +43,24 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
         assert any(line.startswith("served by TensorFlow alone: test image 0 (label 7) is class") for line in lines)
 
 
+def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
+    run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
+    given = ["--dataset", "digits", "--train-limit", "64", "--test-limit", "20", "--batch-size", "16"]
+    assert cli.main(["train", "sabour2017-mnist-cnn", "-o", run, "--epochs", "1", *given, *short]) == 0
+    capsys.readouterr()
+    assert cli.main(["train", "--resume", "-o", run, "--epochs", "2", *short]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("sabour2017-mnist-cnn: ") and "goes on after epoch 1 of 2" in out
+    assert cli.main(["train", "sabour2017-mnist-cnn", "--resume", "-o", run, *short]) == 0
+    assert "all 2 epochs of" in capsys.readouterr().out
+    for other, message in (
+        (["--batch-size", "8"], "batch_size 16, now 8"),
+        (["sabour2017-digits"], "recipe sabour2017-mnist-cnn, now sabour2017-digits"),
+    ):
+        assert cli.main(["train", *other, "--resume", "-o", run, *short]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys):
     command = ["train", "-o", str(tmp_path / "run"), "--epochs", "1", "--train-limit", "100", "--test-limit", "60"]
     assert cli.main([*command, "--diagnostics", "--no-export"]) == 0

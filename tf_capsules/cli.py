@@ -91,7 +91,10 @@ def _parser():
     sub.add_argument("recipe", nargs="?", help="name of a recipe (default: scikit-learn's digits)")
     sub.add_argument("--output", "-o", help="run folder (default: runs/RECIPE)")
     sub.add_argument(
-        "--resume", action="store_true", help="go on with the run in the folder; a new run where it has none"
+        "--resume",
+        action="store_true",
+        help="go on with the run in the folder, with its recipe and settings where none are given; a new run where it "
+        "has none",
     )
     _training_options(sub)
     sub.add_argument(
@@ -373,11 +376,12 @@ def _cost(options):
 def _train(options):
     from tf_capsules import recipes, training
 
-    recipe = recipes.get(options.recipe or recipes.DEFAULT)
+    name, given = options.recipe, _settings(options)
+    output = pathlib.Path(options.output or pathlib.Path("runs") / (name or recipes.DEFAULT))
+    name, settings = training.as_before(output, name, **given) if options.resume else (name, training.Settings(**given))
+    recipe = recipes.get(name or recipes.DEFAULT)
     _check_export(options)
-    output = pathlib.Path(options.output or pathlib.Path("runs") / recipe.name)
     print(f"{recipe.name}: {recipe.title}", flush=True)
-    settings = training.Settings(**_settings(options))
     run = training.train(recipe, output, settings, options.resume, results=options.results)
     if options.process:
         print(f"process {options.process} is done; the run folder is with process 0")

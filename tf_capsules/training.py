@@ -561,6 +561,9 @@ _PLACES = (
     *("processes", "process", "coordinator"),
 )
 
+# Of a run that several processes shared.
+_ALONE = {"processes": None, "process": None, "coordinator": None}
+
 _FEW_STEPS = 5  # an epoch
 
 _OVER_THE_WHOLE_RUN = {
@@ -604,6 +607,28 @@ def _diagnostics(folder, model, data):
     return [RoutingDiagnostics(inputs, folder.path / "diagnostics.csv", logs)]
 
 
+def as_before(folder, recipe=None, **given):
+    """What a run was asked for, to go on with it.
+
+    Args:
+        folder: the run folder.
+        recipe: the name of a recipe; None for the run's own.
+        given: values of `Settings` that take the place of the run's own.
+
+    Returns:
+        The recipe's name and the `Settings`, of a single process unless more are given; where the folder has no run of
+        that recipe, no more than what is given.
+
+    Raises:
+        TrainingError: a damaged run, or one of another version.
+    """
+    folder = RunFolder(folder)
+    config = folder.config() if (folder.path / "config.json").exists() else {"recipe": None}
+    if config["recipe"] is None or recipe not in (None, config["recipe"]):
+        return recipe, Settings(**given)
+    return config["recipe"], Settings(**{**config["settings"], **_ALONE, **given})
+
+
 def load_run(folder, weights="last", **changes):
     """A run as it was left, its model compiled; its data are loaded when they are asked for.
 
@@ -619,8 +644,7 @@ def load_run(folder, weights="last", **changes):
     folder = RunFolder(folder)
     config = folder.config()
     trained_on = DataSpec.from_json(config["data"])
-    alone = {"strategy": "none", "devices": None, "processes": None, "process": None, "coordinator": None}
-    kept = {**config["settings"], **alone}
+    kept = {**config["settings"], **_ALONE, "strategy": "none", "devices": None}
     with reading(folder.path / "config.json", _OTHER_VERSION):
         recipe, trained = recipes.get(config["recipe"]), Settings(**kept)
         trained.check(recipe)
