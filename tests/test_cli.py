@@ -51,10 +51,11 @@ def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
     assert cli.main(["train", "--resume", "-o", run, "--epochs", "2", *short]) == 0
     out = capsys.readouterr().out
     assert out.startswith("sabour2017-mnist-cnn: ") and "goes on after epoch 1 of 2" in out
-    assert cli.main(["train", "sabour2017-mnist-cnn", "--resume", "-o", run, *short]) == 0
+    assert cli.main(["train", "--resume", "-o", run, *short]) == 0
     assert "all 2 epochs of" in capsys.readouterr().out
     for other, message in (
         (["--batch-size", "8"], "batch_size 16, now 8"),
+        (["sabour2017-mnist-cnn"], "batch_size 16, now 128"),  # a recipe comes with its own settings
         (["sabour2017-digits"], "recipe sabour2017-mnist-cnn, now sabour2017-digits"),
     ):
         assert cli.main(["train", *other, "--resume", "-o", run, *short]) == 2

@@ -53,6 +53,12 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
         found = tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(**same | changed))
         assert (found is None) == bool(changed), changed
 
+    alone = ["--results", str(tmp_path / "alone.csv"), "--no-test"]
+    for done in (0, 2):  # from the run folders, then not at all
+        assert cli.main([*command, *alone]) == 0
+        assert capfd.readouterr().out.count("alone_curves.csv has it") == done
+    assert read(tmp_path / "alone_curves.csv") == curves and not (tmp_path / "alone.csv").exists()
+
     figure = tables.draw_table(ROWS, tmp_path / "table.csv")
     (panel,) = figure.axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]

@@ -93,8 +93,8 @@ def _parser():
     sub.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run in the folder, with its recipe and settings where none are given; a new run where it "
-        "has none",
+        help="go on with the run in the folder; without RECIPE with its own recipe and settings; a new run where "
+        "there is none",
     )
     _training_options(sub)
     sub.add_argument(
@@ -116,6 +116,7 @@ def _parser():
     )
     sub.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the picture")
     sub.add_argument("--results", metavar="FILE.csv", help="rows in it are done (default: table.csv in the folder)")
+    sub.add_argument("--no-test", action="store_true", help="no test at the end: curves and their picture alone")
     _training_options(sub)
 
     sub = command("evaluate", _evaluate, "Evaluate a run, or several as an ensemble, on its own or another test split.")
@@ -378,7 +379,9 @@ def _train(options):
 
     name, given = options.recipe, _settings(options)
     output = pathlib.Path(options.output or pathlib.Path("runs") / (name or recipes.DEFAULT))
-    name, settings = training.as_before(output, name, **given) if options.resume else (name, training.Settings(**given))
+    settings = training.Settings(**given)
+    if options.resume and name is None:
+        name, settings = training.as_before(output, **given)
     recipe = recipes.get(name or recipes.DEFAULT)
     _check_export(options)
     print(f"{recipe.name}: {recipe.title}", flush=True)
@@ -412,8 +415,11 @@ def _table(options):
 
     folder = pathlib.Path(options.output)
     results = pathlib.Path(options.results or folder / "table.csv")
-    rows = tables.make_table(options.rows, folder, training.Settings(**_settings(options)), results)
+    settings = training.Settings(**_settings(options))
+    rows = tables.make_table(options.rows, folder, settings, results, not options.no_test)
     _save(tables.draw_table(options.rows, results), folder / "convergence.png")
+    if options.no_test:
+        return
     print(f"results: {results}")
     width = max(map(len, options.rows))
     for name, row in zip(options.rows, rows, strict=True):

@@ -45,7 +45,7 @@ class Row:
         return f"{count} iteration{'s' * (count > 1)}"
 
 
-def make_table(names, folder, settings, results):
+def make_table(names, folder, settings, results, test=True):
     """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
 
     Each row is trained and evaluated by a process of its own, so that its seconds and its memory are its own. An
@@ -58,9 +58,10 @@ def make_table(names, folder, settings, results):
         settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
         results: a CSV file, made or added to. Beside it, in a file whose name ends in "_curves", is what was measured
             after each epoch.
+        test: False leaves out the evaluation, and with it the row of results: there is nothing but the curves.
 
     Returns:
-        The rows of results as dicts, in the order of the names.
+        The rows of results as dicts, in the order of the names; without `test` an empty list.
 
     Raises:
         TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
@@ -78,16 +79,18 @@ def make_table(names, folder, settings, results):
     folder, results = pathlib.Path(folder), pathlib.Path(results)
     for number, row in enumerate(rows, 1):
         print(f"\n[{number}/{len(rows)}] {row.name}: {row.recipe.title}", flush=True)
-        if _found(results, row, settings):
-            print(f"{results} has it", flush=True)
+        there, file = (_found, results) if test else (_drawn, _curves_file(results))
+        if there(file, row, settings):
+            print(f"{file} has it", flush=True)
             continue
         run = folder / row.name
         options = dataclasses.replace(settings, iterations=row.iterations)
         drawn = ("--resume", "--no-figures", "--no-export")
         _run("train", row.recipe.name, *drawn, "--output", run, *_arguments(options))
         _add_curve(_curves_file(results), row, run)
-        _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
-    return [_found(results, row, settings) for row in rows]
+        if test:
+            _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
+    return [_found(results, row, settings) for row in rows] if test else []
 
 
 def draw_table(names, results):
@@ -171,6 +174,12 @@ def _found(results, row, settings):
             ):
                 return found
     return None
+
+
+def _drawn(curves, row, settings):
+    """Whether the curves have the last epoch of a row."""
+    last = settings.apply(row.recipe).epochs
+    return any((point["row"], point["epoch"]) == (row.name, str(last)) for point in _rows_of(curves, "row", "epoch"))
 
 
 def _arguments(settings):

@@ -607,25 +607,24 @@ def _diagnostics(folder, model, data):
     return [RoutingDiagnostics(inputs, folder.path / "diagnostics.csv", logs)]
 
 
-def as_before(folder, recipe=None, **given):
+def as_before(folder, **given):
     """What a run was asked for, to go on with it.
 
     Args:
         folder: the run folder.
-        recipe: the name of a recipe; None for the run's own.
         given: values of `Settings` that take the place of the run's own.
 
     Returns:
-        The recipe's name and the `Settings`, of a single process unless more are given; where the folder has no run of
-        that recipe, no more than what is given.
+        The recipe's name and the `Settings`, of a single process unless more are given; of a folder without a run None
+        and what is given.
 
     Raises:
         TrainingError: a damaged run, or one of another version.
     """
     folder = RunFolder(folder)
-    config = folder.config() if (folder.path / "config.json").exists() else {"recipe": None}
-    if config["recipe"] is None or recipe not in (None, config["recipe"]):
-        return recipe, Settings(**given)
+    if not (folder.path / "config.json").exists():
+        return None, Settings(**given)
+    config = folder.config()
     return config["recipe"], Settings(**{**config["settings"], **_ALONE, **given})
 
 
