@@ -41,6 +41,8 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     for line, name, row in zip(lines, ROWS, done, strict=True):
         assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
     assert (tmp_path / "convergence.png").stat().st_size > 10_000
+    assert (tmp_path / "iterations.png").stat().st_size > 10_000
+    assert tables.draw_iterations(ROWS[:1], done[:1]) is None
 
     written = (tmp_path / "table.csv").read_bytes()
     assert cli.main(command) == 0

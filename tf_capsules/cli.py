@@ -421,13 +421,12 @@ def _table(options):
     if options.no_test:
         return
     print(f"results: {results}")
+    if figure := tables.draw_iterations(options.rows, rows):
+        _save(figure, folder / "iterations.png")
     width = max(map(len, options.rows))
     for name, row in zip(options.rows, rows, strict=True):
-        value, tests = float(row["value"]), int(row["test_examples"])
-        # What the number of test examples alone leaves uncertain: a difference of less says nothing.
-        deviation = (value * (1 - value) / tests) ** 0.5
         parameters, seconds = int(row["parameters"]), float(row["seconds"])
-        measured = f"{100 * value:6.2f}% +- {100 * deviation:.2f}"
+        measured = f"{100 * float(row['value']):6.2f}% +- {100 * tables.deviation(row):.2f}"
         print(f"{name:{width}}  {parameters:>12,} parameters  {measured}  {seconds:8.0f} s of training")
 
 

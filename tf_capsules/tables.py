@@ -35,14 +35,17 @@ class Row:
         return int(count) if at else None
 
     @property
-    def label(self):
-        """How many iterations its network has; "" for one without routing."""
+    def count(self):
+        """How many iterations its network has; None for one without routing."""
         parameters = inspect.signature(self.recipe.model).parameters
         if "iterations" not in parameters:
-            return ""
-        own = self.recipe.model_options.get("iterations", parameters["iterations"].default)
-        count = self.iterations or own
-        return f"{count} iteration{'s' * (count > 1)}"
+            return None
+        return self.iterations or self.recipe.model_options.get("iterations", parameters["iterations"].default)
+
+    @property
+    def label(self):
+        """How many iterations its network has, in words; "" for one without routing."""
+        return f"{self.count} iteration{'s' * (self.count > 1)}" if self.count else ""
 
 
 def make_table(names, folder, settings, results, test=True):
@@ -129,6 +132,31 @@ def draw_table(names, results):
             for label, row in zip(labels, members, strict=True)
         }
     return figures.convergence(panels, examples=1)
+
+
+def draw_iterations(names, found):
+    """Test accuracy of a table's rows against their number of routing iterations, a line for each recipe.
+
+    Args:
+        names: as for `make_table`.
+        found: what `make_table` returned.
+
+    Returns:
+        A matplotlib figure; None unless a recipe has rows of several numbers of iterations.
+    """
+    from tf_capsules.analysis import figures
+
+    shared, accuracies = _common_words(names), {}
+    for row, result in zip(map(Row, names), found, strict=True):
+        name = row.recipe.name.removeprefix(shared).strip("-") or row.recipe.name
+        accuracies.setdefault(name, {})[row.count] = float(result["value"]), deviation(result)
+    return figures.accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
+
+
+def deviation(result):
+    """Standard deviation of a row's accuracy for the number of its test examples: a difference of less says nothing."""
+    value, tests = float(result["value"]), int(result["test_examples"])
+    return (value * (1 - value) / tests) ** 0.5
 
 
 def _common_words(names):

@@ -350,6 +350,20 @@ def test_convergence_has_a_panel_a_group_and_a_line_a_run(saved):
         figures.convergence({"a": {"b": [{"epoch": 1, "loss": 1.0}]}})
 
 
+def test_accuracy_by_iterations_has_a_line_a_network_and_a_level_for_what_does_not_route(saved):
+    accuracies = {"plain": {3: (0.5, 0.01), 1: (0.25, 0.02)}, "one": {2: (0.4, 0.01)}, "cnn": {None: (0.3, 0.01)}}
+    figure = saved(figures.accuracy_by_iterations(accuracies))
+    (axes,) = figure.axes
+    plain, one = (bars.lines[0].get_xydata() for bars in axes.containers)
+    np.testing.assert_allclose(plain, [(1, 25), (3, 50)])
+    np.testing.assert_allclose(one, [(2, 40)])
+    bars = axes.containers[0].lines[2][0].get_segments()
+    np.testing.assert_allclose(bars, [[(1, 23), (1, 27)], [(3, 49), (3, 51)]])
+    assert sorted(text.get_text() for text in figure.legends[0].get_texts()) == ["cnn", "one", "plain"]
+    with pytest.raises(ValueError, match="no accuracy to draw. Received: {'a': {}}"):
+        figures.accuracy_by_iterations({"a": {}})
+
+
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_routing_iterations_are_whole_numbers(model, images, iterations):
     (axes,) = figures.routing_changes(model, images, iterations).axes

@@ -125,6 +125,41 @@ def convergence(groups, examples=None):
     return figure
 
 
+def accuracy_by_iterations(accuracies):
+    """Accuracy against the number of routing iterations, a line for each network.
+
+    Source: the ablations of Tsai et al. 2020, section 5 (without layer normalization, sequential routing).
+
+    Args:
+        accuracies: dict from a network's name to a dict from its number of iterations, or None where it doesn't route,
+            to a pair: the accuracy, and how uncertain it is. Both are shares.
+
+    Returns:
+        A figure: points with bars of that uncertainty, and level lines for what doesn't route.
+
+    Raises:
+        ValueError: nothing to draw.
+
+    Example:
+        >>> accuracy_by_iterations({"routed": {1: (0.37, 0.005), 2: (0.36, 0.005)}, "CNN": {None: (0.4, 0.005)}})
+    """
+    if not any(accuracies.values()):
+        raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
+    figure = new_figure(6.4, 4.0)
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(accuracies.items()):
+        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        if None in values:
+            axes.axhline(100 * values[None][0], color=color, linestyle=":", label=name)
+        routed = sorted((count, *value) for count, value in values.items() if count is not None)
+        if routed:
+            x, y, deviations = np.transpose(routed) * [[1], [100], [100]]
+            axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
+    _label(axes, "routing iterations", "test accuracy (%)")
+    figure.legend(loc="outside right center", frameon=False)
+    return figure
+
+
 def routing_diagnostics(rows):
     """What routing does with a few examples, epoch by epoch: entropy of couplings, dead capsules, change by iteration.
 
