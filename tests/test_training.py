@@ -353,6 +353,24 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
 
 
+def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
+    settings = Settings(epochs=3, train_limit=64, test_limit=20, batch_size=16, keep_epochs=True)
+    run = training.train("sabour2017-digits", tmp_path / "run", settings, verbose=0)
+    assert training.RunFolder(run.folder).checkpoints() == [1, 2, 3]
+    models = run.models(most=2)
+    assert list(models) == ["epoch 1", "epoch 3"] and list(run.models()) == ["epoch 1", "epoch 2", "epoch 3"]
+    last, first, best = (training.load_run(run.folder, which).model.get_weights() for which in ("last", 1, "best"))
+    for kept, weights in ((models["epoch 3"], last), (models["epoch 1"], first)):
+        assert all(np.array_equal(a, b) for a, b in zip(kept.get_weights(), weights, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, last, strict=True))
+    with pytest.raises(TrainingError, match="weights of the epochs 1, 2, 3; --keep-epochs .* Received: 4"):
+        training.load_run(run.folder, 4)
+    with pytest.raises(TrainingError, match="keep_epochs True, now False"):
+        training.train("sabour2017-digits", run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
+    plain = training.train("sabour2017-digits", tmp_path / "plain", Settings(epochs=1, train_limit=16), verbose=0)
+    assert plain.models() == {"": plain.model}
+
+
 def test_the_learning_rate_drops_at_shares_of_the_run(tmp_path):
     recipe = TINY.but(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = training.train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches

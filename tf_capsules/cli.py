@@ -233,6 +233,7 @@ def _training_options(sub):
         "--devices", type=int, help="how many devices are mirrored (default: all GPUs, else one CPU device)"
     )
     sub.add_argument("--deterministic", action="store_true", default=None, help="bitwise repeatable, slower")
+    sub.add_argument("--keep-epochs", action="store_true", default=None, help="keep the weights after every epoch")
     sub.add_argument(
         "--diagnostics", action="store_true", default=None, help="measure after each epoch what the routing does"
     )
@@ -271,7 +272,8 @@ def _weights_option(sub):
         "--weights",
         default="last",
         metavar="WHICH",
-        help="a run's last or best; for a recipe a weights file, an author's .npz or a shipped set (default: last)",
+        help="a run's last or best, or the number of a kept epoch; for a recipe a weights file, an author's .npz or a "
+        "shipped set (default: last)",
     )
 
 
@@ -568,9 +570,9 @@ def _load(name, weights, **changes):
     from tf_capsules import recipes, training
 
     if pathlib.Path(name).exists() or name not in recipes.names():
-        if weights not in ("last", "best"):
-            raise ValueError(f"--weights of a run folder is last or best. Received: {weights} for {name}")
-        return training.load_run(name, weights, **changes)
+        if weights not in ("last", "best") and not weights.isdecimal():
+            raise ValueError(f"--weights of a run folder is last, best or an epoch. Received: {weights} for {name}")
+        return training.load_run(name, int(weights) if weights.isdecimal() else weights, **changes)
     if weights in ("last", "best"):
         raise ValueError(f"{name} is a recipe: say whose weights with --weights FILE, or name a run folder.")
     return training.run_of_weights(name, weights, **changes)

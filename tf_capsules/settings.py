@@ -68,6 +68,7 @@ class Settings:
         process: which of them this is, from 0.
         coordinator: HOST:PORT at which process 0 can be reached by all.
         deterministic: bitwise repeatable, slower.
+        keep_epochs: keep the weights after every epoch, not after the last and the best one only.
         diagnostics: measure after each epoch what routing does with 50 test examples
             (`tf_capsules.analysis.RoutingDiagnostics`), into diagnostics.csv and TensorBoard.
     """
@@ -103,6 +104,7 @@ class Settings:
     process: int | None = None
     coordinator: str | None = None
     deterministic: bool = False
+    keep_epochs: bool = False
     diagnostics: bool = False
 
     def check(self, recipe):

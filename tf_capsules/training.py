@@ -1,8 +1,9 @@
 """Training a recipe: data, strategy, checkpoints, resuming, and what a run folder holds.
 
 A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
-`last-NNNN.weights.h5` (weights and optimizer after epoch NNNN), `best.weights.h5`, `tensorboard/`, `result.json`, where
-they are asked for `diagnostics.csv`, and what the command line adds: `figures/` and `saved_model/`.
+`last-NNNN.weights.h5` (weights and optimizer after epoch NNNN, on demand of every epoch), `best.weights.h5`,
+`tensorboard/`, `result.json`, where they are asked for `diagnostics.csv`, and what the command line adds: `figures/`
+and `saved_model/`.
 """
 
 import contextlib
@@ -186,9 +187,17 @@ class RunFolder:
         return sorted(int(path.name[5:9]) for path in self.path.glob("last-[0-9][0-9][0-9][0-9].weights.h5"))
 
     def weights(self, which="last"):
-        """Path of the weights of the last or the best epoch."""
-        if which == "last" and self.checkpoints():
-            return self.path / f"last-{self.checkpoints()[-1]:04d}.weights.h5"
+        """Path of the weights of the last or the best epoch, or of one that was kept, by its number."""
+        epochs = self.checkpoints()
+        if isinstance(which, int):
+            if which not in epochs:
+                there = ", ".join(map(str, epochs)) or "none"
+                raise TrainingError(
+                    f"{self.path} has weights of the epochs {there}; --keep-epochs keeps all of them. Received: {which}"
+                )
+            return self.path / f"last-{which:04d}.weights.h5"
+        if which == "last" and epochs:
+            return self.path / f"last-{epochs[-1]:04d}.weights.h5"
         best = self.path / "best.weights.h5"
         if which == "best" and best.exists():
             return best
@@ -220,13 +229,13 @@ class Recorder(keras.callbacks.Callback):
     finite.
 
     To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
-    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. Without a
-    folder nothing is written.
+    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. With
+    `keep` the weights of all epochs stay. Without a folder nothing is written.
     """
 
-    def __init__(self, folder, monitor, history, initial_epoch, stop_at=None):
+    def __init__(self, folder, monitor, history, initial_epoch, stop_at=None, keep=False):
         super().__init__()
-        self.folder, self.monitor, self.rows = folder, f"val_{monitor}", history[:initial_epoch]
+        self.folder, self.monitor, self.rows, self.keep = folder, f"val_{monitor}", history[:initial_epoch], keep
         self.stop_at = math.inf if stop_at is None else stop_at
         self.step, self.batches = 0, []
 
@@ -269,7 +278,7 @@ class Recorder(keras.callbacks.Callback):
         if row[self.monitor] == max(r[self.monitor] for r in self.rows):
             self.folder.save_weights(self.model, "best.weights.h5")
         self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5")
-        for old in self.folder.checkpoints()[:-1]:
+        for old in () if self.keep else self.folder.checkpoints()[:-1]:
             (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
 
 
@@ -335,6 +344,17 @@ class Run:
         """Loss and metric of the model on the test split, or on the "validation" split, as a dict."""
         batches = for_model(self.model, getattr(self.data, part)(batch_size=self.recipe.batch_size))
         return self.model.evaluate(batches, verbose=0, return_dict=True)
+
+    def models(self, most=4):
+        """The model after the first, the last and some epochs between, at most so many, that were kept: by "epoch N".
+
+        The one model by "" where no weights but the last were kept, or the run has no history of its own.
+        """
+        kept = RunFolder(self.folder).checkpoints() if self.history else []
+        if len(kept) < 2 or most < 2:
+            return {"": self.model}
+        chosen = sorted({kept[round(i)] for i in np.linspace(0, len(kept) - 1, most)})
+        return {f"epoch {epoch}": load_run(self.folder, epoch).model for epoch in chosen}
 
     def examples(self, count, raw=False):
         """The first `count` test examples as NumPy arrays: inputs, and labels or a dict of several targets.
@@ -445,7 +465,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     measured = None
     with team.scope():
         if unfinished:
-            recorder = Recorder(folder if writes else None, recipe.metric, history, initial_epoch, settings.stop_at)
+            stops = settings.stop_at, settings.keep_epochs
+            recorder = Recorder(folder if writes else None, recipe.metric, history, initial_epoch, *stops)
             quiet = verbose == "auto" and not sys.stdout.isatty()
             extra += [Progress(steps)] if quiet else []
             extra += _tensorboard(folder) if writes else []
@@ -633,7 +654,7 @@ def load_run(folder, weights="last", **changes):
 
     Args:
         folder: the run folder.
-        weights: "last" or "best".
+        weights: "last" or "best"; or the number of an epoch whose weights were kept.
         changes: other values of `Settings`, for instance another data set to evaluate on, which takes the place of
             the run's own, or another number of routing iterations.
 

@@ -99,7 +99,7 @@ def _vote_distances(run):
 
 def _vote_similarities(run):
     images, labels = run.examples(256)
-    return figures.vote_similarities(run.model, images, labels)
+    return figures.vote_similarities(run.models(), images, labels)
 
 
 def _stereo_pairs(run):
