@@ -1,3 +1,9 @@
-from setuptools import setup
+"""The metadata are in setup.cfg. What was measured is installed with the package, which quotes it."""
 
-setup()
+from setuptools import find_packages, setup
+
+setup(
+    packages=[*find_packages(include=["tf_capsules*"]), "tf_capsules.results"],
+    package_dir={"tf_capsules.results": "results"},
+    package_data={"tf_capsules.results": ["*.csv"], "tf_capsules.models": ["weights/*"]},
+)

@@ -47,7 +47,7 @@ def build(name, batch):
 
     keras.utils.set_random_seed(0)
     row = Row(name)
-    recipe = row.recipe if row.iterations is None else row.recipe.but(model_options={"iterations": row.iterations})
+    recipe = row.recipe if row.iterations is None else row.recipe.replace(model_options={"iterations": row.iterations})
     raw, classes = next(tuple(rest[-2:]) for set_, *rest in datasets.describe() if set_ == recipe.dataset)
     shape = augment.output_shape(recipe.preprocess, raw)
     spec = ImageSpec(recipe.dataset, tuple(map(str, range(classes))), batch, batch, "", raw, shape)

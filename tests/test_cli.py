@@ -22,7 +22,19 @@ def trained(tmp_path_factory):
     lines = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builtins.print", lambda *text, **_: lines.append(" ".join(map(str, text))))
-        command = ["train", "--epochs", "2", "--train-limit", "300", "--test-limit", "90", "-o", str(folder)]
+        command = [
+            "train",
+            "--epochs",
+            "2",
+            "--decay-steps",
+            "40",
+            "--train-limit",
+            "300",
+            "--test-limit",
+            "90",
+            "-o",
+            str(folder),
+        ]
         command += ["--results", str(folder.parent / "results.csv")]
         command += [] if keras.backend.backend() == "tensorflow" else ["--no-export"]
         assert cli.main(command) == 0
@@ -46,6 +58,7 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
 def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
     run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
     given = ["--dataset", "digits", "--train-limit", "64", "--test-limit", "20", "--batch-size", "16"]
+    given += ["--decay-steps", "100"]  # a rate that follows the length of the run keeps it from growing longer
     assert cli.main(["train", "sabour2017-mnist-cnn", "-o", run, "--epochs", "1", *given, *short]) == 0
     capsys.readouterr()
     assert cli.main(["train", "--resume", "-o", run, "--epochs", "2", *short]) == 0
@@ -97,7 +110,7 @@ def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypa
         for n in (20, 30, 25)
     )
     toys = Dataset("toys", train, test, tuple("abcdefghij"), familiar=familiar)
-    recipe = recipes.get("sabour2017-digits").but(preprocess=(("crop", 8),), figures=(), epochs=1)
+    recipe = recipes.get("sabour2017-digits").replace(preprocess=(("crop", 8),), figures=(), epochs=1)
     monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     run, results = str(tmp_path / "run"), tmp_path / "results.csv"
@@ -345,7 +358,10 @@ def test_list(what, capsys):
     from tf_capsules.models import weights
 
     assert cli.main(["list", what]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
+    if what == "recipes":  # below their papers
+        lines = [line for line in lines if line.startswith("  ")]
+    listed = [line.split()[0] for line in lines]
     assert listed == list({"recipes": recipes, "datasets": datasets, "weights": weights}[what].names())
 
 

@@ -117,7 +117,7 @@ def test_settings_that_do_not_go_with_texts_or_images(recipe, settings, message)
 
 def test_steps_for_images_are_refused_on_texts(trees):
     with pytest.raises(ValueError, match="preprocess is for images; heinsen2019-sst2 is on texts"):
-        load(SST2.but(preprocess=(("shift", 1),)), data_dir=trees)
+        load(SST2.replace(preprocess=(("shift", 1),)), data_dir=trees)
 
 
 def test_a_spec_survives_json(trees):

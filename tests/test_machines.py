@@ -42,7 +42,7 @@ if "killed" in sys.argv:
 together = dict(processes=processes, process=process, coordinator=coordinator) if processes > 1 else {{}}
 # 131 examples in batches of 50: of the last batch process 0 has 25, process 1 has 6 and a fill.
 settings = training.Settings(train_limit=131, test_limit=31, **together)
-recipe = RECTIFIED.but(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1, epochs=3)
+recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1, epochs=3)
 run = training.train(recipe, folder, settings, resume=True, verbose=0)
 run.model.predict_on_batch(run.examples(3)[0])  # each can call it without the others
 print(run.result["value"], run.result["strategy"])

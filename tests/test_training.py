@@ -22,11 +22,16 @@ from tf_capsules.optimizers import CoupledSGD, MomentumCycle, RAdam, WarmupCosin
 from tf_capsules.training import Settings, TrainingError
 
 DIGITS = recipes.get("sabour2017-digits")
-TINY = DIGITS.but(
-    model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)), epochs=2, batch_size=50, figures=()
+TINY = DIGITS.replace(
+    model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)),
+    epochs=2,
+    batch_size=50,
+    decays=None,
+    decay_steps=40,
+    figures=(),
 )
-RECTIFIED = TINY.but(optimizer=RAdam, decay_steps=None, warmup=0.25, momentum_cycle=True)
-SPREAD = TINY.but(loss=SpreadLoss, margin_schedule="sigmoid")
+RECTIFIED = TINY.replace(optimizer=RAdam, decay_steps=None, warmup=0.25, momentum_cycle=True)
+SPREAD = TINY.replace(loss=SpreadLoss, margin_schedule="sigmoid")
 SHORT = Settings(train_limit=120, test_limit=70)
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -62,7 +67,7 @@ def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
 
 def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
     options = dict(types=3, layers=(1,), coefficients=None)
-    recipe = DIGITS.but(model=li2018.EncapNet, feedback=li2018.feedback, batch_size=30, figures=())
+    recipe = DIGITS.replace(model=li2018.EncapNet, feedback=li2018.feedback, batch_size=30, decays=None, figures=())
     recipe = dataclasses.replace(recipe, model_options=options)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     short = Settings(train_limit=60, test_limit=30, epochs=1)
@@ -79,7 +84,7 @@ def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
-    recipe = TINY.but(epochs=1)
+    recipe = TINY.replace(epochs=1)
     losses = [
         training.train(recipe, tmp_path / str(i), Settings(train_limit=60, test_limit=20, seed=seed), verbose=0)
         .history[0]["loss"]
@@ -108,11 +113,11 @@ def test_capsule_networks_and_plain_classifiers_train_on_several_targets(tmp_pat
     if keras.backend.backend() != "tensorflow":
         pytest.skip("images made on the fly need TensorFlow")
     tiny = dict(filters=4, types=2, pose=3, dim=4, kernel_size=3, decoder_units=(7,))
-    recipe = recipes.get(name).but(dataset_options=dict(source="digits"), batch_size=8, figures=())
+    recipe = recipes.get(name).replace(dataset_options=dict(source="digits"), batch_size=8, figures=())
     if name == "sabour2017-multimnist":
-        recipe = recipe.but(model_options=tiny)
+        recipe = recipe.replace(model_options=tiny)
     else:
-        recipe = recipe.but(model=lambda **options: keras.Sequential(
+        recipe = recipe.replace(model=lambda **options: keras.Sequential(
             [keras.Input(options["image_shape"]), keras.layers.Flatten(), keras.layers.Dense(10, "sigmoid")]
         ))  # fmt: skip
         recipe.model.__name__ = "small"
@@ -307,13 +312,16 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
     with pytest.raises(TrainingError, match="bad.npz is not a data set"):
         training.train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "bad.npz")))
     with pytest.raises(TrainingError, match="for several classes an image, the data digits have one class"):
-        training.train(TINY.but(metric="exact_match"), tmp_path / "run", SHORT)
+        training.train(TINY.replace(metric="exact_match"), tmp_path / "run", SHORT)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the warm-up of .* exclude each other"):
         training.train(RECTIFIED, tmp_path / "run", Settings(decay_steps=9))
     with pytest.raises(TrainingError, match="momentum_cycle needs the optimizer RAdam. Received: Adam"):
-        training.train(RECTIFIED.but(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
-    plain = recipes.get("sabour2017-mnist-cnn").but(dataset="digits", preprocess=(), decay_steps=None, mixup=0.2)
-    for recipe, kind in ((plain.but(model=plain_network), "a plain one"), (TINY.but(mixup=0.2), "one with a decoder")):
+        training.train(RECTIFIED.replace(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
+    plain = recipes.get("sabour2017-mnist-cnn").replace(dataset="digits", preprocess=(), mixup=0.2)
+    for recipe, kind in (
+        (plain.replace(model=plain_network), "a plain one"),
+        (TINY.replace(mixup=0.2), "one with a decoder"),
+    ):
         with pytest.raises(TrainingError, match=f"mixup 0.2 is for .* without a decoder. Received: {kind}"):
             training.train(recipe, tmp_path / "run", SHORT)
     assert not (tmp_path / "run").exists()
@@ -329,6 +337,7 @@ def plain_network(image_shape, classes):
     [
         (dict(margin_schedule="linear"), "margin_schedule 'linear' is for SpreadLoss, not MarginLoss"),
         (dict(warmup=0.1), "decay_steps 40 and warmup 0.1 exclude each other"),
+        (dict(decays=9), "decays 9 and decay_steps 40 exclude each other"),
         (dict(drops=(0.5,)), r"decay_steps 40 and drops \(0.5,\) exclude each other"),
         (dict(drops=(0.5, 0.2), decay_steps=None), r"between 0 and 1 and in order, not \(0.5, 0.2\)"),
         (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
@@ -338,7 +347,7 @@ def plain_network(image_shape, classes):
 )
 def test_a_recipe_s_values_must_agree(changes, message):
     with pytest.raises(ValueError, match=message):
-        TINY.but(**changes)
+        TINY.replace(**changes)
 
 
 def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
@@ -347,10 +356,24 @@ def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     assert [row["learning_rate"] for row in run.history] == pytest.approx([float(rate(3)), float(rate(6))])
     assert isinstance(beta_1, MomentumCycle) and beta_1.get_config() == MomentumCycle(6, 0.25).get_config()
     with pytest.raises(TrainingError, match="epochs 2, now 3: with a warm-up"):
-        training.train(RECTIFIED.but(epochs=3), run.folder, SHORT, resume=True)
+        training.train(RECTIFIED.replace(epochs=3), run.folder, SHORT, resume=True)
     recipe = Settings(warmup=0.5).apply(TINY)
     assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
     assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
+
+
+def test_a_rate_that_decays_over_the_run_ends_alike_however_long_it_is(tmp_path):
+    recipe = TINY.replace(decays=2, decay_steps=None)
+    ends = [
+        training.train(recipe.replace(epochs=epochs), tmp_path / str(epochs), SHORT, verbose=0).history[-1]
+        for epochs in (1, 3)
+    ]
+    # The recorded rate is that of the next step.
+    assert [row["learning_rate"] for row in ends] == pytest.approx([0.002 * 0.96**2] * 2)
+    with pytest.raises(TrainingError, match="epochs 3, now 4: the learning rate falls over the whole run"):
+        training.train(recipe.replace(epochs=4), tmp_path / "3", SHORT, resume=True)
+    fixed = Settings(decay_steps=7).apply(recipe)
+    assert (fixed.decays, fixed.decay_steps) == (None, 7)
 
 
 def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
@@ -372,11 +395,11 @@ def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
 
 
 def test_the_learning_rate_drops_at_shares_of_the_run(tmp_path):
-    recipe = TINY.but(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
+    recipe = TINY.replace(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = training.train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
     assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
     with pytest.raises(TrainingError, match="epochs 3, now 4: a learning rate that drops .*; start a new run"):
-        training.train(recipe.but(epochs=4), run.folder, SHORT, resume=True)
+        training.train(recipe.replace(epochs=4), run.folder, SHORT, resume=True)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):
         training.train(recipe, tmp_path / "other", Settings(decay_steps=9))
     warmed = Settings(warmup=0.5).apply(recipe)
@@ -402,7 +425,7 @@ def test_epochs_of_few_steps_are_told(tmp_path, capsys):
 
 
 def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
-    settings = dataclasses.replace(SHORT, epochs=1, network={"dim": 5, "decoder_units": [6, 7]})
+    settings = dataclasses.replace(SHORT, epochs=1, decay_steps=40, network={"dim": 5, "decoder_units": [6, 7]})
     trained = training.train(DIGITS, tmp_path / "run", settings, verbose=0)
     assert trained.model.encoder.get_layer("class_capsules").dim == 5
     assert [note for note in trained.result["note"].split("; ") if note.startswith("network ")] == [
@@ -438,7 +461,7 @@ def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: SPREAD)
     assert training.load_run(run.folder).evaluate()["loss"] == pytest.approx(run.result["test_loss"], abs=1e-5)
     with pytest.raises(TrainingError, match="epochs 2, now 3: with a growing margin"):
-        training.train(SPREAD.but(epochs=3), run.folder, run.settings, resume=True)
+        training.train(SPREAD.replace(epochs=3), run.folder, run.settings, resume=True)
 
 
 def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
@@ -455,7 +478,7 @@ def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
 
     monkeypatch.setattr(training, "load_data", load_data)
     recipe, settings = (
-        TINY.but(model_options=dict(decoder_units=None), epochs=1),
+        TINY.replace(model_options=dict(decoder_units=None), epochs=1),
         Settings(train_limit=50, test_limit=20),
     )
     mixed = training.train(recipe, tmp_path / "run", dataclasses.replace(settings, mixup=0.4), verbose=0)
@@ -491,23 +514,23 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
     with pytest.raises(TrainingError, match="other settings: seed 0, now 5"):
         training.train(TINY, run.folder, other, resume=True)
     with pytest.raises(TrainingError, match="batch_size 50, now 40"):
-        training.train(TINY.but(batch_size=40), run.folder, SHORT, resume=True)
+        training.train(TINY.replace(batch_size=40), run.folder, SHORT, resume=True)
 
 
 def test_epochs_of_a_part_are_tested_kept_and_named(tmp_path):
     settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
-    run = training.train(TINY.but(epochs=3), tmp_path / "run", settings, verbose=0)
+    run = training.train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
     assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
     assert run.result["note"].endswith("epochs of 80 of 120 examples")
     rows = training.RunFolder(run.folder).history()
-    shorter = training.train(TINY.but(epochs=2), tmp_path / "other", settings, verbose=0)
+    shorter = training.train(TINY.replace(epochs=2), tmp_path / "other", settings, verbose=0)
     assert shorter.history[1]["loss"] == pytest.approx(rows[1]["loss"], rel=1e-4)
-    resumed = training.train(TINY.but(epochs=3), shorter.folder, settings, resume=True, verbose=0)
+    resumed = training.train(TINY.replace(epochs=3), shorter.folder, settings, resume=True, verbose=0)
     assert resumed.history[2]["loss"] == pytest.approx(rows[2]["loss"], rel=1e-3)
 
 
 def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
-    recipe, settings = TINY.but(epochs=1), Settings(train_limit=50, test_limit=20)
+    recipe, settings = TINY.replace(epochs=1), Settings(train_limit=50, test_limit=20)
     (tmp_path / "run").mkdir()
     run = training.train(recipe, tmp_path / "run", settings, resume=True, verbose=2)
     assert f"{run.folder} holds no finished epoch to resume: a new run starts" in capsys.readouterr().out.splitlines()
@@ -518,7 +541,7 @@ def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
 def test_other_data_under_the_same_name_are_not_resumed_on(tmp_path):
     path, settings = tmp_path / "mine.npz", Settings(data=str(tmp_path / "mine.npz"), train_limit=50, test_limit=20)
     write_arrays(path)
-    training.train(TINY.but(epochs=1), tmp_path / "run", settings, verbose=0)
+    training.train(TINY.replace(epochs=1), tmp_path / "run", settings, verbose=0)
     write_arrays(path, 5)
     with pytest.raises(TrainingError, match="was trained on other data: class_names .*'3'], now .*'4']"):
         training.train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
@@ -539,7 +562,7 @@ class NotANumber(keras.losses.Loss):
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_path):
-    good = training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0)
+    good = training.train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0)
     before = (good.folder / "last-0001.weights.h5").read_bytes()
     folder = training.RunFolder(good.folder)
     recorder = training.Recorder(folder, "accuracy", folder.history(), 1)
@@ -585,7 +608,7 @@ import sys
 sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
 from test_training import SPREAD
 from tf_capsules import training
-recipe = SPREAD.but(epochs=5)
+recipe = SPREAD.replace(epochs=5)
 settings = training.Settings(train_limit=230, test_limit=30, deterministic=True)
 training.train(recipe, sys.argv[1], settings, resume=True, verbose=0)
 """
@@ -634,7 +657,7 @@ sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
 import keras, numpy as np
 from test_training import RECTIFIED, SpreadLoss
 from tf_capsules import training
-recipe = RECTIFIED.but(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1)
+recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1)
 options = dict(train_limit=131, test_limit=31)
 mirrored = training.Settings(strategy="mirrored", devices=2, **options)
 two = training.train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
@@ -675,7 +698,7 @@ def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(t
         with pytest.raises(TrainingError, match=message):
             training.train(TINY, tmp_path / "run", SHORT, results=tmp_path / name)
     assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
-    training.train(TINY.but(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
+    training.train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
     assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2
 
 
@@ -683,7 +706,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
     tiny = dict(dim=6, parts=5, pose=3)
-    recipe = recipes.get("heinsen2019-sst2").but(model_options=tiny, epochs=2, batch_size=4, figures=())
+    recipe = recipes.get("heinsen2019-sst2").replace(model_options=tiny, epochs=2, batch_size=4, figures=())
     settings = Settings(data_dir=str(write_trees(tmp_path / "trees")), cache=str(tmp_path / "cache"))
     whole = training.train(recipe, tmp_path / "whole", settings, verbose=0)
     assert [row["epoch"] for row in whole.history] == [1, 2]
@@ -724,7 +747,7 @@ def views(monkeypatch):
         for n in (60, 50, 40)
     ]
     toys = Dataset("toys", *splits[:2], tuple("abcdefghij"), "of noise", familiar=splits[2])
-    recipe = TINY.but(preprocess=(("shift", 1), ("crop", 8)), epochs=3)
+    recipe = TINY.replace(preprocess=(("shift", 1), ("crop", 8)), epochs=3)
     monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     return recipe
@@ -752,7 +775,7 @@ def test_training_stops_where_familiar_viewpoints_are_known_well_enough(views, t
 
 
 def test_probabilities_are_summed_over_random_crops(views, tmp_path):
-    run = training.train(views.but(epochs=1), tmp_path / "run", verbose=0)
+    run = training.train(views.replace(epochs=1), tmp_path / "run", verbose=0)
     scores, labels = 0, None
     for crop in range(3):
         batches = list(run.data.test(batch_size=64, crop=crop))
@@ -766,7 +789,7 @@ def test_probabilities_are_summed_over_random_crops(views, tmp_path):
 
 
 def test_the_history_tells_how_far_batches_differ(tmp_path, monkeypatch):
-    run = training.train(TINY.but(epochs=1, batch_size=10), tmp_path / "run", SHORT, verbose=0)
+    run = training.train(TINY.replace(epochs=1, batch_size=10), tmp_path / "run", SHORT, verbose=0)
     accuracies = []
     for images, labels in run.data.test(batch_size=10):
         lengths = keras.ops.convert_to_numpy(run.model(images)["activations"])

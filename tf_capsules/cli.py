@@ -319,13 +319,13 @@ def _settings(options):
 
 
 def _list(options):
-    from tf_capsules import datasets, recipes
+    from tf_capsules import datasets
     from tf_capsules.models import weights
 
     if options.what == "recipes":
-        default = {recipes.DEFAULT: " (the default; its data come with the installation)"}
-        rows = [(name, recipes.get(name).title + default.get(name, "")) for name in recipes.names()]
-    elif options.what == "datasets":
+        _list_recipes()
+        return
+    if options.what == "datasets":
         rows = [
             (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
             for name, text, shape, classes in datasets.describe()
@@ -335,6 +335,25 @@ def _list(options):
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         print(f"{name:{width}}  {text}")
+
+
+def _list_recipes():
+    from tf_capsules import recipes
+    from tf_capsules.recipes.measured import measured
+
+    all_ = [recipes.get(name) for name in recipes.names()]
+    name_width = max(len(recipe.name) for recipe in all_)
+    published_width = max(len(recipe.published or "") for recipe in all_)
+    for paper, citation in recipes.PAPERS.items():
+        print(citation)
+        for recipe in (recipe for recipe in all_ if recipe.paper == paper):
+            found = measured(recipe)
+            here = found.text(as_error="error" in (recipe.published or "")) if found else "not measured"
+            print(
+                f"  {recipe.name:{name_width}}  {recipe.published or '-':{published_width}}  {here:40}  {recipe.title}"
+            )
+        print()
+    print("Columns: recipe, the paper's figure, the figure measured here, what it is.")
 
 
 def _cost(options):

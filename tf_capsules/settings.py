@@ -37,7 +37,7 @@ class Settings:
 
     Attributes:
         epochs, batch_size, learning_rate: as in `Recipe`.
-        decay_steps, warmup, mixup: as in `Recipe`; a warm-up takes the place of the recipe's decay.
+        decay_steps, warmup, mixup: as in `Recipe`; the first two take the place of the recipe's decay.
         stop_at: end training after the first epoch whose validation metric, from 0 to 1, is at least this; a run may
             be resumed with another value.
         iterations: of each routing layer, for a model with this argument.
@@ -226,10 +226,12 @@ class Settings:
         files = {name: getattr(self, name) for name in ("class_list", "box_file")}
         values["dataset_options"] = {name: file for name, file in files.items() if file is not None}
         if self.warmup is not None:
-            values |= {"decay_steps": None, "drops": ()}
+            values |= {"decays": None, "decay_steps": None, "drops": ()}
+        if self.decay_steps is not None:
+            values["decays"] = None
         values["model_options"] = {} if self.iterations is None else {"iterations": self.iterations}
         values["model_options"] |= self.network or {}
-        return recipe.but(**values)
+        return recipe.replace(**values)
 
     def network_as_text(self):
         """The network's own values as NAME=VALUE, as they are given on the command line."""

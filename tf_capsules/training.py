@@ -74,6 +74,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
         boundaries = [round(drop * steps) for drop in recipe.drops]
         rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
+    elif recipe.decays is not None:
+        rate = FlooredExponentialDecay(rate, steps / recipe.decays)
     elif recipe.decay_steps is not None:
         rate = FlooredExponentialDecay(rate, recipe.decay_steps)
     optimizer = recipe.optimizer(rate, **options)
@@ -547,7 +549,7 @@ def _configuration(recipe, settings):
             **{
                 field.name: getattr(recipe, field.name)
                 for field in dataclasses.fields(recipe)
-                if field.name not in ("model", "loss", "optimizer", "feedback", "name")
+                if field.name not in ("model", "loss", "optimizer", "feedback", *_WORDS)
             },
         },
     }
@@ -575,6 +577,9 @@ def _check_folder(folder, config, recipe, resume):
     return config, 0
 
 
+# What a recipe says about itself.
+_WORDS = ("name", "title", "source", "published", "device", "note")
+
 # Where things are, how many processes share the work, and what is measured beside the training, is no part of what a
 # run is; what the data look like is compared by itself.
 _PLACES = (
@@ -588,6 +593,7 @@ _ALONE = {"processes": None, "process": None, "coordinator": None}
 _FEW_STEPS = 5  # an epoch
 
 _OVER_THE_WHOLE_RUN = {
+    "decays": "the learning rate falls over the whole run, so that it depends on the number of epochs; start a new run",
     "warmup": "with a warm-up every epoch's learning rate depends on their number; start a new run",
     "drops": "a learning rate that drops does so at shares of all epochs; start a new run",
     "margin_schedule": "with a growing margin every epoch's margin depends on their number; start a new run",
@@ -675,7 +681,7 @@ def load_run(folder, weights="last", **changes):
     path = folder.weights(weights)
     with reading(folder.path / "config.json", _OTHER_VERSION):
         trained, recipe = trained.apply(recipe), settings.apply(recipe)
-        model = build_model(trained.but(model_options=recipe.model_options), trained_on, settings.dtype)
+        model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
     _load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
@@ -704,7 +710,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     note = "; ".join(filter(None, [data.spec.note, f"weights {pathlib.Path(weights).name}"]))
     spec = dataclasses.replace(data.spec, note=note, train_size=0)
     data = dataclasses.replace(data, spec=spec)
-    model = _reported(build_model, recipe.but(model_options=dict(weights=weights)), spec, settings.dtype)
+    model = _reported(build_model, recipe.replace(model_options=dict(weights=weights)), spec, settings.dtype)
     _reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
     folder = pathlib.Path(folder or pathlib.Path("runs") / recipe.name)
     return Run(folder, recipe, settings, spec, lambda: data, model, [], {})

@@ -12,7 +12,7 @@ from tf_capsules.models.hinton2018 import MatrixCapsNet
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory):
     """A few steps of the rendered toys' recipe, with few views."""
-    recipe = recipes.get("heinsen2019-toys").but(
+    recipe = recipes.get("heinsen2019-toys").replace(
         dataset_options=dict(size=30, train_pairs=12, elevations=(0, 4), azimuths=(0, 5, 9)),
         model_options=dict(filters=4, types=3, parts=9),
         preprocess=(("pad_crop", 2, "edge"),),
@@ -33,7 +33,7 @@ def test_each_figure_that_the_recipe_names_is_drawn(toys):
 
 def test_vote_distances_are_drawn_for_the_classes_of_the_data(toys):
     model = MatrixCapsNet((30, 30, 2), filters=4, types=3, capsules=(3, 4), iterations=2)
-    run = dataclasses.replace(toys, model=model, recipe=toys.recipe.but(figures=("vote_distances",)))
+    run = dataclasses.replace(toys, model=model, recipe=toys.recipe.replace(figures=("vote_distances",)))
     figure = dict(runs.draw(run))["vote_distances"]
     assert [axes.get_title() for axes in figure.axes[1:6]] == list(toys.data.spec.class_names)
 
@@ -80,13 +80,13 @@ def test_views_that_are_missing_or_unknown_are_named(toys, capsys):
 
 
 def test_a_run_without_a_history_has_no_curves(toys, capsys):
-    run = dataclasses.replace(toys, history=[], recipe=toys.recipe.but(figures=("training_curves",)))
+    run = dataclasses.replace(toys, history=[], recipe=toys.recipe.replace(figures=("training_curves",)))
     assert list(runs.draw(run)) == []
     assert capsys.readouterr().out == "training_curves: left out, the run has no history\n"
 
 
 def test_pictures_name_the_classes_of_the_data(tmp_path):
-    recipe = recipes.get("sabour2017-digits").but(
+    recipe = recipes.get("sabour2017-digits").replace(
         model_options=dict(filters=4, types=2, dim=4, decoder_units=(7,)),
         figures=("reconstructions", "dimension_perturbation"),
     )
@@ -103,7 +103,7 @@ def test_each_lack_is_that_of_a_figure():
 
 
 def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
-    recipe = recipes.get("tsai2020-diverse-multimnist").but(
+    recipe = recipes.get("tsai2020-diverse-multimnist").replace(
         dataset_options=dict(source="digits"),
         model_options=dict(filters=4, types=2, pose=(2, 2), convolutions=((3, 3, 1),)),
         figures=("routing_maps",),

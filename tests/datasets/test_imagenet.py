@@ -130,7 +130,7 @@ def _first_four(prepared):
 
 def test_a_recipe_trains_and_is_loaded(prepared, classes, tmp_path, monkeypatch):
     small = dataclasses.replace(
-        recipes.get("li2018-imagenet").but(
+        recipes.get("li2018-imagenet").replace(
             model_options=dict(layers=(1, 1), types=2, coefficients=None), dataset_options=dict(image_size=36)
         ),
         feedback=None,

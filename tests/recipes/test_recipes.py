@@ -1,5 +1,4 @@
-import ast
-import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -7,6 +6,7 @@ import pytest
 from tf_capsules import datasets, recipes
 from tf_capsules.analysis import runs
 from tf_capsules.datasets import augment
+from tf_capsules.models.hinton2018 import MatrixCapsNet
 
 FEEDBACK = ("-2", "-kl", "-biased", "-plan-gradient", "-no-critic", "-vanilla", "-l2")
 DEEP = 189_596_288
@@ -39,9 +39,13 @@ PARAMETERS = {
     "hinton2018-smallnorb-small": 68_754,
     "hinton2018-smallnorb-cnn": 4_253_349,
     "hinton2018-novel-azimuth": 317_194,
+    "hinton2018-novel-azimuth-test-toys": 317_194,
     "hinton2018-novel-azimuth-cnn": 4_253_349,
+    "hinton2018-novel-azimuth-cnn-test-toys": 4_253_349,
     "hinton2018-novel-elevation": 317_194,
+    "hinton2018-novel-elevation-test-toys": 317_194,
     "hinton2018-novel-elevation-cnn": 4_253_349,
+    "hinton2018-novel-elevation-cnn-test-toys": 4_253_349,
     "hinton2018-mnist": 318_964,
     "hinton2018-cifar10": 459_444,
     **dict.fromkeys((f"tsai2020-cifar10{row}" for row in ("", "-r1", "-r3", "-r4", "-r5", "-sequential")), 561_297),
@@ -157,16 +161,20 @@ def test_a_recipe_builds_the_paper_s_network_from_names_that_exist(name):
 
 
 @pytest.mark.parametrize("name", recipes.names())
-def test_a_recipe_s_header_says_where_it_comes_from(name):
-    path = pathlib.Path(recipes.__file__).parent / f"{name.replace('-', '_')}.py"
-    lines = ast.get_docstring(ast.parse(path.read_text())).splitlines()
-    fields = dict(line.split(": ", 1) for line in lines if ": " in line and line[0].isupper())
-    assert {"Paper", "Command", "Device", "Published", "Measured"} <= set(fields)
-    suffix = "" if name == recipes.DEFAULT else f" {name}"
-    if recipes.get(name).dataset == "h_imagenet":
-        suffix += " --class-list CLASSES.txt --box-file BOXES.csv"
-    assert fields["Command"] == f"tf-capsules train{suffix}"
-    assert recipes.get(name).title == lines[0] and len(lines[0]) < 100
+def test_a_recipe_says_where_it_comes_from(name):
+    recipe = recipes.get(name)
+    assert recipe.source and recipe.device and len(recipe.title) <= 100
+    assert recipe.paper in recipes.PAPERS and name.startswith(f"{recipe.paper}-")
+    # A figure as the paper prints it, or what it says in place of one.
+    assert recipe.published is None or re.fullmatch(r"\d+\.\d+%( error)?|[a-z ]+", recipe.published)
+    assert recipe.published or recipe.note or "paper" in recipe.source or "figure" in recipe.source
+
+
+def test_recipes_of_a_paper_stand_together():
+    papers = [recipes.get(name).paper for name in recipes.names()]
+    assert list(dict.fromkeys(papers)) == list(recipes.PAPERS) and papers == sorted(papers, key=papers.index)
+    rows = [recipe.name for module in recipes._MODULES for recipe in module.RECIPES]
+    assert len(rows) == len(set(rows))
 
 
 def test_an_unknown_recipe_is_named_with_what_comes_near():
@@ -174,8 +182,17 @@ def test_an_unknown_recipe_is_named_with_what_comes_near():
         recipes.get("sabour2017-mnits")
 
 
-def test_but_merges_options_and_leaves_the_original_alone():
+def test_a_copy_merges_options_and_leaves_the_original_alone():
     mnist = recipes.get("sabour2017-mnist")
-    other = mnist.but(model_options=dict(iterations=1), epochs=3).but(model_options=dict(dim=4))
+    other = mnist.replace(model_options=dict(iterations=1), epochs=3).replace(model_options=dict(dim=4))
     assert other.model_options == {"iterations": 1, "dim": 4} and other.epochs == 3
     assert mnist.model_options == {} and mnist.epochs == 50
+    assert (other.name, other.published) == (mnist.name, mnist.published)
+    # Another model takes other options.
+    assert other.replace(model=MatrixCapsNet).model_options == {}
+
+
+def test_a_row_has_words_of_its_own():
+    mnist = recipes.get("sabour2017-mnist")
+    row = mnist.row("sabour2017-other", "another", epochs=3)
+    assert (row.published, row.note, row.epochs, row.source) == (None, "", 3, mnist.source)

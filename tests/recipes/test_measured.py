@@ -1,0 +1,43 @@
+import pytest
+
+from tf_capsules import recipes
+from tf_capsules.recipes import measured as module
+from tf_capsules.recipes.measured import measured
+
+MNIST = recipes.get("sabour2017-mnist")
+ROWS = """recipe,dataset,note,train_examples,epochs,batch_size,learning_rate,seed,metric,value
+sabour2017-mnist,mnist,,60000,5,128,0.001,0,accuracy,0.994
+sabour2017-mnist,mnist,,60000,20,128,0.001,0,accuracy,0.997
+sabour2017-mnist,mnist,,60000,20,128,0.001,1,accuracy,0.995
+sabour2017-mnist,fashion_mnist,,60000,30,128,0.001,1,accuracy,0.9
+sabour2017-mnist,mnist,weights elsewhere,0,0,128,0.001,1,accuracy,0.1
+"""
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_PLACES", [tmp_path / "nowhere", tmp_path])
+    module._rows.cache_clear()
+    yield tmp_path
+    module._rows.cache_clear()
+
+
+def test_the_longest_training_is_averaged_over_its_seeds(results):
+    (results / "mnist.csv").write_text(ROWS)
+    (results / "cost.csv").write_text("row,seconds\nsabour2017-mnist,3\n")
+    found = measured(MNIST)
+    assert (found.value, found.runs, found.epochs) == (pytest.approx(0.996), 2, 20)
+    assert found.text() == "99.60%, mean of 2 runs, 20 epochs of 60,000"
+    assert found.text(as_error=True) == "0.40% error, mean of 2 runs, 20 epochs of 60,000"
+    assert measured(recipes.get("sabour2017-mnist-r1")) is None
+
+
+def test_without_results_nothing_was_measured(results):
+    assert measured(MNIST) is None
+    results.rmdir()
+    assert measured(MNIST) is None
+
+
+def test_the_kept_results_are_found():
+    found = measured(recipes.get("sabour2017-digits"))
+    assert found.value > 0.98 and found.epochs == 30

@@ -1,0 +1,68 @@
+"""What was measured with a recipe: the rows of `results/`, which the commands themselves write."""
+
+import csv
+import dataclasses
+import functools
+import itertools
+import pathlib
+import statistics
+
+# Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
+_PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Runs that differ in their seed alone.
+
+    Attributes:
+        value: mean of the recipe's metric on the test split, from 0 to 1.
+        runs: how many there are.
+        epochs: passes over the training examples.
+        examples: how many of these there were.
+    """
+
+    value: float
+    runs: int
+    epochs: int
+    examples: int
+
+    def text(self, as_error=False):
+        """For instance "0.58% error, 5 epochs of 60,000"."""
+        value = f"{100 * (1 - self.value):.2f}% error" if as_error else f"{100 * self.value:.2f}%"
+        mean = f"mean of {self.runs} runs, " if self.runs > 1 else ""
+        return f"{value}, {mean}{self.epochs} epoch{'s' * (self.epochs != 1)} of {self.examples:,}"
+
+
+def measured(recipe):
+    """The longest training of a recipe in `results/`, on its own data; None where there is none.
+
+    Args:
+        recipe: a `Recipe`.
+
+    Returns:
+        A `Measured`, or None.
+    """
+
+    def conditions(row):
+        return int(row["train_examples"]) * int(row["epochs"]), row["note"], row["batch_size"], row["learning_rate"]
+
+    own = (recipe.name, recipe.dataset, recipe.metric)
+    rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
+    groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
+    if not groups:
+        return None
+    values = [float(row["value"]) for row in groups[-1]]
+    return Measured(
+        statistics.mean(values), len(values), *(int(groups[-1][0][name]) for name in ("epochs", "train_examples"))
+    )
+
+
+@functools.cache
+def _rows():
+    folder = next((place for place in _PLACES if place.is_dir()), None)
+    files = sorted(folder.glob("*.csv")) if folder else []
+    tables = (csv.DictReader(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    return [
+        row for table in tables if {"recipe", "train_examples", "value"} <= set(table.fieldnames or ()) for row in table
+    ]

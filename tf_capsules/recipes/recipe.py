@@ -1,0 +1,127 @@
+"""What a recipe says: the experiment of a paper as plain values."""
+
+import dataclasses
+from collections.abc import Callable
+
+import keras
+
+from tf_capsules.losses import MarginLoss, SpreadLoss
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What to train, on what, and how; and what the paper published.
+
+    Attributes:
+        name: begins with the paper's key, for instance "sabour2017-mnist".
+        title: one line for lists.
+        model: function that returns a Keras model. Its arguments are what the data set gives (`image_shape` and
+            `classes`; for texts `layers`, `width` and `classes`) and `model_options`.
+        model_options: further arguments of `model`.
+        dataset: name of a data set (`tf_capsules.datasets.names()`).
+        dataset_options: arguments of its loader.
+        transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the model's
+            input; None for images.
+        preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
+        loss: function that returns a Keras loss on the activations. It has no arguments, or with `margin_schedule` the
+            margin.
+        margin_schedule: "sigmoid", "linear" or "ramp": how the margin of `SpreadLoss` grows over the steps of the whole
+            run (`tf_capsules.losses.SpreadMargin.over`); None for a fixed margin, or another loss.
+        metric: "accuracy"; "top_5", whether the class is among the five most probable; or "exact_match", where an image
+            has several classes.
+        threshold: with "exact_match", the activation above which a class is predicted; None predicts as many classes as
+            there are.
+        epochs: passes over the training split.
+        batch_size: examples a step, over all devices.
+        optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
+        learning_rate: at the start, or with `warmup` at its highest. One of the next four changes it; with none of them
+            it is constant.
+        decays: how many times the rate falls to 0.96 of itself over the whole run, continuously.
+        decay_steps: steps after which the rate has fallen to 0.96 of itself, however long the run is.
+        drops: shares of all steps after which the rate falls to a tenth of itself.
+        warmup: share of all steps in which the rate rises; it then falls as a half cosine.
+        momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
+        mixup: alpha of Beta(alpha, alpha), from which the shares are drawn in which two training examples and their
+            labels are mixed; None for no mixing.
+        feedback: function of the model and `feedback_options` that returns what is trained in place of the model, a
+            `tf_capsules.models.FeedbackModel`; None for the model itself.
+        feedback_options: its arguments beside the model.
+        figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
+        source: where the paper has the experiment.
+        published: the paper's figure, a test accuracy unless it says "error"; None where there is none.
+        device: what it was made for.
+        note: what one has to know to compare: choices that the paper leaves open, departures from it.
+
+    Raises:
+        ValueError: two values exclude each other.
+    """
+
+    name: str
+    title: str
+    model: Callable
+    dataset: str
+    model_options: dict = dataclasses.field(default_factory=dict)
+    dataset_options: dict = dataclasses.field(default_factory=dict)
+    transformer: str | None = None
+    preprocess: tuple = ()
+    loss: Callable = MarginLoss
+    margin_schedule: str | None = None
+    metric: str = "accuracy"
+    threshold: float | None = None
+    epochs: int = 50
+    batch_size: int = 128
+    optimizer: Callable = keras.optimizers.Adam
+    learning_rate: float = 0.001
+    decays: float | None = None
+    decay_steps: int | None = None
+    drops: tuple = ()
+    warmup: float | None = None
+    momentum_cycle: bool = False
+    mixup: float | None = None
+    feedback: Callable | None = None
+    feedback_options: dict = dataclasses.field(default_factory=dict)
+    figures: tuple = ("training_curves",)
+    source: str = ""
+    published: str | None = None
+    device: str = "one GPU, or two CPU cores for a few epochs"
+    note: str = ""
+
+    def __post_init__(self):
+        schedules = {name: getattr(self, name) for name in ("decays", "decay_steps", "drops", "warmup")}
+        given = [f"{name} {value}" for name, value in schedules.items() if value not in (None, ())]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other.")
+        if not all(0 < drop < 1 for drop in self.drops) or list(self.drops) != sorted(self.drops):
+            raise ValueError(f"drops are shares of all steps, between 0 and 1 and in order, not {self.drops}.")
+        if self.metric not in ("accuracy", "top_5", "exact_match"):
+            raise ValueError(f"metric must be accuracy, top_5 or exact_match. Received: {self.metric!r}")
+        if self.momentum_cycle and self.warmup is None:
+            raise ValueError("momentum_cycle follows the warm-up of the learning rate: it needs warmup.")
+        if self.margin_schedule is not None and self.loss is not SpreadLoss:
+            raise ValueError(f"margin_schedule {self.margin_schedule!r} is for SpreadLoss, not {self.loss.__name__}.")
+        if self.threshold is not None and self.metric != "exact_match":
+            raise ValueError(f"threshold {self.threshold} is for the metric exact_match, not {self.metric}.")
+        if self.mixup is not None and self.metric == "exact_match":
+            raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
+
+    def replace(self, **changes):
+        """A copy with other values. Options are merged; those of another model are not."""
+        if "model" in changes and changes["model"] is not self.model:
+            changes = {"model_options": {}, **changes}
+        else:
+            changes = self._merged("model_options", changes)
+        for options in ("dataset_options", "feedback_options"):
+            changes = self._merged(options, changes)
+        return dataclasses.replace(self, **changes)
+
+    def _merged(self, options, changes):
+        return {**changes, options: {**getattr(self, options), **changes.get(options, {})}}
+
+    def row(self, name, title, published=None, **changes):
+        """Another row of the paper's tables: a copy with a name, a title and a published figure of its own."""
+        return self.replace(**{"note": "", **changes}, name=name, title=title, published=published)
+
+    @property
+    def paper(self):
+        """The paper's key."""
+        return self.name.partition("-")[0]
