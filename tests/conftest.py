@@ -15,6 +15,25 @@ if keras.backend.backend() == "jax":
 
 
 @pytest.fixture(autouse=True)
+def no_convolution_to_a_column(monkeypatch):
+    """No test makes a bfloat16 convolution that TensorFlow can get wrong: see test_tensorflow_faults.py."""
+    if keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    convolution = tf.nn.convolution
+
+    def checked(*args, **kwargs):
+        result = convolution(*args, **kwargs)
+        if result.dtype == tf.bfloat16 and result.shape.rank == 4:
+            _, height, width, _ = result.shape
+            assert height == 1 or width != 1, f"a bfloat16 convolution to the shape {result.shape}"
+        return result
+
+    monkeypatch.setattr(tf.nn, "convolution", checked)
+
+
+@pytest.fixture(autouse=True)
 def fixed_seed():
     """Every test starts from the same random state and leaves the dtype policy as it was."""
     policy = keras.config.dtype_policy()

@@ -299,14 +299,14 @@ MODELS = {
     "BaselineCNN with pooling": Case(
         hinton2018.BaselineCNN, {"image_shape": (4, 5, 1), "classes": 6}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
-    "CapNet": network_of_li("CapNet", (5, 4, 3), dim=3, iterations=2, grid=(1, 1)),
+    "CapNet": network_of_li("CapNet", (4, 5, 3), dim=3, iterations=2, grid=(1, 1)),
     # Of the class capsules' activations the network makes nothing: their lengths are the scores.
     "CapNet EM": network_of_li(
-        "CapNet", (5, 4, 3), "class_capsules/beta", routing="em", dim=3, iterations=1, grid=(1, 1)
+        "CapNet", (4, 5, 3), "class_capsules/beta", routing="em", dim=3, iterations=1, grid=(1, 1)
     ),
     "EncapNet": network_of_li("EncapNet", (7, 6, 3), types=5, layers=(2,)),
     "EncapNet strided": network_of_li(
-        "EncapNet", (9, 8, 3), types=6, layers=(1, 1), coefficients=(None, "crossed"), skips=("layer",), stem="strided"
+        "EncapNet", (8, 9, 3), types=6, layers=(1, 1), coefficients=(None, "crossed"), skips=("layer",), stem="strided"
     ),
     "ShortEncapNet": network_of_li("ShortEncapNet", (5, 6, 2), dim=3),
     "SameShapeCNN": network_of_li("SameShapeCNN", (5, 6, 2)),

@@ -1,5 +1,6 @@
 """What every layer and every model keeps."""
 
+import contextlib
 import json
 
 import keras
@@ -83,7 +84,8 @@ def run_layer_contract(case, tmp_path):
     check_gradients(case, layer, arguments, expected)
     for policy in HALF:
         if policy == "mixed_bfloat16" or BACKEND != "jax":
-            check_policy(case, policy, layer, arguments, expected)
+            with dtype_policy(policy):
+                check_policy(case, policy, layer, arguments, expected)
 
 
 def check_config(layer, arguments, expected):
@@ -139,9 +141,19 @@ def _replaced(values, indices, new):
     return values
 
 
+@contextlib.contextmanager
+def dtype_policy(policy):
+    """The global dtype policy for a while, and the one of before whatever happens."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
 def check_policy(case, policy, reference, arguments, expected):
     """The outputs have the dtype that is promised, are finite, and are near those of float32."""
-    keras.config.set_dtype_policy(policy)
     layer = case.make()
     outputs = outputs_of(layer, arguments)
     compute_dtype = case.output_dtype or keras.DTypePolicy(policy).compute_dtype
@@ -152,4 +164,3 @@ def check_policy(case, policy, reference, arguments, expected):
     # Relative to the largest output, so that small outputs can fail, too: bfloat16 has 8 bits.
     largest = max(np.abs(array).max() for array in tree.flatten(expected))
     assert_close(numbers(outputs_of(layer, arguments)), expected, atol=max(0.04 * largest, 1e-6))
-    keras.config.set_dtype_policy("float32")

@@ -1,3 +1,6 @@
+import dataclasses
+
+import keras
 import pytest
 from layers.contract import run_layer_contract
 from sweep import LAYERS, MODELS
@@ -9,6 +12,13 @@ import tf_capsules.models
 @pytest.mark.parametrize("name", [*LAYERS, *MODELS])
 def test_keeps_the_contract(name, tmp_path):
     run_layer_contract((LAYERS | MODELS)[name], tmp_path)
+
+
+def test_a_failure_in_half_precision_leaves_the_dtype_policy_of_before(tmp_path):
+    case = dataclasses.replace(LAYERS["CapsuleLength"], output_dtype="float64")
+    with pytest.raises(AssertionError, match="mixed_.*float16"):
+        run_layer_contract(case, tmp_path)
+    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_every_public_layer_is_in_the_sweep():
