@@ -89,7 +89,7 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
 
     from tf_capsules.losses import SoftmaxCrossentropy
     from tf_capsules.models.heinsen2019 import SelfAttentionCapsNet
-    from tf_capsules.optimizers import RAdam, WarmupCosine
+    from tf_capsules.optimizers import RAdam, one_cycle
     from tf_capsules.text import CachedStates, StateBatches
     from tf_capsules.training import peak_memory_mb
 
@@ -105,7 +105,7 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
     model = SelfAttentionCapsNet(1, states["train"].width, 5, pose=pose, density=density, dropout=DROPOUT)
     options = dict(training=True, seed=seed, epochs=epochs, mixup=(0.2, 5))
     batches = StateBatches(states["train"], splits["train"].labels, BATCH, **options)
-    schedule = WarmupCosine(learning_rate, epochs * batches.steps)
+    schedule = one_cycle(1e-5, learning_rate, epochs * batches.steps)
     model.compile(
         RAdam(schedule),
         SoftmaxCrossentropy(),

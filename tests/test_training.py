@@ -18,7 +18,7 @@ from tf_capsules import datasets, recipes, text, training
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import SpreadLoss
 from tf_capsules.models import CapsuleClassifier, li2018
-from tf_capsules.optimizers import CoupledSGD, MomentumCycle, RAdam, WarmupCosine
+from tf_capsules.optimizers import CoupledSGD, RAdam, one_cycle
 from tf_capsules.training import Settings, TrainingError
 
 DIGITS = recipes.get("sabour2017-digits")
@@ -352,9 +352,9 @@ def test_a_recipe_s_values_must_agree(changes, message):
 
 def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
     run = training.train(RECTIFIED, tmp_path / "run", SHORT, verbose=0)
-    rate, beta_1 = WarmupCosine(0.002, 6, 0.25), run.model.optimizer.beta_1  # 2 epochs of 3 batches
+    rate, beta_1 = one_cycle(1e-5, 0.002, 6, 0.25), run.model.optimizer.beta_1  # 2 epochs of 3 batches
     assert [row["learning_rate"] for row in run.history] == pytest.approx([float(rate(3)), float(rate(6))])
-    assert isinstance(beta_1, MomentumCycle) and beta_1.get_config() == MomentumCycle(6, 0.25).get_config()
+    assert beta_1.get_config() == one_cycle(0.81, 0.9, 6, 0.25, inverted=True).get_config()
     with pytest.raises(TrainingError, match="epochs 2, now 3: with a warm-up"):
         training.train(RECTIFIED.replace(epochs=3), run.folder, SHORT, resume=True)
     recipe = Settings(warmup=0.5).apply(TINY)

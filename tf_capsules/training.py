@@ -31,7 +31,7 @@ from tf_capsules.losses import SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities
 from tf_capsules.models.weights import fill, find, seal
-from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, RAdam, WarmupCosine
+from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
 from tf_capsules.settings import Settings, TrainingError
 from tf_capsules.version import __version__
 
@@ -68,8 +68,8 @@ def compile_model(model, recipe, spec, jit="auto"):
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
-        rate = WarmupCosine(rate, steps, recipe.warmup)
-        options = {"beta_1": MomentumCycle(steps, recipe.warmup)} if recipe.momentum_cycle else {}
+        rate = one_cycle(1e-5, rate, steps, recipe.warmup)
+        options = {"beta_1": one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)} if recipe.momentum_cycle else {}
     elif recipe.drops:
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
         boundaries = [round(drop * steps) for drop in recipe.drops]

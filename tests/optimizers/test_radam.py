@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, compiled
 from keras import ops
+from optimizers.pytorch import job, needs_torch, weights_after
 from oracle import HEINSEN
 
-from tf_capsules.optimizers import MomentumCycle, RAdam, WarmupCosine
+from tf_capsules.optimizers import RAdam, one_cycle
 
 
 def reference(parameters, gradients, rates, betas, beta_2=0.999, epsilon=1e-8, threshold=5):
@@ -30,11 +31,11 @@ def reference(parameters, gradients, rates, betas, beta_2=0.999, epsilon=1e-8, t
     return history
 
 
-def random_problem(steps):
+def random_problem(steps, scale=1.0):
     rng = np.random.default_rng(0)
     shapes = [(2, 3), (5,), (1, 4, 2)]
     parameters = [rng.normal(size=shape).astype("float32") for shape in shapes]
-    gradients = [[rng.normal(size=shape).astype("float32") for shape in shapes] for _ in range(steps)]
+    gradients = [[(scale * rng.normal(size=shape)).astype("float32") for shape in shapes] for _ in range(steps)]
     return parameters, gradients
 
 
@@ -54,7 +55,7 @@ def test_the_scalar_case_step_by_step():
 def test_several_parameters_follow_the_formulas(beta_2, threshold):
     steps = 30
     parameters, gradients = random_problem(steps)
-    rate, beta_1 = WarmupCosine(0.1, steps, warmup=0.25), MomentumCycle(steps, warmup=0.25, high=0.95, low=0.6)
+    rate, beta_1 = one_cycle(1e-5, 0.1, steps, 0.25), one_cycle(0.6, 0.95, steps, 0.25, inverted=True)
     rates, betas = ([float(array(schedule(k))) for k in range(steps)] for schedule in (rate, beta_1))
     want = reference(parameters, gradients, rates, betas, beta_2, threshold=threshold)
     weights = [keras.Variable(p) for p in parameters]
@@ -64,6 +65,29 @@ def test_several_parameters_follow_the_formulas(beta_2, threshold):
         for weight, wanted in zip(weights, want[i], strict=True):
             np.testing.assert_allclose(array(weight.value), wanted, atol=1e-5)
     assert np.abs(want[-1][0] - parameters[0]).max() > 0.05
+
+
+def relative_errors(actual, expected, start):
+    return [np.abs(a - e).max() / np.abs(e - s).max() for a, e, s in zip(actual, expected, start, strict=True)]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-7])
+def test_small_gradients_move_the_weights_as_the_formulas_say(scale):
+    parameters, gradients = random_problem(50, scale)
+    expected = reference(parameters, gradients, [0.1] * 50, [0.9] * 50)[-1]
+    weights, optimizer = [keras.Variable(p) for p in parameters], RAdam(0.1)
+    for step_gradients in gradients:
+        optimizer.apply([ops.convert_to_tensor(g) for g in step_gradients], weights)
+    assert max(relative_errors([array(w.value) for w in weights], expected, parameters)) < 5e-5
+
+
+@needs_torch
+def test_the_formulas_are_pytorch_s_at_a_constant_beta_1():
+    problems = [random_problem(50, scale) for scale in (1e-3, 1e-5, 1e-7)]
+    jobs = [job("RAdam", parameters[1], [g[1] for g in gradients], [0.1] * 50) for parameters, gradients in problems]
+    for (parameters, gradients), expected in zip(problems, weights_after(jobs), strict=True):
+        formulas = reference(parameters, gradients, [0.1] * 50, [0.9] * 50)[-1]
+        assert max(relative_errors(formulas[1:2], [expected], parameters[1:2])) < 1e-9
 
 
 def test_the_paper_s_threshold_is_adaptive_one_step_earlier():
@@ -88,7 +112,7 @@ def test_a_compiled_step_is_the_eager_one(jit):
 
     def train(wrap):
         weights = [keras.Variable(p) for p in parameters]
-        optimizer = RAdam(0.1, MomentumCycle(9, warmup=0.3), global_clipnorm=2.0, weight_decay=0.01)
+        optimizer = RAdam(0.1, one_cycle(0.81, 0.9, 9, 0.3, inverted=True), global_clipnorm=2.0, weight_decay=0.01)
         optimizer.build(weights)
         step = wrap(lambda *gradients: optimizer.apply(gradients, weights))
         for step_gradients in gradients:
@@ -103,7 +127,7 @@ def test_a_compiled_step_is_the_eager_one(jit):
 def test_a_stateless_compiled_step_is_the_eager_one():
     parameters, gradients = random_problem(9)
     weights, other = ([keras.Variable(p) for p in parameters] for _ in range(2))
-    eager, stateless = (RAdam(0.1, MomentumCycle(9, warmup=0.3)) for _ in range(2))
+    eager, stateless = (RAdam(0.1, one_cycle(0.81, 0.9, 9, 0.3, inverted=True)) for _ in range(2))
     stateless.build(other)
     values, state = [w.value for w in other], [v.value for v in stateless.variables]
     step = compiled(lambda state, gradients, values: stateless.stateless_apply(state, gradients, values))
@@ -117,7 +141,7 @@ def test_a_stateless_compiled_step_is_the_eager_one():
 def network(steps=12):
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(3)])
-    model.compile(RAdam(WarmupCosine(0.05, steps), MomentumCycle(steps)), "mse")
+    model.compile(RAdam(one_cycle(1e-5, 0.05, steps), one_cycle(0.81, 0.9, steps, inverted=True)), "mse")
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -149,7 +173,7 @@ def test_a_saved_model_brings_its_optimizer_back(tmp_path):
     model.save(tmp_path / "model.keras")
     other = keras.models.load_model(tmp_path / "model.keras")
     assert other.optimizer.get_config() == model.optimizer.get_config()
-    assert isinstance(other.optimizer.beta_1, MomentumCycle) and other.optimizer.beta_1.total_steps == 12
+    assert other.optimizer.beta_1.get_config() == one_cycle(0.81, 0.9, 12, inverted=True).get_config()
     for a, b in zip(model.optimizer.variables, other.optimizer.variables, strict=True):
         np.testing.assert_array_equal(array(b.value), array(a.value))
 
@@ -177,7 +201,11 @@ def test_half_precision_variables_keep_their_dtype():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beta_1": 1.0}, "`beta_1` must be a schedule or a number from 0 to below 1. Received: 1.0"),
+        ({"beta_1": 1.0}, "`beta_1` must be a number in \\[0, 1\\) or a schedule of such. Received: 1.0"),
+        (
+            {"beta_1": one_cycle(0.5, 1.0, 9, inverted=True)},
+            "`beta_1` must be a number in \\[0, 1\\) or a schedule of such. Received: <",
+        ),
         ({"beta_2": 1}, "`beta_2` must be between 0 and 1. Received: 1"),
         ({"epsilon": -1e-8}, "`epsilon` must be 0 or more. Received: -1e-08"),
         ({"threshold": 3.9}, "`threshold` must be at least 4.* Received: 3.9"),

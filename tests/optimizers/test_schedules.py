@@ -5,7 +5,7 @@ from backend import array
 from keras import ops
 from oracle import CASES, HEINSEN
 
-from tf_capsules.optimizers import FlooredExponentialDecay, MomentumCycle, WarmupCosine
+from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
 
 
 def test_oracle():
@@ -31,22 +31,24 @@ def test_an_optimizer_follows_it():
 
 
 def test_warmup_and_momentum_follow_the_author_s_numbers():
-    rate, beta_1 = WarmupCosine(0.0005, 1000), MomentumCycle(1000)
+    rate, beta_1 = one_cycle(1e-5, 0.0005, 1000), one_cycle(0.81, 0.9, 1000, inverted=True)
     for step, wanted_rate, wanted_beta in HEINSEN["D_schedule"]["rows"]:
         np.testing.assert_allclose(array(rate(step)), wanted_rate, rtol=2e-5)
         np.testing.assert_allclose(array(beta_1(ops.cast(step, "int32"))), wanted_beta, atol=1e-6)
 
 
 def test_the_turn_may_lie_between_two_steps_and_the_end_lasts():
-    schedule = WarmupCosine(2.0, 9, warmup=0.25, floor=1.0)  # the turn is at 2.25
+    schedule = one_cycle(1.0, 2.0, 9, warmup=0.25)  # the turn is at 2.25
     wanted = [1, 1 + 1 / 2.25, 1 + 2 / 2.25, 1 + (1 + np.cos(np.pi * 0.75 / 6.75)) / 2]
     np.testing.assert_allclose([array(schedule(step)) for step in range(4)], wanted, rtol=1e-6)
     np.testing.assert_allclose([array(schedule(step)) for step in (9, 10, 14, 1000)], 1.0, rtol=1e-6)
-    np.testing.assert_allclose([array(MomentumCycle(9, 0.25, 0.7, 0.2)(step)) for step in (9, 14)], 0.7, rtol=1e-6)
-    assert array(WarmupCosine(2.0, 1)(0)) == np.float32(1e-5)
+    inverted = one_cycle(0.2, 0.7, 9, 0.25, inverted=True)
+    np.testing.assert_allclose([array(inverted(step)) for step in (9, 14)], 0.7, rtol=1e-6)
+    assert array(one_cycle(1e-5, 2.0, 1)(0)) == np.float32(1e-5)
+    assert array(one_cycle(0, 2, 9)(0)) == 0
 
 
-@pytest.mark.parametrize("schedule", [WarmupCosine(0.3, 40, 0.2, 0.01), MomentumCycle(40, 0.2, 0.95, 0.85)])
+@pytest.mark.parametrize("schedule", [one_cycle(0.01, 0.3, 40, 0.2), one_cycle(0.85, 0.95, 40, 0.2, inverted=True)])
 def test_schedules_with_a_turn_round_trip(schedule):
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
     assert type(other) is type(schedule) and other.get_config() == schedule.get_config()
@@ -55,16 +57,47 @@ def test_schedules_with_a_turn_round_trip(schedule):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("name", "config", "schedule"),
     [
-        (lambda: WarmupCosine(0, 10), "`peak` must be above 0. Received: 0"),
-        (lambda: WarmupCosine(0.1, 10, floor=0.2), "`floor` must be from 0 to `peak` 0.1. Received: 0.2"),
-        (lambda: WarmupCosine(0.1, 0), "`total_steps` must be a whole number of at least 1. Received: 0"),
-        (lambda: WarmupCosine(0.1, 10, warmup=1), "`warmup` must be between 0 and 1. Received: 1"),
-        (lambda: MomentumCycle(10, warmup=0.0), "`warmup` must be between 0 and 1. Received: 0.0"),
-        (lambda: MomentumCycle(10, high=0.8), "must be 0 <= low <= high < 1. Received: low=0.81, high=0.8"),
+        (
+            "WarmupCosine",
+            {"peak": 0.3, "total_steps": 9, "warmup": 0.25, "floor": 0.01},
+            one_cycle(0.01, 0.3, 9, 0.25),
+        ),
+        (
+            "MomentumCycle",
+            {"total_steps": 9, "warmup": 0.25, "high": 0.95, "low": 0.85},
+            one_cycle(0.85, 0.95, 9, 0.25, inverted=True),
+        ),
     ],
 )
-def test_values_out_of_range_are_named(make, message):
+def test_a_file_that_names_a_class_of_before_loads(name, config, schedule):
+    saved = {
+        "module": "tf_capsules.optimizers.schedules",
+        "class_name": name,
+        "config": config,
+        "registered_name": f"tf_capsules>{name}",
+    }
+    optimizer = {**RAdam().get_config(), "learning_rate": saved, "beta_1": saved if name == "MomentumCycle" else 0.9}
+    loaded = RAdam.from_config(optimizer)
+    assert type(loaded._learning_rate) is keras.optimizers.schedules.CosineDecay
+    assert loaded._learning_rate.get_config() == schedule.get_config()
+    if name == "MomentumCycle":
+        assert loaded.beta_1.get_config() == schedule.get_config()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 0, 10), "the value at the turn must be above 0. Received: 0"),
+        ((0.2, 0.1, 10), "must be 0 <= low <= high. Received: low=0.2, high=0.1"),
+        ((-0.1, 0.1, 10), "must be 0 <= low <= high. Received: low=-0.1, high=0.1"),
+        ((0.01, 0.1, 0), "`total_steps` must be a whole number of at least 1. Received: 0"),
+        ((0.01, 0.1, 10, 1), "`warmup` must be between 0 and 1. Received: 1"),
+        ((0.01, 0.1, 10, 0.0), "`warmup` must be between 0 and 1. Received: 0.0"),
+        ((0, 0.9, 10, 0.1, True), "the value at the turn must be above 0. Received: 0"),
+    ],
+)
+def test_values_out_of_range_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        make()
+        one_cycle(*arguments)

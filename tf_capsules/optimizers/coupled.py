@@ -1,4 +1,6 @@
-"""Optimizers with the weight decay that Keras does not have."""
+"""The optimizers of PyTorch, which differ from Keras's of the same name."""
+
+import math
 
 import keras
 from keras import ops
@@ -7,7 +9,7 @@ from tf_capsules.hints import Rate
 
 
 class _Coupled:
-    """An optimizer in which the decay of the weights is a part of the gradient: `gradient += decay * weight`."""
+    """What PyTorch's optimizers share: `gradient += decay * weight`, then `weight -= learning_rate * step`."""
 
     def __init__(self, learning_rate, *args, decay, **kwargs):
         super().__init__(learning_rate, *args, **kwargs)
@@ -16,8 +18,18 @@ class _Coupled:
         self.decay = decay
 
     def update_step(self, gradient, variable, learning_rate):
-        gradient = ops.add(gradient, self.decay * ops.cast(variable, gradient.dtype))
-        super().update_step(gradient, variable, learning_rate)
+        gradient = ops.cast(gradient, variable.dtype) + self.decay * ops.convert_to_tensor(variable)
+        step = self._step(gradient, self._get_variable_index(variable))
+        self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * step)
+
+    def _follow(self, average, value, decay):
+        """The exponential moving average, moved towards a value."""
+        self.assign_add(average, (1 - decay) * (value - average))
+        return ops.convert_to_tensor(average)
+
+    def _accumulate(self, momentum, step):
+        self.assign(momentum, self.momentum * momentum + step)
+        return ops.convert_to_tensor(momentum)
 
     def get_config(self):
         return {**super().get_config(), "decay": self.decay}
@@ -25,15 +37,16 @@ class _Coupled:
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledSGD(_Coupled, keras.optimizers.SGD):
-    """Stochastic gradient descent in which the decay of the weights is a part of the gradient.
+    """PyTorch's SGD: the weight decay is part of the gradient, and the momentum does not hold the learning rate.
 
-    Source: the released code of Tsai et al. 2020 (PyTorch's SGD): `gradient += decay * weight` for every trainable
-    weight, before the momentum. The `weight_decay` of Keras is taken off the weights beside the momentum, which at a
-    momentum of 0.9 makes it ten times weaker.
+    Source: the released code of Tsai et al. 2020 (`torch.optim.SGD`). With `g` the gradient plus `decay * weight`,
+    `buffer = momentum * buffer + g` and `weight -= learning_rate * buffer`. Keras differs in both: its `weight_decay`
+    acts beside the momentum, which at momentum 0.9 makes it ten times weaker, and a drop of its learning rate reaches
+    earlier gradients only as the momentum forgets them.
 
     Args:
         learning_rate, momentum: as in `keras.optimizers.SGD`.
-        decay: factor on the weights, not negative.
+        decay: factor on every trainable weight, not negative.
         kwargs: further arguments of `keras.optimizers.SGD`.
 
     Raises:
@@ -56,17 +69,26 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
     ):
         super().__init__(learning_rate, momentum, decay=decay, name=name, **kwargs)
 
+    def _step(self, gradient, index):
+        if not self.momentum:
+            return gradient
+        momentum = self._accumulate(self.momentums[index], gradient)
+        return gradient + self.momentum * momentum if self.nesterov else momentum
+
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledAdam(_Coupled, keras.optimizers.Adam):
-    """Adam in which the decay of the weights is a part of the gradient.
+    """PyTorch's Adam: the weight decay is part of the gradient, and epsilon stands beside the corrected root.
 
-    Source: the released code of Li et al. 2018 (PyTorch's Adam): `gradient += decay * weight` for every trainable
-    weight, biases and those of normalization included, before the moments.
+    Source: the released code of Li et al. 2018 (`torch.optim.Adam`). With `g` the gradient plus `decay * weight`, `m`
+    and `v` the moments of `g`, and `t = 1, 2, ...` the step,
+    `weight -= learning_rate * m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon)`.
+    Keras's Adam has `sqrt(v) + 1e-7`, whose epsilon weighs `1 / sqrt(1 - beta_2^t)` times as much: 32 times at step 1.
 
     Args:
-        learning_rate: as in `keras.optimizers.Adam`.
-        decay: factor on the weights, not negative.
+        learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
+        epsilon: added to the root of the second moment, after the correction of its bias.
+        decay: factor on every trainable weight, biases and those of normalization included, not negative.
         kwargs: further arguments of `keras.optimizers.Adam`.
 
     Raises:
@@ -79,20 +101,46 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         0.9
     """
 
-    def __init__(self, learning_rate: Rate = 1e-4, decay: float = 5e-4, name: str | None = "coupled_adam", **kwargs):
-        super().__init__(learning_rate, decay=decay, name=name, **kwargs)
+    def __init__(
+        self,
+        learning_rate: Rate = 1e-4,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        decay: float = 5e-4,
+        name: str | None = "coupled_adam",
+        **kwargs,
+    ):
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, decay=decay, name=name, **kwargs)
+
+    def _step(self, gradient, index):
+        mean = self._follow(self._momentums[index], gradient, self.beta_1)
+        square = self._follow(self._velocities[index], ops.square(gradient), self.beta_2)
+        if self.amsgrad:
+            self.assign(self._velocity_hats[index], ops.maximum(self._velocity_hats[index], square))
+            square = ops.convert_to_tensor(self._velocity_hats[index])
+        t = ops.cast(self.iterations + 1, gradient.dtype)
+        mean, square = (
+            moment / -ops.expm1(math.log(beta) * t) for moment, beta in ((mean, self.beta_1), (square, self.beta_2))
+        )
+        return mean / (ops.sqrt(square) + self.epsilon)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
-    """RMSprop, centered and with momentum, in which the decay of the weights is a part of the gradient.
+    """PyTorch's RMSprop: the weight decay is part of the gradient, and epsilon stands outside the root.
 
-    Source: the released code of Li et al. 2018 (PyTorch's RMSprop): `gradient += decay * weight` for every trainable
-    weight, biases and those of normalization included, before the moments.
+    Source: the released code of Li et al. 2018 (`torch.optim.RMSprop`, centered and with momentum). With `g` the
+    gradient plus `decay * weight`, and `v` and `a` the moving averages of `g^2` and `g`,
+    `buffer = momentum * buffer + g / (sqrt(v - a^2) + epsilon)` and `weight -= learning_rate * buffer`.
+    Keras's RMSprop has 1e-7 inside the root, and its momentum holds the learning rate. PyTorch gives NaN where rounding
+    makes `v - a^2` negative; here it is 0.
 
     Args:
-        learning_rate, rho, momentum, centered: as in `keras.optimizers.RMSprop`.
-        decay: factor on the weights, not negative.
+        learning_rate, rho, momentum: as in `keras.optimizers.RMSprop`; PyTorch calls `rho` alpha.
+        epsilon: added to the root.
+        centered: False leaves `a` out.
+        decay: factor on every trainable weight, biases and those of normalization included, not negative.
         kwargs: further arguments of `keras.optimizers.RMSprop`.
 
     Raises:
@@ -110,9 +158,18 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
         learning_rate: Rate = 1e-4,
         rho: float = 0.9,
         momentum: float = 0.9,
+        epsilon: float = 1e-8,
         centered: bool = True,
         decay: float = 5e-4,
         name: str | None = "coupled_rmsprop",
         **kwargs,
     ):
-        super().__init__(learning_rate, rho, momentum, centered=centered, decay=decay, name=name, **kwargs)
+        super().__init__(learning_rate, rho, momentum, epsilon, centered, decay=decay, name=name, **kwargs)
+
+    def _step(self, gradient, index):
+        square = self._follow(self._velocities[index], ops.square(gradient), self.rho)
+        if self.centered:
+            mean = self._follow(self._average_gradients[index], gradient, self.rho)
+            square = ops.maximum(square - ops.square(mean), 0)
+        step = gradient / (ops.sqrt(square) + self.epsilon)
+        return self._accumulate(self._momentums[index], step) if self.momentum else step

@@ -21,12 +21,14 @@ class RAdam(keras.optimizers.Optimizer):
 
     Args:
         learning_rate: a number or a `LearningRateSchedule`.
-        beta_1: decay of the first moment, a number in [0, 1) or a `LearningRateSchedule` such as `MomentumCycle`; the
-            schedule's value of the step stands in the moment's update and in `1 - beta_1^t`.
+        beta_1: decay of the first moment, a number in [0, 1) or a schedule of such numbers, as `one_cycle` makes it.
+            The value at the step stands in the moment's update and in `1 - beta_1^t`.
         beta_2: decay of the second moment, in (0, 1).
-        epsilon: added to the root of the second moment, which is not corrected for bias before.
+        epsilon: added to the root of the second moment, whose bias is not corrected before, as in the author's code and
+            in `torch.optim.RAdam`.
         threshold: smallest `rho_t` with an adaptive step, at least 4. Differs from the paper, which has 4: with
-            beta_2 0.999 the sixth step is the first adaptive one, in place of the fifth.
+            beta_2 0.999 the sixth step is the first adaptive one, in place of the fifth. `torch.optim.RAdam` asks for
+            more than 5.
         kwargs: of `keras.optimizers.Optimizer`, for instance `weight_decay` or `global_clipnorm`.
 
     Raises:
@@ -50,8 +52,8 @@ class RAdam(keras.optimizers.Optimizer):
         **kwargs,
     ):
         scheduled = isinstance(beta_1, keras.optimizers.schedules.LearningRateSchedule)
-        if not scheduled and not 0 <= beta_1 < 1:
-            raise ValueError(f"`beta_1` must be a schedule or a number from 0 to below 1. Received: {beta_1!r}")
+        if not 0 <= (float(beta_1(0)) if scheduled else beta_1) < 1:
+            raise ValueError(f"`beta_1` must be a number in [0, 1) or a schedule of such. Received: {beta_1!r}")
         if not 0 < beta_2 < 1:
             raise ValueError(f"`beta_2` must be between 0 and 1. Received: {beta_2!r}")
         if not epsilon >= 0:

@@ -50,87 +50,58 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
-@keras.saving.register_keras_serializable("tf_capsules")
-class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
-    """`floor + (peak - floor) * phi`: a straight line from `floor` up to `peak`, then a half cosine back to `floor`.
+def one_cycle(
+    low: float, high: float, total_steps: int, warmup: float = 0.1, inverted: bool = False
+) -> keras.optimizers.schedules.CosineDecay:
+    """Keras's `CosineDecay` as one cycle: a straight line from `low` up to `high`, then half a cosine back to `low`.
 
-    Source: Heinsen 2019, section 4.5; the released code. With `turn = warmup * total_steps`, which need not be a whole
-    number, `phi = step / turn` up to the turn and `(1 + cos(pi (step - turn) / (total_steps - turn))) / 2` after it.
-    Step 0 has the floor, and so have the steps beyond `total_steps`.
+    Source: Heinsen 2019, section 4.5, for the learning rate; the released code also cycles beta_1 from 0.9 down to 0.81
+    and back, which the paper does not mention. The turn, at step `warmup * total_steps`, may lie between two steps.
+    From `total_steps` on the value stays that of step 0.
 
     Args:
-        peak: the highest rate, above 0.
+        low: value at both ends.
+        high: value at the turn.
         total_steps: optimizer steps of the whole training, at least 1.
-        warmup: share of the steps on the way up, between 0 and 1.
-        floor: rate at both ends.
+        warmup: share of the steps before the turn, between 0 and 1.
+        inverted: whether the cycle goes from `high` down to `low` and back, as that of beta_1 does.
+
+    Returns:
+        A `keras.optimizers.schedules.CosineDecay`.
 
     Raises:
         ValueError: a value out of its range.
 
     Example:
-        >>> schedule = WarmupCosine(0.0005, total_steps=1000)
-        >>> [round(float(schedule(step)), 7) for step in (0, 50, 100, 500, 1000)]
+        >>> rate, beta_1 = one_cycle(1e-5, 0.0005, 1000), one_cycle(0.81, 0.9, 1000, inverted=True)
+        >>> [round(float(rate(step)), 7) for step in (0, 50, 100, 500, 1000)]
         [1e-05, 0.000255, 0.0005, 0.0002975, 1e-05]
-    """
-
-    def __init__(self, peak: float, total_steps: int, warmup: float = 0.1, floor: float = 1e-5):
-        if not 0 < peak < math.inf:
-            raise ValueError(f"`peak` must be above 0. Received: {peak!r}")
-        if not 0 <= floor <= peak:
-            raise ValueError(f"`floor` must be from 0 to `peak` {peak!r}. Received: {floor!r}")
-        self.peak, self.floor = peak, floor
-        self.total_steps, self.warmup = positive_int("total_steps", total_steps), _share("warmup", warmup)
-
-    def __call__(self, step):
-        return self.floor + (self.peak - self.floor) * _up_and_down(step, self.total_steps, self.warmup)
-
-    def get_config(self):
-        return {"peak": self.peak, "total_steps": self.total_steps, "warmup": self.warmup, "floor": self.floor}
-
-
-@keras.saving.register_keras_serializable("tf_capsules")
-class MomentumCycle(keras.optimizers.schedules.LearningRateSchedule):
-    """`low + (high - low) * (1 - phi)`, `phi` as in `WarmupCosine`: beta_1 is low where the learning rate is high.
-
-    Source: the released code of Heinsen 2019; the paper does not mention it.
-
-    Args:
-        total_steps: optimizer steps of the whole training, at least 1.
-        warmup: share of the steps on the way down, between 0 and 1.
-        high: value at both ends.
-        low: value at the turn; 0 <= low <= high < 1.
-
-    Raises:
-        ValueError: a value out of its range.
-
-    Example:
-        >>> beta_1 = MomentumCycle(total_steps=1000)
         >>> [round(float(beta_1(step)), 3) for step in (0, 50, 100, 1000)]
         [0.9, 0.855, 0.81, 0.9]
     """
-
-    def __init__(self, total_steps: int, warmup: float = 0.1, high: float = 0.9, low: float = 0.81):
-        if not 0 <= low <= high < 1:
-            raise ValueError(f"`low` and `high` must be 0 <= low <= high < 1. Received: low={low!r}, high={high!r}")
-        self.high, self.low = high, low
-        self.total_steps, self.warmup = positive_int("total_steps", total_steps), _share("warmup", warmup)
-
-    def __call__(self, step):
-        return self.low + (self.high - self.low) * (1 - _up_and_down(step, self.total_steps, self.warmup))
-
-    def get_config(self):
-        return {"total_steps": self.total_steps, "warmup": self.warmup, "high": self.high, "low": self.low}
-
-
-def _share(name, value):
-    if not 0 < value < 1:
-        raise ValueError(f"`{name}` must be between 0 and 1. Received: {value!r}")
-    return value
+    if not 0 <= low <= high < math.inf:
+        raise ValueError(f"`low` and `high` must be 0 <= low <= high. Received: low={low!r}, high={high!r}")
+    end, turn = (high, low) if inverted else (low, high)
+    if not turn > 0:
+        raise ValueError(f"the value at the turn must be above 0. Received: {turn!r}")
+    if not 0 < warmup < 1:
+        raise ValueError(f"`warmup` must be between 0 and 1. Received: {warmup!r}")
+    rising = warmup * positive_int("total_steps", total_steps)
+    return keras.optimizers.schedules.CosineDecay(
+        float(end), total_steps - rising, end / turn, warmup_target=turn, warmup_steps=rising
+    )
 
 
-def _up_and_down(step, total_steps, warmup):
-    """0 at step 0, 1 at the turn, 0 from `total_steps` on."""
-    turn = warmup * total_steps
-    step = ops.minimum(ops.cast(step, "float32"), total_steps)
-    down = (1 + ops.cos(math.pi * (step - turn) / (total_steps - turn))) / 2
-    return ops.where(step <= turn, step / turn, down)
+# Files of the versions before name the classes of these two cycles. Keras's own schedule takes their place.
+@keras.saving.register_keras_serializable("tf_capsules", "WarmupCosine")
+class _WarmupCosine(keras.optimizers.schedules.CosineDecay):
+    @classmethod
+    def from_config(cls, config):
+        return one_cycle(config["floor"], config["peak"], config["total_steps"], config["warmup"])
+
+
+@keras.saving.register_keras_serializable("tf_capsules", "MomentumCycle")
+class _MomentumCycle(keras.optimizers.schedules.CosineDecay):
+    @classmethod
+    def from_config(cls, config):
+        return one_cycle(inverted=True, **config)

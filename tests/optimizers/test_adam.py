@@ -1,0 +1,58 @@
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array
+
+from tf_capsules.optimizers import Adam
+
+
+def problem(scale):
+    random = np.random.default_rng(0)
+    return random.normal(size=7).astype("float32"), (scale * random.normal(size=(50, 7))).astype("float32")
+
+
+def ours(scale, of=Adam):
+    start, gradients = problem(scale)
+    weight, optimizer = keras.Variable(start), of(0.1)
+    for gradient in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
+    return array(weight.value)
+
+
+def of_numpy(scale):
+    weight, gradients = problem(scale)
+    weight, mean, square = weight.astype("float64"), 0, 0
+    for t, gradient in enumerate(gradients, start=1):
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * np.float64(gradient) ** 2
+        weight = weight - 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * mean / (np.sqrt(square) + 1e-8)
+    return weight
+
+
+def relative_error(actual, expected, scale):
+    return np.abs(actual - expected).max() / np.abs(expected - problem(scale)[0]).max()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-7])
+def test_small_gradients_move_the_weights_as_the_formula_says(scale):
+    assert relative_error(ours(scale), of_numpy(scale), scale) < 5e-5
+    assert relative_error(ours(scale, keras.optimizers.Adam), of_numpy(scale), scale) > 5e-4
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's optimizer is the oracle")
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-7])
+def test_small_gradients_move_the_weights_as_in_tensorflow(scale):
+    import tensorflow as tf
+
+    start, gradients = problem(scale)
+    weight, optimizer = tf.Variable(start, dtype="float64"), tf.compat.v1.train.AdamOptimizer(0.1)
+    for gradient in gradients:
+        optimizer.apply_gradients([(tf.constant(gradient, "float64"), weight)])
+    assert relative_error(of_numpy(scale), weight.numpy(), scale) < 1e-5  # TensorFlow has float32 powers
+    assert relative_error(ours(scale), weight.numpy(), scale) < 5e-5
+
+
+def test_config_round_trip():
+    optimizer = Adam(0.3, 0.8, 0.99, clipnorm=2.0)
+    other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
+    assert type(other) is Adam and other.get_config() == optimizer.get_config()
+    assert other.epsilon == 1e-8

@@ -1,0 +1,37 @@
+"""TensorFlow's Adam."""
+
+import keras
+
+from tf_capsules.hints import Rate
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class Adam(keras.optimizers.Adam):
+    """Adam with TensorFlow's epsilon, 1e-8 in place of Keras's 1e-7.
+
+    Source: `tf.train.AdamOptimizer`, with which Sabour et al. 2017 and Hinton et al. 2018 trained. Keras's Adam has the
+    same form, the "epsilon hat" of Kingma and Ba 2015, section 2: with the moments `m` and `v` and `t = 1, 2, ...`,
+    `weight -= learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)`.
+    PyTorch's form, with epsilon beside the corrected root, is `CoupledAdam` with `decay=0`.
+
+    Args:
+        learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
+        epsilon: added to the root of the second moment, whose bias is not corrected before.
+        kwargs: further arguments of `keras.optimizers.Adam`.
+
+    Example:
+        >>> weight = keras.Variable([1.0])
+        >>> Adam(0.1).apply([np.array([1e-5], "float32")], [weight])
+        >>> round(float(weight[0]), 4)  # 0.924 with Keras's epsilon
+        0.9031
+    """
+
+    def __init__(
+        self,
+        learning_rate: Rate = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        **kwargs,
+    ):
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
