@@ -4,6 +4,7 @@ import keras
 
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy, SpreadLoss
 from tf_capsules.models.hinton2018 import BaselineCNN, MatrixCapsNet
+from tf_capsules.optimizers import Adam
 from tf_capsules.recipes import sabour2017
 from tf_capsules.recipes.recipe import Recipe
 
@@ -19,7 +20,7 @@ SMALLNORB = Recipe(
     margin_schedule="sigmoid",
     epochs=300,
     batch_size=64,
-    optimizer=sabour2017.adam,
+    optimizer=Adam,
     learning_rate=0.003,
     # The authors: 400,000 steps, in which the margin reaches 0.976 and the rate falls by 4% every 20,000.
     decays=20,

@@ -3,13 +3,8 @@
 import keras
 
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
+from tf_capsules.optimizers import Adam
 from tf_capsules.recipes.recipe import Recipe
-
-
-def adam(learning_rate):
-    """Adam as TensorFlow 1 has it, with which the paper's networks were trained: epsilon is 1e-8, Keras's is 1e-7."""
-    return keras.optimizers.Adam(learning_rate, epsilon=1e-8)
-
 
 DIGITS = Recipe(
     "sabour2017-digits",
@@ -29,7 +24,7 @@ DIGITS = Recipe(
     preprocess=(("shift", 1),),
     epochs=30,
     batch_size=32,
-    optimizer=adam,
+    optimizer=Adam,
     learning_rate=0.002,
     decays=34,
     figures=("training_curves", "reconstructions", "dimension_perturbation", "routing_changes"),
@@ -43,7 +38,7 @@ MNIST = Recipe(
     model=CapsNet,
     dataset="mnist",
     preprocess=(("shift", 2),),
-    optimizer=adam,
+    optimizer=Adam,
     # The released code: 300,000 steps, the rate falling by 4% every 2,000.
     decays=150,
     figures=("training_curves", "reconstructions", "dimension_perturbation", "routing_changes"),
@@ -72,7 +67,7 @@ MULTIMNIST = Recipe(
     dataset="multimnist",
     metric="exact_match",
     epochs=1,
-    optimizer=adam,
+    optimizer=Adam,
     # One epoch is 60 million pairs, 468,750 steps; the rate falls by 4% every 20,000.
     decays=23,
     figures=("training_curves", "overlapping_reconstructions"),
@@ -86,7 +81,7 @@ AFFNIST = Recipe(
     "MNIST shifted on 40x40 pixels, to be tested on affine digits without fine-tuning",
     model=CapsNet,
     dataset="expanded_mnist",
-    optimizer=adam,
+    optimizer=Adam,
     decays=150,
     figures=("training_curves", "reconstructions"),
     source="section 5.2",
@@ -102,7 +97,7 @@ CIFAR10 = Recipe(
     dataset="cifar10",
     preprocess=(("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",)),
     epochs=1500,
-    optimizer=adam,
+    optimizer=Adam,
     # The released code: 600,000 steps, the rate falling by 4% every 2,000.
     decays=300,
     figures=("training_curves", "routing_changes"),
@@ -195,7 +190,7 @@ RECIPES = (
         dataset="smallnorb",
         preprocess=(("downscale", 2), ("brightness", 63), ("contrast", 0.2, 1.8), ("crop", 32), ("standardize",)),
         epochs=200,
-        optimizer=adam,
+        optimizer=Adam,
         decays=150,
         figures=("training_curves", "routing_changes"),
         source="section 7",
@@ -208,7 +203,7 @@ RECIPES = (
         model_options=dict(filters=64, types=16, pose=6, dim=8, decoder_units=None),
         dataset="svhn",
         epochs=200,
-        optimizer=adam,
+        optimizer=Adam,
         decays=150,
         figures=("training_curves", "routing_changes"),
         source="section 7",
