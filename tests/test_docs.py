@@ -1,8 +1,10 @@
 """The Python blocks of the README and of the pages in docs run as they stand."""
 
 import importlib.util
+import json
 import pathlib
 import re
+import sys
 
 import keras
 import pytest
@@ -72,6 +74,26 @@ def test_the_configuration_of_a_server_is_one():
     found = re.search(r"^```\n(model_config_list .*?)^```", SERVING.read_text(), re.MULTILINE | re.DOTALL)
     config = text_format.Parse(found.group(1), model_server_config_pb2.ModelServerConfig())
     assert list(config.model_config_list.config[0].model_version_policy.specific.versions) == [2, 3]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("CONTRIBUTING.md")], ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page):
+    text = page.read_text()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", prose)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert [name for name in re.findall(r"`(results/\w+\.csv)`", prose) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_without_a_checkout_says_what_to_set(notebook, tmp_path, monkeypatch):
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    for name in ("tf_capsules", "keras_hub"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="nor is a checkout beside it. Set PACKAGE"):
+        exec("\n".join("".join(cell["source"]) for cell in cells[:2]), {"__name__": "__main__"})
 
 
 def test_the_pages_have_blocks():
