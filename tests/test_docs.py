@@ -92,7 +92,7 @@ def test_a_notebook_without_a_checkout_says_what_to_set(notebook, tmp_path, monk
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError, match="nor is a checkout beside it. Set PACKAGE"):
+    with pytest.raises(RuntimeError, match="there is no checkout. Set PACKAGE in the first cell"):
         exec("\n".join("".join(cell["source"]) for cell in cells[:2]), {"__name__": "__main__"})
 
 
