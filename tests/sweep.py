@@ -15,15 +15,18 @@ from tf_capsules.layers import (
     ConvInvertedAttentionRouting,
     CoordinateChannels,
     Decoder,
+    DepthwisePrimaryCapsules,
     DynamicRouting,
     EMRouting,
     HeinsenRouting,
     InvertedAttentionRouting,
     LabelMask,
     PrimaryCapsules,
+    SelfAttentionRouting,
     SequenceCapsules,
+    UpsamplingDecoder,
 )
-from tf_capsules.models import hinton2018, li2018, tsai2020
+from tf_capsules.models import hinton2018, li2018, mazzia2021, tsai2020
 from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttentionCapsNet, TextCapsNet
 from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 
@@ -61,6 +64,11 @@ def primary(inputs=(BATCH, 7, 6, 3), **options):
 def dynamic(inputs=(BATCH, 6, 3), mask=None, of=DynamicRouting, **options):
     arguments = {"poses": inputs} if mask is None else {"poses": inputs, "mask": mask}
     return Case(of, {"capsules": 4, "dim": 7, "iterations": 2, **options}, arguments)
+
+
+def self_attention(inputs=(BATCH, 6, 3), mask=None, **options):
+    arguments = {"poses": inputs} if mask is None else {"poses": inputs, "mask": mask}
+    return Case(SelfAttentionRouting, {"capsules": 4, "dim": 7, **options}, arguments)
 
 
 def encapsulated(residual=None, **options):
@@ -128,6 +136,14 @@ LAYERS = {
     "PrimaryCapsules layer norm": primary(activation="layer_norm", pose=(2, 5)),
     "PrimaryCapsules without activation": primary(activation=None, kernel_size=1),
     "PrimaryCapsules any activation": primary(activation="tanh", scores="linear", kernel_regularizer="l2"),
+    "DepthwisePrimaryCapsules": Case(DepthwisePrimaryCapsules, {"pose": 3}, {"features": (BATCH, 4, 5, 6)}),
+    "DepthwisePrimaryCapsules on a grid": Case(
+        DepthwisePrimaryCapsules, {"pose": 3, "kernel_size": (3, 2), "strides": 2}, {"features": (BATCH, 5, 7, 6)}
+    ),
+    "SelfAttentionRouting": self_attention(),
+    "SelfAttentionRouting stored votes": self_attention(votes="stored", prior_initializer="ones"),
+    "SelfAttentionRouting matrices": self_attention((BATCH, 6, 2, 3), use_prior=False, sharing="all"),
+    "SelfAttentionRouting grid, mask": self_attention(GRID, some_children(2, 3, 4), sharing="positions"),
     "DynamicRouting": dynamic(iterations=3),
     "DynamicRouting stored votes": dynamic(votes="stored", use_bias=True),
     "DynamicRouting free votes": dynamic((BATCH, 6, 8), votes="free", dim=3),
@@ -237,6 +253,7 @@ LAYERS = {
     "LabelMask activations": Case(LabelMask, {}, {"poses": (BATCH, 4, 3), "activations": (BATCH, 4)}),
     "Decoder": Case(Decoder, {"image_shape": (4, 3, 2), "units": (16, 8)}, {"poses": (BATCH, 6, 7)}),
     "Decoder matrices": Case(Decoder, {"image_shape": (4, 3, 1), "units": ()}, {"poses": (BATCH, 2, 3, 7)}),
+    "UpsamplingDecoder": Case(UpsamplingDecoder, {"channels": 1}, {"poses": (BATCH, 3, 4)}),
     "CoordinateChannels": Case(CoordinateChannels, {}, {"features": (BATCH, 4, 3, 2)}),
 }
 
@@ -246,6 +263,12 @@ SMALL = dict(filters=6, kernel_size=3, types=2, pose=4, primary_kernel_size=3, d
 def capsnet(image_shape=(11, 10, 2), **options):
     arguments = {"image_shape": image_shape, "classes": 3, **SMALL, **options}
     return Case(CapsNet, arguments, {"images": (BATCH, *image_shape)}, "float32", "decoder")
+
+
+def efficient_capsnet(image_shape, **options):
+    arguments = {"image_shape": image_shape, "classes": 3, "convolutions": ((6, 3, 1), (8, 3, 2)), "pose": 4, **options}
+    unused = "decoder" if options.get("decoder", "dense") else None
+    return Case(mazzia2021.EfficientCapsNet, arguments, {"images": (BATCH, *image_shape)}, "float32", unused)
 
 
 def heinsen_network(of, options, inputs):
@@ -268,6 +291,8 @@ MODELS = {
     "CapsNet": capsnet(),
     "CapsNet without decoder": capsnet(decoder_units=None, leaky=True, use_bias=True, padding="same"),
     "CapsNet one class, one iteration": capsnet((9, 12, 1), classes=1, iterations=1, competition="children"),
+    "EfficientCapsNet": efficient_capsnet((11, 12, 2), primary_kernel_size=2, primary_strides=2),
+    "EfficientCapsNet instance normalization": efficient_capsnet((9, 11, 1), normalization="instance", decoder=None),
     "BaselineCNN": Case(BaselineCNN, {"image_shape": (4, 3, 2), "classes": 7}, {"images": (BATCH, 4, 3, 2)}, "float32"),
     "PoolingCNN": Case(
         PoolingCNN, {"image_shape": (4, 5, 1), "classes": 6, "dropout": 0.5}, {"images": (BATCH, 4, 5, 1)}, "float32"

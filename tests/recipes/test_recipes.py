@@ -114,6 +114,7 @@ PARAMETERS = {
     "li2018-mnist-cnn-large": 9_624_782 - 576 + 5_224,
     "li2018-mnist-short": 8_124_224 - 576 + 4_032,
     "li2018-mnist-short-master": 1_689_856 - 576 + 1_984,
+    **dict.fromkeys(("mazzia2021-mnist", "mazzia2021-mnist-short"), 161_824 + 576 + 1_411_344),
     "heinsen2019-smallnorb": 272_592,
     "heinsen2019-sst5": 142_912,
     "heinsen2019-sst2": 141_376,

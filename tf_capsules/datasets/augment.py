@@ -14,6 +14,12 @@ pad              pixels                      zeros on every side                
 pad_crop         pixels, "edge" or "zero"    a random window, of the image's own size, of  nothing
                                              the image padded on every side with its own
                                              edge or with zeros
+shift_within                                 moved by whole pixels, what is not zero        nothing
+                                             staying in the image
+rotate           degrees                     half of the images turned by a normal number   nothing
+                                             of degrees, at most that many
+narrow           share, below 1              made narrower by up to that share              nothing
+erase            size                        a random square of size x size set to zero     nothing
 flip                                         mirrored left to right, probability 1/2       nothing
 brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
 contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
@@ -35,6 +41,8 @@ import math
 from numbers import Integral, Real
 
 import numpy
+
+from tf_capsules.datasets import warp
 
 
 def _shift(image, draw, xp, pixels):
@@ -190,6 +198,10 @@ def _number(value):
     return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
+def _share(value):
+    return _number(value) and value < 1
+
+
 def _half(value):
     return _number(value) and value <= 0.5
 
@@ -212,6 +224,10 @@ _STEPS = {
     "crop": (_crop, (_whole(1),), "a whole number of pixels, 1 or more"),
     "pad": (_pad, (_whole(0),), "a whole number of pixels, 0 or more"),
     "pad_crop": (_pad_crop, (_whole(0), _fill), 'a whole number of pixels, 0 or more, and "edge" or "zero"'),
+    "shift_within": (warp.shift_within, (), "no value"),
+    "rotate": (warp.rotate, (_number,), "a number of degrees, 0 or more"),
+    "narrow": (warp.narrow, (_share,), "a number from 0 to below 1"),
+    "erase": (warp.erase, (_whole(1),), "a whole number of pixels, 1 or more"),
     "flip": (_flip, (), "no value"),
     "brightness": (_brightness, (_number,), "a number, 0 or more"),
     "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
@@ -225,7 +241,10 @@ _STEPS = {
 
 
 # In evaluation these do nothing.
-_RANDOM = ("shift", "pad_crop", "flip", "brightness", "contrast", "jitter")
+_RANDOM = (
+    *("shift", "pad_crop", "shift_within", "rotate", "narrow", "erase"),
+    *("flip", "brightness", "contrast", "jitter"),
+)
 
 
 def in_evaluation(steps):
@@ -266,6 +285,8 @@ def output_shape(steps, image_shape):
     """
     height, width, channels = image_shape
     for name, *values in check(steps):
+        if name == "erase" and values[0] > min(height, width):
+            raise ValueError(f"preprocess step 'erase' {values[0]}: the image has {height}x{width} pixels there")
         if name == "pad":
             height, width = height + 2 * values[0], width + 2 * values[0]
         elif name == "crop":

@@ -3,6 +3,7 @@
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
+from tf_capsules.layers.depthwise_primary import DepthwisePrimaryCapsules
 from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting
 from tf_capsules.layers.em import ConvEMRouting, EMRouting
 from tf_capsules.layers.encapsulation import CapConv, CapFC
@@ -13,7 +14,9 @@ from tf_capsules.layers.inverted_attention import (
     InvertedAttentionRouting,
 )
 from tf_capsules.layers.primary import PrimaryCapsules
+from tf_capsules.layers.self_attention import SelfAttentionRouting
 from tf_capsules.layers.sequence import SequenceCapsules
+from tf_capsules.layers.upsampling_decoder import UpsamplingDecoder
 
 __all__ = [
     "CapConv",
@@ -25,11 +28,14 @@ __all__ = [
     "ConvInvertedAttentionRouting",
     "CoordinateChannels",
     "Decoder",
+    "DepthwisePrimaryCapsules",
     "DynamicRouting",
     "EMRouting",
     "HeinsenRouting",
     "InvertedAttentionRouting",
     "LabelMask",
     "PrimaryCapsules",
+    "SelfAttentionRouting",
     "SequenceCapsules",
+    "UpsamplingDecoder",
 ]

@@ -1,6 +1,6 @@
 """The papers' networks as Keras models, one file a paper."""
 
-from tf_capsules.models import backbones, heinsen2019, hinton2018, li2018, sabour2017, tsai2020
+from tf_capsules.models import backbones, heinsen2019, hinton2018, li2018, mazzia2021, sabour2017, tsai2020
 from tf_capsules.models.classifier import CapsuleClassifier, class_probabilities, class_scores
 from tf_capsules.models.feedback import FeedbackAgreement, FeedbackClassifier, FeedbackModel, with_feedback
 
@@ -15,6 +15,7 @@ __all__ = [
     "heinsen2019",
     "hinton2018",
     "li2018",
+    "mazzia2021",
     "sabour2017",
     "tsai2020",
     "with_feedback",

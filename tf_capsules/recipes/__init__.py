@@ -6,14 +6,14 @@ papers' tables that change a few values of one. The first line of a module names
 
 import difflib
 
-from tf_capsules.recipes import heinsen2019, hinton2018, li2018, sabour2017, tsai2020
+from tf_capsules.recipes import heinsen2019, hinton2018, li2018, mazzia2021, sabour2017, tsai2020
 from tf_capsules.recipes.recipe import Recipe
 
 __all__ = ["DEFAULT", "PAPERS", "Recipe", "get", "names"]
 
 DEFAULT = "sabour2017-digits"
 
-_MODULES = (sabour2017, hinton2018, li2018, heinsen2019, tsai2020)
+_MODULES = (sabour2017, hinton2018, li2018, heinsen2019, tsai2020, mazzia2021)
 
 # Key and citation of each paper, and all recipes by name, both in the order of the papers and their tables.
 PAPERS = {module.__name__.rpartition(".")[2]: str(module.__doc__).splitlines()[0].rstrip(".") for module in _MODULES}

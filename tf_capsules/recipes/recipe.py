@@ -38,6 +38,7 @@ class Recipe:
             it is constant.
         decays: how many times the rate falls to 0.96 of itself over the whole run, continuously.
         decay_steps: steps after which the rate has fallen to 0.96 of itself, however long the run is.
+        lowest_rate: below which `decays` and `decay_steps` don't let it fall.
         drops: shares of all steps after which the rate falls to a tenth of itself.
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
@@ -74,6 +75,7 @@ class Recipe:
     learning_rate: float = 0.001
     decays: float | None = None
     decay_steps: int | None = None
+    lowest_rate: float = 1e-6
     drops: tuple = ()
     warmup: float | None = None
     momentum_cycle: bool = False

@@ -4,7 +4,8 @@ from tf_capsules.routing.dynamic import dynamic_routing
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.heinsen import heinsen_routing, mask_scores
 from tf_capsules.routing.inverted_attention import inverted_attention
-from tf_capsules.routing.squash import length, squash
+from tf_capsules.routing.self_attention import self_attention_routing
+from tf_capsules.routing.squash import length, squash, squash_exponential
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
 from tf_capsules.routing.windows import Windows
 
@@ -21,5 +22,7 @@ __all__ = [
     "inverted_attention",
     "length",
     "mask_scores",
+    "self_attention_routing",
     "squash",
+    "squash_exponential",
 ]

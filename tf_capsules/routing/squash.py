@@ -48,3 +48,26 @@ def squash(poses: Tensor, axis: int | Sequence[int] = -1):
     poses = at_least_float32(poses)
     norm = length(poses, axis, keepdims=True)
     return poses / (norm + 1 / norm)
+
+
+def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
+    """Shrinks each capsule to a length below 1, keeping its direction: `(1 - exp(-|s|)) * s / |s|`.
+
+    Its slope at zero is 1, where that of `squash` is 0: short capsules keep their length.
+
+    Source: Mazzia et al. 2021, section 3.1.
+
+    Args:
+        poses: tensor of any shape.
+        axis: the pose axis, or a tuple of them.
+
+    Returns:
+        A tensor of the same shape, in at least float32.
+
+    Example:
+        >>> [round(float(x), 6) for x in squash_exponential([[0.6, 0.8]])[0]]
+        [0.379272, 0.505696]
+    """
+    poses = at_least_float32(poses)
+    norm = length(poses, axis, keepdims=True)
+    return poses * (-ops.expm1(-norm) / norm)

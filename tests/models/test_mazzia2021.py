@@ -1,0 +1,83 @@
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+from backend import array
+
+from tf_capsules.models.mazzia2021 import MULTIMNIST, SMALLNORB, EfficientCapsNet
+
+PUBLISHED = pathlib.Path(__file__).parents[3] / "shared" / "oracles" / "efficient_capsnet"
+SMALLNORB_NETWORK = dict(
+    image_shape=(48, 48, 2), classes=5, convolutions=SMALLNORB, normalization="instance", decoder="upsampling"
+)
+published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' weights are not beside the checkout")
+
+
+def trainable(model):
+    return sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
+
+
+def test_parameters_are_the_papers():
+    mnist = EfficientCapsNet()
+    assert (trainable(mnist.encoder), mnist.encoder.count_params()) == (161_824, 161_824 + 576)
+    assert mnist.decoder.count_params() == 161 * 512 + 513 * 1024 + 1025 * 784
+    smallnorb = EfficientCapsNet(**SMALLNORB_NETWORK)
+    assert (trainable(smallnorb.encoder), smallnorb.decoder.count_params()) == (151_664, 229_570)
+
+
+def test_the_primary_capsules_of_multimnist_have_one_position():
+    network = EfficientCapsNet((36, 36, 1), 10, MULTIMNIST, primary_kernel_size=5, primary_strides=2)
+    assert network.encoder.get_layer("primary_capsules").output.shape == (None, 1, 1, 16, 8)
+
+
+def test_the_reconstruction_has_the_weight_of_a_mean():
+    assert EfficientCapsNet().reconstruction_weight == pytest.approx(0.0005)
+    assert EfficientCapsNet(**SMALLNORB_NETWORK).reconstruction_weight == pytest.approx(0.392 / (48 * 48 * 2))
+    assert EfficientCapsNet(reconstruction_weight=0.3).reconstruction_weight == 0.3
+
+
+@published
+@pytest.mark.parametrize("decoder", ["upsampling", None])
+def test_the_authors_weights_give_the_authors_outputs(decoder):
+    cases = np.load(PUBLISHED / "cases.npz")
+    model = EfficientCapsNet(
+        **{**SMALLNORB_NETWORK, "decoder": decoder}, weights=PUBLISHED / "efficient_capsnet_SMALLNORB.h5"
+    )
+    answer = model(cases["images"])
+    np.testing.assert_allclose(array(answer["poses"]), cases["poses"], atol=1e-5)
+    np.testing.assert_allclose(array(answer["activations"]), cases["lengths"], atol=1e-5)
+    if decoder:
+        images = array(model.reconstruct(answer["poses"], cases["labels"]))
+        assert images.shape == (24, 48, 48, 2) and 0 <= images.min() < images.max() <= 1
+
+
+@published
+def test_weights_of_another_network_are_named(tmp_path):
+    path = PUBLISHED / "efficient_capsnet_SMALLNORB.h5"
+    with pytest.raises(ValueError, match=r"conv2d_4/kernel:0 has shape \(7, 7, 2, 32\)"):
+        EfficientCapsNet(weights=path, decoder=None)
+    with pytest.raises(ValueError, match="is of another network than 'efficient_capsnet'"):
+        EfficientCapsNet(weights=path)
+    import h5py
+
+    broken = shutil.copy(path, tmp_path / "broken.h5")
+    with h5py.File(broken, "r+") as file:
+        del file["CapsNet/digit_caps/W:0"]
+    with pytest.raises(ValueError, match="broken.h5 does not hold weights of the network"):
+        EfficientCapsNet(**SMALLNORB_NETWORK, weights=broken)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(normalization="layer"), "`normalization` must be one of 'batch', 'instance'. Received: 'layer'"),
+        (dict(decoder="large"), "`decoder` must be one of 'dense', 'upsampling', None. Received: 'large'"),
+        (dict(decoder="upsampling"), r"makes images of 48x48. Received image_shape \(28, 28, 1\)"),
+        (dict(pose=7), "`pose` 7 must divide the 128 channels"),
+        (dict(weights="nowhere.h5"), "no such file, nor a shipped set"),
+    ],
+)
+def test_what_does_not_fit_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        EfficientCapsNet(**options)

@@ -1,0 +1,117 @@
+"""Primary capsules by a filter for each channel."""
+
+import keras
+from keras import ops
+
+from tf_capsules.hints import Initializer, Size
+from tf_capsules.layers.arguments import known_axes, pair, positive_int
+from tf_capsules.routing.squash import squash_exponential
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class DepthwisePrimaryCapsules(keras.layers.Layer):
+    """Primary capsules by a depthwise convolution: one filter for each channel, then read as capsules.
+
+    Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. Where it has one position,
+    as there, the convolution is a product and a sum, which on a CPU is faster.
+
+    Args:
+        pose: length of a pose; it divides the number of channels. Capsule c holds the channels from `c * pose` on.
+        kernel_size: of the convolution, a number or (rows, columns); None for the whole feature map.
+        strides: of the convolution, one number for both axes.
+        use_bias: whether the convolution has a bias.
+        kernel_initializer, bias_initializer, kernel_regularizer: of the convolution.
+        **kwargs: of `keras.layers.Layer`.
+
+    Call arguments:
+        features: (batch, height, width, channels).
+
+    Returns:
+        (batch, new height, new width, channels // pose, pose), of length below 1.
+
+    Raises:
+        ValueError: sizes below 1, unknown sizes, channels that `pose` does not divide, a map smaller than the kernel.
+
+    Example:
+        >>> DepthwisePrimaryCapsules(pose=8)(np.zeros((1, 9, 9, 128))).shape
+        TensorShape([1, 1, 1, 16, 8])
+    """
+
+    def __init__(
+        self,
+        pose: int,
+        kernel_size: Size | None = None,
+        strides: int = 1,
+        use_bias: bool = True,
+        kernel_initializer: Initializer = "he_normal",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.pose = positive_int("pose", pose)
+        self.kernel_size = None if kernel_size is None else pair("kernel_size", kernel_size)
+        self.strides = positive_int("strides", strides)
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+
+    def build(self, input_shape):
+        if len(input_shape) != 4:
+            raise ValueError(
+                f"DepthwisePrimaryCapsules takes (batch, height, width, channels). Received input shape {input_shape}."
+            )
+        known_axes(self, input_shape, {1: "height", 2: "width", 3: "number of channels"})
+        height, width, channels = input_shape[1:]
+        rows, columns = self.kernel_size or (height, width)
+        if rows > height or columns > width:
+            raise ValueError(
+                f"DepthwisePrimaryCapsules with kernel {self.kernel_size} needs a feature map of at least that size. "
+                f"Received input shape {tuple(input_shape)}."
+            )
+        if channels % self.pose:
+            raise ValueError(f"`pose` {self.pose} must divide the {channels} channels of input shape {input_shape}.")
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
+        # The order of a grouped convolution, whose fan-in initializers know: a filter sees one channel.
+        self.kernel = self.add_weight(
+            (rows, columns, 1, channels), self.kernel_initializer, regularizer=self.kernel_regularizer, name="kernel"
+        )
+        self.bias = self.add_weight((channels,), self.bias_initializer, name="bias") if self.use_bias else None
+        super().build(input_shape)
+
+    def call(self, features):
+        rows, columns, _, channels = self.kernel.shape
+        grid = self.compute_output_shape(features.shape)[1:3]
+        if grid == (1, 1):
+            x = ops.sum(features[:, :rows, :columns] * self.kernel[:, :, 0], axis=(1, 2))
+        else:
+            x = ops.depthwise_conv(
+                features,
+                ops.transpose(self.kernel, (0, 1, 3, 2)),
+                self.strides,
+                "valid",
+                data_format="channels_last",
+            )
+        if self.bias is not None:
+            x = x + self.bias
+        poses = ops.reshape(x, (-1, *grid, channels // self.pose, self.pose))
+        return ops.cast(squash_exponential(poses), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        height, width, channels = input_shape[1:]
+        rows, columns = self.kernel_size or (height, width)
+        grid = (height - rows) // self.strides + 1, (width - columns) // self.strides + 1
+        return (input_shape[0], *grid, channels // self.pose, self.pose)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "pose": self.pose,
+            "kernel_size": self.kernel_size,
+            "strides": self.strides,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }

@@ -1,0 +1,80 @@
+"""The convolutional decoder: class capsules back to an image."""
+
+import keras
+from keras import ops
+
+from tf_capsules.hints import Shape
+from tf_capsules.layers.arguments import positive_int
+
+# Capsules and images have their channels last, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class UpsamplingDecoder(keras.layers.Layer):
+    """Reconstructs an image from masked class capsules: a small map, three times enlarged and convolved.
+
+    Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8; three times it is
+    made twice as large, bilinearly, and convolved by 3x3 without padding (64, 128 and 128 filters, leaky ReLU of 0.2);
+    a last convolution gives the channels of the image, between 0 and 1.
+
+    Args:
+        channels: of the image, which is 48x48.
+        **kwargs: of `keras.layers.Layer`.
+
+    Call arguments:
+        poses: (batch, classes, *pose), masked.
+
+    Returns:
+        (batch, 48, 48, channels) in (0, 1).
+
+    Raises:
+        ValueError: channels below 1, or capsules of unknown number or size.
+
+    Example:
+        >>> UpsamplingDecoder(channels=2)(np.zeros((1, 5, 16))).shape
+        TensorShape([1, 48, 48, 2])
+    """
+
+    image_shape: Shape
+
+    def __init__(self, channels: int = 2, **kwargs):
+        super().__init__(**kwargs)
+        self.channels = positive_int("channels", channels)
+        self.image_shape = (48, 48, self.channels)
+        self.dense = keras.layers.Dense(64, dtype=self.dtype_policy)
+        self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", dtype=self.dtype_policy, **_LAST)
+        self.convolutions = [
+            keras.layers.Conv2D(filters, 3, dtype=self.dtype_policy, **_LAST) for filters in (64, 128, 128)
+        ]
+        self.last = keras.layers.Conv2D(self.channels, 3, activation="sigmoid", dtype=self.dtype_policy, **_LAST)
+
+    def build(self, input_shape):
+        if None in input_shape[1:]:
+            raise ValueError(
+                f"UpsamplingDecoder needs to know the capsules and their size. Received input shape {input_shape}."
+            )
+        size = 1
+        for count in input_shape[1:]:
+            size *= count
+        self.dense.build((None, size))
+        shape = (None, 8, 8, 1)
+        for convolution in self.convolutions:
+            shape = (None, 2 * shape[1], 2 * shape[2], shape[3])
+            convolution.build(shape)
+            shape = convolution.compute_output_shape(shape)
+        self.last.build(shape)
+        super().build(input_shape)
+
+    def call(self, poses):
+        x = self.dense(ops.reshape(poses, (ops.shape(poses)[0], self.dense.kernel.shape[0])))
+        x = ops.reshape(x, (-1, 8, 8, 1))
+        for convolution in self.convolutions:
+            x = ops.leaky_relu(convolution(self.enlarge(x)), 0.2)
+        return self.last(x)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], *self.image_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "channels": self.channels}

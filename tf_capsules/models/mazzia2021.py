@@ -1,0 +1,116 @@
+"""The networks of "Efficient-CapsNet: capsule network with self-attention routing" (Mazzia et al. 2021)."""
+
+from collections.abc import Sequence
+
+import keras
+
+from tf_capsules.hints import Shape, Weights
+from tf_capsules.layers import (
+    CapsuleLength,
+    Decoder,
+    DepthwisePrimaryCapsules,
+    SelfAttentionRouting,
+    UpsamplingDecoder,
+)
+from tf_capsules.layers.arguments import one_of
+from tf_capsules.models.backbones import image_input
+from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.mazzia2021_published import is_author_file, load_author_weights
+from tf_capsules.models.weights import find, load_weights
+
+# Filters, size of the kernel, stride.
+MNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 1), (128, 3, 2))
+SMALLNORB = ((32, 7, 2), (64, 3, 1), (64, 3, 1), (128, 3, 2))
+MULTIMNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 2), (128, 3, 2))
+
+# Capsules are read off the last axis, whatever Keras is set to.
+_LAST = {"data_format": "channels_last"}
+
+
+def EfficientCapsNet(
+    image_shape: Shape = (28, 28, 1),
+    classes: int = 10,
+    convolutions: Sequence[Sequence[int]] = MNIST,
+    normalization: str = "batch",
+    primary_kernel_size: int | None = None,
+    primary_strides: int = 1,
+    pose: int = 8,
+    dim: int = 16,
+    decoder: str | None = "dense",
+    reconstruction_weight: float | None = None,
+    weights: Weights = None,
+    name: str | None = "efficient_capsnet",
+):
+    """The capsule network with self-attention routing: four convolutions, depthwise primary capsules, class capsules.
+
+    Source: Mazzia et al. 2021, section 3, and the released code. The default values are those of MNIST: 161,824
+    trainable parameters without the decoder. That of smallNORB, 151,664, is
+    `EfficientCapsNet((48, 48, 2), 5, SMALLNORB, "instance", decoder="upsampling")`.
+
+    Args:
+        image_shape: (height, width, channels).
+        classes: number of classes.
+        convolutions: (filters, kernel size, stride) of each, without padding: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or
+            your own.
+        normalization: "batch" with ReLU before it, or "instance" (each map of each example) with a leaky ReLU of 0.3.
+        primary_kernel_size, primary_strides: of the primary capsules' filters; None for the whole feature map. The
+            paper has 5 and 2 for MultiMNIST.
+        pose: length of a primary capsule.
+        dim: length of a class capsule.
+        decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
+        reconstruction_weight: factor on the summed squared error of the reconstruction; None for the paper's 0.392
+            times the mean.
+        weights: None; the path of a weights file, or of the authors' smallNORB file; or the name of a shipped set
+            (`tf_capsules.models.weights.names()`).
+        name: of the model.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
+    Raises:
+        ValueError: arguments out of range, an image that is too small, unknown weights.
+
+    Example:
+        >>> model = EfficientCapsNet(decoder=None)
+        >>> sum(weight.shape.num_elements() for weight in model.trainable_weights)
+        161824
+    """
+    one_of("normalization", normalization, ("batch", "instance"))
+    one_of("decoder", decoder, ("dense", "upsampling", None))
+    if decoder == "upsampling" and tuple(image_shape[:2]) != (48, 48):
+        raise ValueError(f'decoder="upsampling" makes images of 48x48. Received image_shape {tuple(image_shape)}.')
+    images = image_input(image_shape, classes)
+    x = images
+    for index, (filters, kernel_size, strides) in enumerate(convolutions, start=1):
+        x = keras.layers.Conv2D(
+            filters, kernel_size, strides, kernel_initializer="he_normal", name=f"convolution_{index}", **_LAST
+        )(x)
+        x = _normalized(x, normalization, index)
+    x = DepthwisePrimaryCapsules(pose, primary_kernel_size, primary_strides, name="primary_capsules")(x)
+    # In float32 under every dtype policy: these are the model's answers.
+    poses = SelfAttentionRouting(classes, dim, dtype="float32", name="class_capsules")(x)
+    lengths = CapsuleLength(dtype="float32", name="length")(poses)
+    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
+    if reconstruction_weight is None:
+        height, width, channels = image_shape
+        reconstruction_weight = 0.392 / (height * width * channels)
+    layer = None
+    if decoder == "dense":
+        layer = Decoder(image_shape, name="decoder")
+    elif decoder == "upsampling":
+        layer = UpsamplingDecoder(image_shape[-1], name="decoder")
+    model = CapsuleClassifier(encoder, layer, reconstruction_weight, name=name)
+    if weights is not None and is_author_file(find(weights)):
+        return load_author_weights(model, find(weights))
+    return load_weights(model, weights)
+
+
+def _normalized(x, normalization, index):
+    name = f"normalization_{index}"
+    if normalization == "batch":
+        return keras.layers.BatchNormalization(name=name)(keras.layers.ReLU()(x))
+    x = keras.layers.LeakyReLU(0.3)(x)
+    # Each map is a group of its own.
+    return keras.layers.GroupNormalization(
+        -1, epsilon=1e-3, beta_initializer="random_uniform", gamma_initializer="random_uniform", name=name
+    )(x)

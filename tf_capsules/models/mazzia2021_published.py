@@ -1,0 +1,67 @@
+"""The weights that Mazzia et al. published with their code, by the names of their own file.
+
+The repository EscVM/Efficient-CapsNet holds `efficient_capsnet_SMALLNORB.h5`, weights of Keras 2.4 of the network and
+its decoder.
+"""
+
+import os
+
+import keras
+import numpy as np
+
+from tf_capsules.files import reading
+
+# The parts of the file, in the order of our weights. Keras 2 numbered its layers through.
+_ENCODER = [
+    f"CapsNet/{name}:0"
+    for index, normalization in enumerate(("", "_1", "_2", "_3"), start=4)
+    for name in (
+        f"conv2d_{index}/kernel",
+        f"conv2d_{index}/bias",
+        f"instance_normalization{normalization}/gamma",
+        f"instance_normalization{normalization}/beta",
+    )
+] + [f"CapsNet/{name}:0" for name in ("conv2d_8/kernel", "conv2d_8/bias", "digit_caps/W", "digit_caps/b")]
+_DECODER = [
+    f"Generator/{layer}/{part}:0" for layer in ("dense", "conv2d", "conv2d_1", "conv2d_2", "conv2d_3")
+    for part in ("kernel", "bias")
+]  # fmt: skip
+
+
+def is_author_file(path: str | os.PathLike):
+    """Whether a file is one of Keras 2 with the authors' parts."""
+    import h5py
+
+    if not h5py.is_hdf5(path):
+        return False
+    with h5py.File(path) as file:
+        return "CapsNet" in file and "layer_names" in file.attrs
+
+
+def load_author_weights(model: keras.Model, path: str | os.PathLike):
+    """The model, with the authors' weights; of a model without decoder theirs is left out.
+
+    Raises:
+        ValueError: an array that is missing or of another shape; the message names it.
+    """
+    import h5py
+
+    wanted = list(zip(_ENCODER, model.encoder.weights, strict=False))
+    if model.decoder is not None:
+        wanted += zip(_DECODER, model.decoder.weights, strict=False)
+    if len(wanted) != len(model.weights):
+        raise ValueError(f"{path} is of another network than {model.name!r}: that of smallNORB, with its own decoder.")
+    values = []
+    with reading(path, f"does not hold weights of the network {model.name!r}"), h5py.File(path) as file:
+        for name, weight in wanted:
+            value = file[name][()]
+            if name.endswith("digit_caps/W:0"):  # (parents, children, d, D)
+                value = value.transpose(1, 0, 2, 3)
+            elif name.endswith("digit_caps/b:0"):  # (parents, children, 1)
+                value = value[..., 0].T
+            if value.shape != tuple(weight.shape) or not np.isfinite(value).all():
+                raise ValueError(f"{name} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}")
+            values.append(value)
+    for (_, weight), value in zip(wanted, values, strict=True):
+        weight.assign(value)
+    return model

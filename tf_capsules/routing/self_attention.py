@@ -1,0 +1,46 @@
+"""Self-attention routing (Mazzia, Salvetti, Chiaberge 2021): no iterations."""
+
+import math
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.squash import squash_exponential
+from tf_capsules.routing.votes import Votes, couple
+
+
+def self_attention_routing(
+    votes: Votes,
+    *,
+    prior: Tensor | None = None,
+    mask: Tensor | None = None,
+    return_couplings: bool = False,
+):
+    """Routes once, by the agreement of each vote with the sum of all votes for the same parent.
+
+    Source: Mazzia et al. 2021, section 3.2. With votes `V_ij` of D numbers, `a_ij = <V_ij, sum_k V_kj> / sqrt(D)`; the
+    couplings are a softmax of `a_ij` over the parents, plus the prior; a parent is the squashed sum of its coupled
+    votes. The sum runs over all children, i included, as in the released code.
+
+    Args:
+        votes: what answers for the votes (`tf_capsules.routing.votes`).
+        prior: added to the couplings, (children, parents); or None.
+        mask: (batch, children), true for the children that take part; or None for all.
+        return_couplings: also return the couplings.
+
+    Returns:
+        The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` a pair of them and
+        the couplings (batch, children, parents).
+    """
+    if mask is None:
+        taking_part = ops.ones((1, votes.children, 1), votes.dtype)
+    else:
+        taking_part = ops.cast(mask, votes.dtype)[:, :, None]
+    logits = votes.agreement(votes.weighted_sum(taking_part)) / math.sqrt(math.prod(votes.pose_shape))
+    couplings = couple(logits)
+    if prior is not None:
+        couplings = couplings + ops.cast(prior, votes.dtype)
+    if mask is not None:
+        couplings = couplings * taking_part
+    poses = squash_exponential(votes.weighted_sum(couplings), tuple(range(2, 2 + len(votes.pose_shape))))
+    return (poses, couplings) if return_couplings else poses
