@@ -10,7 +10,7 @@ from tf_capsules.layers.arguments import known_axes
 class CoordinateChannels(keras.layers.Layer):
     """Appends each position's row and column to the channels of a feature map.
 
-    Source: Heinsen 2019, section 4.1 (the smallNORB network). Both run from -1 to 1 with the end points included; a
+    Source: Heinsen 2019, section 3.1 (the smallNORB network). Both run from -1 to 1 with the end points included; a
     single row or column is at 0. First the row, then the column.
 
     Call arguments:

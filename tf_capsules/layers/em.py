@@ -271,7 +271,7 @@ class EMRouting(_EMCapsules):
 class ConvEMRouting(Convolutional, _EMCapsules):
     """Convolutional capsules with activations, routed by expectation-maximization.
 
-    Source: Hinton et al. 2018, section 3 and procedure 1. Each parent position has its window of children, without
+    Source: Hinton et al. 2018, section 4 and procedure 1. Each parent position has its window of children, without
     padding; transformations and betas are shared by all positions. A child divides itself among all parents that see
     it, of all types and at all positions; children that no window covers take no part. Votes, which are rows times
     columns of the parents' grid, times children of a window, times `capsules`, times entries of a pose, exist for a few

@@ -52,7 +52,7 @@ def grouped_convolution(x, kernel, strides=1):
 class CapConv(keras.layers.Layer):
     """Convolutional capsules whose parents sum two predictions, weighted by learned gates in place of routing.
 
-    Source: Li et al. 2018, section 3.2 and figure 1 (c), in the form of the released code. The master branch predicts a
+    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. The master branch predicts a
     capsule from the capsules of its own type below, in a window of `kernel_size`: `M = Act(conv(U))`. The aide branch
     does so from all types, in a larger window: `A = Act(conv(U))`. Each co-efficient is a convolution of 3x3 that sees
     a capsule's own type in the branches and gives one number a capsule: with these `m1` and `m2` the parents are

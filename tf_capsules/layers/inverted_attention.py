@@ -301,7 +301,7 @@ class ConvInvertedAttentionRouting(Convolutional, _InvertedAttention):
 class ConcurrentRouting(keras.layers.Layer):
     """A chain of capsule layers that are routed together, several times.
 
-    Source: Tsai et al. 2020, section 3 and procedure 1; "sequential": section 5.2 and ablation B. In the first
+    Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B. In the first
     iteration each layer gets what the one below has just found. In each later one all layers are brought up to date at
     once, each from what its children and it itself were in the iteration before: none sees what another finds in the
     same iteration. Weights are the same in all iterations.

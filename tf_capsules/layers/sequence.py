@@ -11,7 +11,7 @@ from tf_capsules.routing.heinsen import mask_scores
 class SequenceCapsules(keras.layers.Layer):
     """One capsule for each token and each hidden layer: what says which layer it is, normalization, dense, Swish.
 
-    Source: Heinsen 2019, section 4.2. A token's capsules stand side by side, the layers running fastest.
+    Source: Heinsen 2019, section 4.1. A token's capsules stand side by side, the layers running fastest.
 
     Args:
         dim: length of a capsule's pose.

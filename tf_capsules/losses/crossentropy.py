@@ -10,7 +10,7 @@ from tf_capsules.layers.arguments import class_targets
 class SoftmaxCrossentropy(keras.losses.Loss):
     """`-sum_k T_k log softmax(scores)_k`, for class numbers and for rows alike.
 
-    Source: Heinsen 2019, section 4 (soft targets, which come from mixing examples).
+    Source: Heinsen 2019, section 3.2 (soft targets, which come from mixing examples).
 
     Args:
         reduction, name, dtype: as in Keras losses.

@@ -18,7 +18,7 @@ _NOTHING = -1e30
 def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
     """What it costs to carry each sample of x to each sample of y.
 
-    Source: Li et al. 2018, appendix B, "cosine": `1 - <x_i, y_j> / (|x_i| |y_j|)`; "l2", of their ablation:
+    Source: Li et al. 2018, section 3.2, "cosine": `1 - <x_i, y_j> / (|x_i| |y_j|)`; "l2", of their ablation:
     `|x_i - y_j|`, for which all differences are kept, (samples, samples, features).
 
     Args:
@@ -57,7 +57,7 @@ def sinkhorn(
 ):
     """The entropic transport plan of Sinkhorn's iterations, in the log domain: any `epsilon` above 0 will do.
 
-    Source: Li et al. 2018, appendix B; their released code has the constants and the order of the updates, rows
+    Source: Li et al. 2018, section 3.2; their released code has the constants and the order of the updates, rows
     first. So columns have exactly their mass, and rows come near theirs with each iteration.
 
     Args:
@@ -130,7 +130,7 @@ def _features(loss, y_true, y_pred):
 class SinkhornDivergence(keras.losses.Loss):
     """How far a batch of features is from another as a whole: the cost of carrying one to the other.
 
-    Source: Li et al. 2018, appendix B; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport
+    Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport
     plan, as in their released code. All samples have the same mass, or with sample weights one in proportion to
     them: a sample of weight 0 takes no part. The value of a sample is what it costs on average to carry to it, so
     that the loss is that of the plan, or with weights its product with the mean weight, as of any Keras loss. Under a

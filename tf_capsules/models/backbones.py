@@ -49,7 +49,7 @@ def SimpleBackbone(
 ):
     """One convolution with stride 2, a rim of zeros and ReLU.
 
-    Source: Tsai et al. 2020, tables 8 and 9; with a kernel of 4 and normalized, those of the EM networks it compares.
+    Source: Tsai et al. 2020, table 8; with a kernel of 4 and normalized, table 6 (EM routing).
 
     Args:
         image_shape: (height, width, channels).
@@ -80,7 +80,7 @@ def ResNetBackbone(
 ):
     """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
 
-    Source: He et al. 2016, in the form of Tsai et al. 2020, tables 10 and 11 (1,340,224 trainable parameters).
+    Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters).
 
     Args:
         image_shape: (height, width, channels).

@@ -30,7 +30,7 @@ def ImageCapsNet(
 ):
     """The network for smallNORB: six convolutions, primary capsules, two routing layers.
 
-    Source: Heinsen 2019, section 4.1; 271,688 trainable parameters, with the moving statistics of the batch
+    Source: Heinsen 2019, section 3.1; 271,688 trainable parameters, with the moving statistics of the batch
     normalizations 272,592 (the paper says 273K). Its activations are scores: logits of the class probabilities.
 
     Args:
@@ -111,7 +111,7 @@ def TextCapsNet(
 ):
     """The network for the Stanford Sentiment Treebank: hidden states of a frozen transformer, two routing layers.
 
-    Source: Heinsen 2019, section 4.2; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large.
+    Source: Heinsen 2019, section 4.1; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large.
 
     Args:
         layers, width: of the hidden states: GPT-2 large has 37 of 1,280.

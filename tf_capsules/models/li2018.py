@@ -35,9 +35,9 @@ def CapNet(
 ):
     """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
-    Source: Li et al. 2018, section 3.1 and table 1 (a), (b); trainable parameters 9,913,600 with dynamic and 9,991,540
-    with EM routing. A type's transformations are shared by all positions, so votes are never made: dynamic routing is
-    worked out for 64 parents, EM routing for the children of one type at a time.
+    Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
+    and 9,991,540 with EM routing. A type's transformations are shared by all positions, so votes are never made:
+    dynamic routing is worked out for 64 parents, EM routing for the children of one type at a time.
 
     Args:
         image_shape: (height, width, channels).
@@ -149,7 +149,7 @@ def EncapNet(
 ):
     """EncapNet: modules of capsule convolutions, in each of which the poses get twice as long.
 
-    Source: Li et al. 2018, section 3.2, figure 3 and table 2. A module is a capsule convolution of 3x3 (Type I), with
+    Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a capsule convolution of 3x3 (Type I), with
     strides 2 from the second module on, and so many of 1x1 (Type II). With 3 of these in each of four modules it has 18
     layers and, with "both" co-efficients and both skips, 36,544,064 trainable parameters. The network of 101 layers is
     `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
@@ -222,7 +222,7 @@ def feedback(
 ):
     """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training.
 
-    Source: Li et al. 2018, section 3.3, figure 3 (a) and the ablations of table 3.
+    Source: Li et al. 2018, section 3.2, figure 3 (a) and the ablations of section 5.1 (table 3).
 
     Args:
         network: the network; it keeps its weights and is what is saved and exported.

@@ -57,7 +57,7 @@ def AttentionCapsNet(
 ):
     """The capsule network: a backbone, primary capsules, and capsule layers that are routed together.
 
-    Source: Tsai et al. 2020, section 3 and tables 8 to 11 and 18; trainable parameters 561,297 with the simple backbone
+    Source: Tsai et al. 2020, section 3 and tables 8 to 11; trainable parameters 561,297 with the simple backbone
     and 1,828,817 with the residual one. A linear unit, one for all class capsules, reads a class's logit off its pose.
 
     Args:
@@ -153,7 +153,7 @@ def DynamicCapsNet(
 ):
     """Dynamic routing as the paper compares it: the network of Sabour et al. 2017 without decoder.
 
-    Source: Tsai et al. 2020, tables 12 to 15; 7,992,576 parameters, with the residual backbone 12,451,136 trainable
+    Source: Tsai et al. 2020, tables 4 and 5; 7,992,576 parameters, with the residual backbone 12,451,136 trainable
     ones. Different from the appendix: the last stage of that backbone has 256 channels, as the published count asks.
 
     Args:
@@ -192,9 +192,9 @@ def ConvDynamicCapsNet(
 ):
     """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
 
-    Source: Tsai et al. 2020, section 5.3 ("CapsNet*"); 42,478,592 parameters. The paper gives the size alone: all else
-    is as in its own network of vectors, with squashing in place of the layer normalization, routed layer by layer, and
-    lengths for probabilities.
+    Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives the size
+    alone: all else is as in its own network of vectors, but squashed in place of layer normalized, routed layer by
+    layer, and with lengths for probabilities.
 
     Args:
         image_shape, classes, types, convolutions, weights, name: see `AttentionCapsNet`.
@@ -242,7 +242,7 @@ def EMCapsNet(
 ):
     """EM routing as the paper compares it: the network of Hinton et al. 2018 on another backbone.
 
-    Source: Tsai et al. 2020, tables 16 and 17; trainable parameters, the betas (148 with ten classes) left out: 452,896
+    Source: Tsai et al. 2020, tables 6 and 7; trainable parameters, the betas (148 with ten classes) left out: 452,896
     and with the residual backbone 1,710,432.
 
     Args:
@@ -275,7 +275,7 @@ def BaselineCNN(
 ):
     """The convolutional baseline for CIFAR, 18,919,434 trainable parameters.
 
-    Source: Tsai et al. 2020, tables 8 and 9.
+    Source: Tsai et al. 2020, tables 2 and 3.
 
     Args:
         image_shape: (height, width, channels), at least 21 x 21.
@@ -312,7 +312,7 @@ def ResNet18(
 ):
     """The residual network of 18 layers for CIFAR, 11,173,962 trainable parameters.
 
-    Source: He et al. 2016; Tsai et al. 2020, section 4.1: no pooling after the first convolution, which is 3x3.
+    Source: He et al. 2016; Tsai et al. 2020, section 5: no pooling after the first convolution, which is 3x3.
 
     Args:
         image_shape: (height, width, channels).
@@ -345,7 +345,7 @@ def DiverseCNN(
 ):
     """The convolutional baselines for DiverseMultiMNIST.
 
-    Source: Tsai et al. 2020, table 18; trainable parameters 19,553,162 with average pooling, 42,490,762 with a learned
+    Source: Tsai et al. 2020, table 12; trainable parameters 19,553,162 with average pooling, 42,490,762 with a learned
     one. Not stated, and none here: a non-linearity between the last two layers.
 
     Args:

@@ -99,7 +99,7 @@ def check_heinsen_routing(iterations: int, density: str, epsilon: float):
 def mask_scores(mask: Tensor | None):
     """The scores whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
 
-    Source: Heinsen 2019, section 3.1; a mask between 0 and 1 comes from mixing examples.
+    Source: Heinsen 2019, section 4.1; a mask between 0 and 1 comes from mixing examples.
 
     Args:
         mask: array of numbers in [0, 1], or of bools.

@@ -26,7 +26,7 @@ def inverted_attention(
 ):
     """One routing iteration: each child shares its vote out among the parents, by how well it agrees with each.
 
-    Source: Tsai et al. 2020, section 3, eqs. 2 to 5, without the layer normalization that follows in the layers. It is
+    Source: Tsai et al. 2020, section 3, eqs. 2 to 4, without the layer normalization that follows in the layers. It is
     attention turned round: the softmax is over those that are asked, the parents, not over those that ask.
 
     Args:

@@ -42,7 +42,7 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
     """Coupling coefficients: routing logits normalised over those that compete.
 
     Source: Sabour et al. 2017, eq. 3 (`"parents"`: every child distributes 1 over the parents); Li et al. 2018, section
-    3.1 (`"children"`: every parent collects 1 from the children); leaky: the released code of Sabour et al., where a
+    2.2 (`"children"`: every parent collects 1 from the children); leaky: the released code of Sabour et al., where a
     further, constant logit of zero takes what belongs to none of the parents.
 
     Args:

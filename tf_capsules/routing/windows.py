@@ -12,7 +12,7 @@ from keras import ops
 class Windows:
     """The windows of a convolution without padding, in which each parent position sees its children.
 
-    Source: Hinton et al. 2018, section 3: a child divides itself among all parents that see it, of all types and at all
+    Source: Hinton et al. 2018, section 4: a child divides itself among all parents that see it, of all types and at all
     positions. A child that no window covers takes no part.
 
     Args:
