@@ -16,13 +16,13 @@ import statistics
 from processes import alone, timed
 
 VARIANTS = {
-    "network, routing without stored votes": dict(votes="auto"),
-    "network, routing with stored votes": dict(votes="stored"),
+    "network, routing without stored votes": dict(votes_memory="auto"),
+    "network, routing with stored votes": dict(votes_memory="store"),
     "network, mean in place of routing": dict(iterations=1, competition="children"),
-    "layer, without stored votes": dict(votes="auto"),
-    "layer, without stored votes, XLA": dict(votes="auto"),
-    "layer, with stored votes": dict(votes="stored"),
-    "layer, with stored votes, XLA": dict(votes="stored"),
+    "layer, without stored votes": dict(votes_memory="auto"),
+    "layer, without stored votes, XLA": dict(votes_memory="auto"),
+    "layer, with stored votes": dict(votes_memory="store"),
+    "layer, with stored votes, XLA": dict(votes_memory="store"),
     "layer, mean": dict(iterations=1, competition="children"),
 }
 

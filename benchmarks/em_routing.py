@@ -41,8 +41,8 @@ def keras_step(form, poses, activations, kernel, strides):
 
     from tf_capsules.layers import ConvEMRouting
 
-    votes = "stored" if form.startswith("stored") else "auto"
-    options = dict(normalization="data", votes=votes, beta_u_initializer="zeros", beta_a_initializer="zeros")
+    memory = "store" if form.startswith("stored") else "auto"
+    options = dict(normalization="data", votes_memory=memory, beta_u_initializer="zeros", beta_a_initializer="zeros")
     layer = ConvEMRouting(kernel.shape[3], 4, 3, strides, **options)
     layer.build(poses.shape)
     layer.kernel.assign(kernel)

@@ -45,8 +45,8 @@ def keras_step(form, poses, scores, parents, out, chunk):
 
     from tf_capsules.layers import HeinsenRouting
 
-    votes = "stored" if form.startswith("stored") else "auto"
-    layer = HeinsenRouting(parents, out, sharing="all", votes=votes, chunk=chunk)
+    memory = "store" if form.startswith("stored") else "auto"
+    layer = HeinsenRouting(parents, out, sharing="all", votes_memory=memory, children_per_chunk=chunk)
     layer.build(poses.shape)
     poses, scores = tf.constant(poses), tf.constant(scores)
 

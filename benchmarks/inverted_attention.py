@@ -37,11 +37,11 @@ def keras_step(form, iterations, poses, kernels):
 
     from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, InvertedAttentionRouting
 
-    votes = "stored" if form.startswith("stored") else "auto"
+    memory = "store" if form.startswith("stored") else "auto"
     layers = [
-        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, strides=2, votes=votes),
-        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, votes=votes),
-        InvertedAttentionRouting(CLASSES, 4, votes=votes),
+        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, strides=2, votes_memory=memory),
+        ConvInvertedAttentionRouting(TYPES, 4, kernel_size=3, votes_memory=memory),
+        InvertedAttentionRouting(CLASSES, 4, votes_memory=memory),
     ]
     chain = ConcurrentRouting(layers, iterations)
     chain.build(poses.shape)

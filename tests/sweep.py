@@ -88,11 +88,11 @@ def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **opt
     return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
 
 
-def heinsen(inputs=(BATCH, 9, 2, 3), scores=True, unused=None, **options):
+def heinsen(inputs=(BATCH, 9, 2, 3), logits=True, unused=None, **options):
     arguments = {"poses": inputs}
-    if scores:
+    if logits:
         places = 3 if len(inputs) > 4 else 1
-        arguments["scores"] = inputs[: 1 + places]
+        arguments["logits"] = inputs[: 1 + places]
     return Case(HeinsenRouting, {"capsules": 4, "dim": 5, "sharing": "all", **options}, arguments, unused=unused)
 
 
@@ -110,8 +110,8 @@ def attention(inputs, of=InvertedAttentionRouting, children=None, parents=None, 
 def chain(activations=False, **options):
     """A convolutional and two fully connected layers."""
     layers = [
-        ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), activations=activations),
-        InvertedAttentionRouting(6, 3, votes="stored", activations=activations),
+        ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), use_activations=activations),
+        InvertedAttentionRouting(6, 3, votes_memory="store", use_activations=activations),
         InvertedAttentionRouting(2, 3),
     ]
     return ConcurrentRouting(layers, **options)
@@ -132,21 +132,21 @@ LAYERS = {
     "PrimaryCapsules": primary(),
     "PrimaryCapsules strided, one channel": primary((BATCH, 9, 8, 1), kernel_size=(4, 3), strides=(2, 1), scale=0.25),
     "PrimaryCapsules same padding": primary(padding="same", strides=2),
-    "PrimaryCapsules matrices, scores": primary(pose=(2, 5), scores="sigmoid"),
+    "PrimaryCapsules matrices, activations": primary(pose=(2, 5), capsule_activation="sigmoid"),
     "PrimaryCapsules layer norm": primary(activation="layer_norm", pose=(2, 5)),
     "PrimaryCapsules without activation": primary(activation=None, kernel_size=1),
-    "PrimaryCapsules any activation": primary(activation="tanh", scores="linear", kernel_regularizer="l2"),
+    "PrimaryCapsules any activation": primary(activation="tanh", capsule_activation="linear", kernel_regularizer="l2"),
     "DepthwisePrimaryCapsules": Case(DepthwisePrimaryCapsules, {"pose": 3}, {"features": (BATCH, 4, 5, 6)}),
     "DepthwisePrimaryCapsules on a grid": Case(
         DepthwisePrimaryCapsules, {"pose": 3, "kernel_size": (3, 2), "strides": 2}, {"features": (BATCH, 5, 7, 6)}
     ),
     "SelfAttentionRouting": self_attention(),
-    "SelfAttentionRouting stored votes": self_attention(votes="stored", prior_initializer="ones"),
+    "SelfAttentionRouting stored votes": self_attention(votes_memory="store", prior_initializer="ones"),
     "SelfAttentionRouting matrices": self_attention((BATCH, 6, 2, 3), use_prior=False, sharing="all"),
     "SelfAttentionRouting grid, mask": self_attention(GRID, some_children(2, 3, 4), sharing="positions"),
     "DynamicRouting": dynamic(iterations=3),
-    "DynamicRouting stored votes": dynamic(votes="stored", use_bias=True),
-    "DynamicRouting free votes": dynamic((BATCH, 6, 8), votes="free", dim=3),
+    "DynamicRouting stored votes": dynamic(votes_memory="store", use_bias=True),
+    "DynamicRouting without stored votes": dynamic((BATCH, 6, 8), votes_memory="recompute", dim=3),
     "DynamicRouting leaky": dynamic(leaky=True),
     "DynamicRouting one class": dynamic(capsules=1),
     "DynamicRouting competition of children": dynamic(competition="children", use_bias=True),
@@ -160,14 +160,14 @@ LAYERS = {
         mask=some_children(2, 3, 4),
         sharing="positions",
         competition="children",
-        chunk=3,
+        parents_per_chunk=3,
         use_vote_bias=True,
         initial_logits="learned",
         kernel_initializer="orthogonal",
     ),
     "ConvDynamicRouting": dynamic((BATCH, 5, 6, 3, 4), of=ConvDynamicRouting, use_bias=True, kernel_size=(3, 2)),
     "ConvDynamicRouting matrices": dynamic(
-        (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes="stored"
+        (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes_memory="store"
     ),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
     "CapConv": encapsulated(),
@@ -176,12 +176,24 @@ LAYERS = {
     "CapConv both": encapsulated(coefficients="both", residual=(BATCH, 4, 3, 2, 6)),
     "CapFC": Case(CapFC, {"capsules": 4}, {"poses": (BATCH, 2, 3, 5, 6)}),
     "EMRouting": em(capsules=1, kernel_regularizer="l2"),
-    "EMRouting free votes": em((BATCH, 9, 6, 3), votes="free", sharing="all", normalization="data", use_bias=True),
+    "EMRouting without stored votes": em(
+        (BATCH, 9, 6, 3), votes_memory="recompute", sharing="all", normalization="data", use_bias=True
+    ),
     "EMRouting in chunks": em(
-        (BATCH, 11, 3), activations=False, votes="free", sharing="all", chunk=4, gradients="last"
+        (BATCH, 11, 3),
+        activations=False,
+        votes_memory="recompute",
+        sharing="all",
+        children_per_chunk=4,
+        gradients="last",
     ),
     "EMRouting type by type": em(
-        GRID, sharing="positions", votes="free", chunk=2, use_bias=True, normalization="min_max"
+        GRID,
+        sharing="positions",
+        votes_memory="recompute",
+        children_per_chunk=2,
+        use_bias=True,
+        normalization="min_max",
     ),
     "EMRouting grid": em(GRID, mask=some_children(2, 3, 4), sharing="positions", coordinates=True),
     "EMRouting grid of matrices": em(
@@ -198,13 +210,13 @@ LAYERS = {
         strides=(1, 2),
         competition="types",
         mask=some_children(5, 6, 3),
-        votes="stored",
+        votes_memory="store",
     ),
     "HeinsenRouting": heinsen(sharing="none", beta_initializer="ones"),
-    "HeinsenRouting vectors": heinsen((BATCH, 9, 6), scores=False),
-    "HeinsenRouting stored votes": heinsen(votes="stored", iterations=2, single_beta=True),
-    "HeinsenRouting free votes": heinsen((BATCH, 7, 6, 3), votes="free", density="soft_k_means"),
-    "HeinsenRouting in chunks": heinsen((BATCH, 11, 3), votes="free", chunk=4),
+    "HeinsenRouting vectors": heinsen((BATCH, 9, 6), logits=False),
+    "HeinsenRouting stored votes": heinsen(votes_memory="store", iterations=2, single_beta=True),
+    "HeinsenRouting without stored votes": heinsen((BATCH, 7, 6, 3), votes_memory="recompute", density="soft_k_means"),
+    "HeinsenRouting in chunks": heinsen((BATCH, 11, 3), votes_memory="recompute", children_per_chunk=4),
     "HeinsenRouting grid": heinsen(GRID_OF_MATRICES, sharing="positions", kernel_regularizer="l2", iterations=2),
     "HeinsenRouting one class": heinsen(capsules=1, unused="beta_ignore"),
     "HeinsenRouting as many parents as children": heinsen(capsules=None),
@@ -214,7 +226,7 @@ LAYERS = {
         (BATCH, 9, 2, 3), parents=(BATCH, 4, 2, 5), mask=some_children(9), scaled=False
     ),
     "InvertedAttentionRouting grid": attention(
-        GRID, parents=(BATCH, 4, 2), votes="stored", mask=some_children(2, 3, 4), dim=2, layer_norm=False
+        GRID, parents=(BATCH, 4, 2), votes_memory="store", mask=some_children(2, 3, 4), dim=2, layer_norm=False
     ),
     "InvertedAttentionRouting numbers": attention((BATCH, 9, 3), dim=1, initial_pose="learned"),
     "ConvInvertedAttentionRouting": attention(
@@ -228,10 +240,10 @@ LAYERS = {
         mask=some_children(5, 6, 3),
     ),
     "InvertedAttentionRouting activations": attention(
-        (BATCH, 9, 2, 3), children=SOME_NINE, mask=some_children(9), activations=True
+        (BATCH, 9, 2, 3), children=SOME_NINE, mask=some_children(9), use_activations=True
     ),
     "ConvInvertedAttentionRouting activations": attention(
-        (BATCH, 4, 5, 2, 3, 6), ConvInvertedAttentionRouting, activations=True
+        (BATCH, 4, 5, 2, 3, 6), ConvInvertedAttentionRouting, use_activations=True
     ),
     "ConcurrentRouting": Case(chain, {}, {"poses": (BATCH, 4, 5, 2, 3, 6)}),
     "ConcurrentRouting activations": Case(

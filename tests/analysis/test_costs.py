@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -61,7 +63,7 @@ def test_multiply_adds_of_dynamic_routing():
 def test_a_stored_vote_is_the_size_of_a_parent_and_a_held_one_that_of_a_child():
     batch, children, d, parents, e = 3, 11, 4, 5, 6
     pairs = 4 * batch * children * parents  # bytes
-    stored = of_layer(DynamicRouting(parents, e, votes="stored"), (children, d))
+    stored = of_layer(DynamicRouting(parents, e, votes_memory="store"), (children, d))
     assert (stored.stored_votes, stored.held_votes) == (pairs * e, pairs * e)
     free = of_layer(DynamicRouting(parents, e), (children, d))
     assert (free.stored_votes, free.held_votes) == (pairs * e, pairs * d)
@@ -75,7 +77,7 @@ def test_votes_of_windows_exist_for_some_examples():
     chain = [ConvInvertedAttentionRouting(7, 4, strides=2), InvertedAttentionRouting(5, 4)]
     inputs = keras.Input((9, 9, 6, 4, 4))
     model = keras.Model(inputs, ConcurrentRouting(chain, iterations=3)(inputs))
-    chain[0].chunk = 2
+    chain[0].plan = dataclasses.replace(chain[0].plan, examples=2)
     rows = {row.kind: row for row in estimate_cost(model, 8, training=False).layers}
     first, last = rows["ConvInvertedAttentionRouting"], rows["InvertedAttentionRouting"]
     assert first.stored_votes == 4 * 8 * 4 * 4 * 9 * 6 * 7 * 16
@@ -83,7 +85,7 @@ def test_votes_of_windows_exist_for_some_examples():
     assert last.held_votes == last.stored_votes == 4 * 8 * 4 * 4 * 7 * 5 * 16
     # The loop over chunks counts all its rounds: as many multiply-adds as without chunks.
     chunked = first.multiply_adds
-    chain[0].chunk = 8
+    chain[0].plan = dataclasses.replace(chain[0].plan, examples=8)
     whole = next(row for row in estimate_cost(model, 8, training=False).layers if row.name == chain[0].name)
     assert chunked == whole.multiply_adds
 

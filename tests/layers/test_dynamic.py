@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -10,12 +12,12 @@ from tf_capsules.layers import ConvDynamicRouting, DynamicRouting
 from tf_capsules.routing import StoredVotes, dynamic_routing
 
 
-@pytest.mark.parametrize("votes", ["auto", "stored", "free"])
+@pytest.mark.parametrize("votes", ["auto", "store", "recompute"])
 def test_oracle(votes):
     poses, kernel, bias, case = routing_case()
 
     def layer(iterations, **options):
-        layer = DynamicRouting(capsules=3, dim=5, iterations=iterations, votes=votes, **options)
+        layer = DynamicRouting(capsules=3, dim=5, iterations=iterations, votes_memory=votes, **options)
         layer.build(poses.shape)
         layer.set_weights([kernel, bias] if options.get("use_bias") else [kernel])
         return layer
@@ -34,11 +36,13 @@ def test_oracle(votes):
 
 @pytest.mark.parametrize("rows", [(), (4,)], ids=["vectors", "matrices"])
 @pytest.mark.parametrize("sharing", ["none", "positions", "all"])
-@pytest.mark.parametrize("votes", ["stored", "free"])
+@pytest.mark.parametrize("votes", ["store", "recompute"])
 def test_votes_of_a_grid_against_einsum(votes, sharing, rows):
     random = np.random.default_rng(0)
     grid = random.normal(size=(2, 3, 1, 5, *rows, 7)).astype("float32")
-    layer = DynamicRouting(capsules=2, dim=6, sharing=sharing, votes=votes, use_bias=True, bias_initializer="ones")
+    layer = DynamicRouting(
+        capsules=2, dim=6, sharing=sharing, votes_memory=votes, use_bias=True, bias_initializer="ones"
+    )
     parents, couplings = layer(grid, return_couplings=True)
     kernel = array(layer.kernel)
     assert kernel.shape[0] == {"none": 15, "positions": 5, "all": 1}[sharing]
@@ -59,7 +63,7 @@ def test_auto_stores_votes_only_where_they_are_smaller():
 
     assert not stores(8, 16) and not stores(16, 16) and stores(17, 16)
     assert not stores(64, 2, sharing="all") and not stores(64, 2, sharing="positions")
-    assert stores(8, 16, votes="stored") and not stores(17, 16, votes="free")
+    assert stores(8, 16, votes_memory="store") and not stores(17, 16, votes_memory="recompute")
 
 
 def test_any_number_of_children_that_share():
@@ -112,12 +116,12 @@ def test_runs_in_float32_under_half_precision():
         ({"iterations": 0}, "`iterations`.*Received: 0"),
         ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
         ({"competition": "both"}, "`competition`.*Received: 'both'"),
-        ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
+        ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
         ({"leaky": True, "competition": "children"}, "`leaky`"),
         ({"initial_logits": "ones"}, "`initial_logits`.*Received: 'ones'"),
-        ({"chunk": 0}, "`chunk`.*Received: 0"),
-        ({"chunk": 2, "competition": "children"}, "`chunk` needs .*sharing='none'"),
-        ({"chunk": 2, "sharing": "all"}, "`chunk` needs .*competition='parents'"),
+        ({"parents_per_chunk": 0}, "`parents_per_chunk`.*Received: 0"),
+        ({"parents_per_chunk": 2, "competition": "children"}, "`parents_per_chunk` needs .*sharing='none'"),
+        ({"parents_per_chunk": 2, "sharing": "all"}, "`parents_per_chunk` needs .*competition='parents'"),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):
@@ -150,13 +154,13 @@ def test_another_number_of_children_than_built_for_is_named():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("votes", ["auto", "stored"])
+@pytest.mark.parametrize("votes", ["auto", "store"])
 def test_a_convolution_is_the_same_layer_on_each_window(votes, masked):
     random = np.random.default_rng(0)
     poses = random.normal(size=(2, 4, 5, 3, 6)).astype("float32")
     mask = random.integers(0, 2, size=poses.shape[:4]).astype(bool) if masked else None
     options = dict(use_bias=True, bias_initializer="ones")
-    convolution = ConvDynamicRouting(4, 5, kernel_size=(2, 3), votes=votes, **options)
+    convolution = ConvDynamicRouting(4, 5, kernel_size=(2, 3), votes_memory=votes, **options)
     above = convolution(poses, mask=mask)
     again, couplings = convolution(poses, mask=mask, return_couplings=True)
     assert above.shape == (2, 3, 3, 4, 5) and couplings.shape == (2, 3, 3, 18, 4)
@@ -174,10 +178,10 @@ def test_gradients_of_a_convolution_are_those_of_stored_votes():
     random = np.random.default_rng(0)
     with float64():
         poses, found = random.normal(size=(3, 5, 4, 2, 2, 3)), []
-        for votes in ("auto", "stored"):
-            layer = ConvDynamicRouting(4, 5, kernel_size=(3, 2), use_bias=True, votes=votes, dtype="float64")
+        for votes in ("auto", "store"):
+            layer = ConvDynamicRouting(4, 5, kernel_size=(3, 2), use_bias=True, votes_memory=votes, dtype="float64")
             layer.build(poses.shape)
-            layer.chunk = 2
+            layer.plan = dataclasses.replace(layer.plan, examples=2)
 
             def scalar(poses, *weights, layer=layer):
                 parents, _ = layer.stateless_call(list(weights), [], poses)

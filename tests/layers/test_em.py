@@ -130,7 +130,7 @@ def test_votes_that_are_never_made_give_what_stored_ones_do(pose):
     poses = RANDOM.normal(size=(2, 5, 4, 8, *pose)).astype("float32")
     activations = RANDOM.random((2, 5, 4, 8)).astype("float32")
     options = {"sharing": "positions", "coordinates": True, "normalization": "data"}
-    stored, free = (EMRouting(3, 4, votes=votes, **options) for votes in ("stored", "free"))
+    stored, free = (EMRouting(3, 4, votes_memory=votes, **options) for votes in ("store", "recompute"))
     expected = stored(poses, activations, return_couplings=True)
     free.build(poses.shape)
     free.set_weights(stored.get_weights())
@@ -181,10 +181,14 @@ def test_votes_are_stored_where_they_are_smaller():
         layer.build((None, *poses))
         return layer.stores_votes
 
-    assert not stores((6, 6, 32, 4, 4)) and stores((6, 6, 32, 4, 4), votes="stored")
+    assert not stores((6, 6, 32, 4, 4)) and stores((6, 6, 32, 4, 4), votes_memory="store")
     assert stores((6, 6, 32, 4, 4), capsules=3)  # 57 features against 48 numbers
     assert not stores((6, 6, 32, 4, 4), capsules=4) and stores((6, 6, 32, 4, 4), capsules=4, coordinates=True)
-    assert stores((3, 3, 2, 4, 4)) and not stores((3, 3, 2, 4, 4), votes="free") and not stores((None, None, 2, 4, 4))
+    assert (
+        stores((3, 3, 2, 4, 4))
+        and not stores((3, 3, 2, 4, 4), votes_memory="recompute")
+        and not stores((None, None, 2, 4, 4))
+    )
     assert stores((6, 6, 32, 4, 4), sharing="none")
 
 
@@ -196,11 +200,14 @@ def test_votes_are_stored_where_they_are_smaller():
         ({"iterations": 0}, "`iterations`.*Received: 0"),
         ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
         ({"normalization": "none"}, "`normalization`.*Received: 'none'"),
-        ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
-        ({"chunk": 0, "sharing": "all"}, "`chunk`.*Received: 0"),
-        ({"votes": "free"}, 'votes="free" does not go with children'),
-        ({"chunk": 9}, "chunk=9 does not go with children"),
-        ({"chunk": 9, "sharing": "all", "votes": "stored"}, 'chunk=9 does not go with votes="stored"'),
+        ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
+        ({"children_per_chunk": 0, "sharing": "all"}, "`children_per_chunk`.*Received: 0"),
+        ({"votes_memory": "recompute"}, 'votes_memory="recompute" does not go with children'),
+        ({"children_per_chunk": 9}, "children_per_chunk=9 does not go with children"),
+        (
+            {"children_per_chunk": 9, "sharing": "all", "votes_memory": "store"},
+            'children_per_chunk=9 does not go with votes_memory="store"',
+        ),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):

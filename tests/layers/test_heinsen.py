@@ -42,7 +42,7 @@ def test_oracle_of_fixed_inputs():
 def test_chunks_of_an_unknown_number_of_children():
     import tensorflow as tf
 
-    layer = HeinsenRouting(5, 4, sharing="all", chunk=16)
+    layer = HeinsenRouting(5, 4, sharing="all", children_per_chunk=16)
     layer.build((None, None, 4, 4))
 
     @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))])
@@ -61,10 +61,10 @@ def test_chunks_of_an_unknown_number_of_children():
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("votes", ["auto", "stored"])
+@pytest.mark.parametrize("votes", ["auto", "store"])
 def test_oracle_of_masks(votes):
     x, case = heinsen_case("B_variable_inp_masks", "float32")
-    layer = built(HeinsenRouting(2, 2, sharing="all", votes=votes), x)
+    layer = built(HeinsenRouting(2, 2, sharing="all", votes_memory=votes), x)
     expected = {key: value for key, value in case["iterations"][2].items() if key != "R"}
     check(layer(x["mu_inp"], x["a_inp"], return_couplings=True), expected)
     mask = x["a_inp"] > -np.inf
@@ -135,9 +135,13 @@ def test_votes_are_stored_where_they_are_smaller():
         layer.build((None, *poses))
         return layer.stores_votes
 
-    assert not stores((None, 4, 4)) and stores((None, 4, 4), votes="stored") and not stores((9, 4, 4), votes="free")
+    assert (
+        not stores((None, 4, 4))
+        and stores((None, 4, 4), votes_memory="store")
+        and not stores((9, 4, 4), votes_memory="recompute")
+    )
     assert stores((None, 1, 64), dim=2)  # text: 2,145 features against 128 numbers
-    assert not stores((None, 1, 64), dim=2, votes="free")
+    assert not stores((None, 1, 64), dim=2, votes_memory="recompute")
     assert stores((64, 4, 4), sharing="none", capsules=5)
     assert stores((None, 4, 4), density=sum_of_squares)
 
@@ -150,7 +154,7 @@ def sum_of_squares(votes, means, variances):
 def test_a_function_as_density_is_saved_by_name():
     poses = np.random.default_rng(0).normal(size=(2, 9, 4, 3)).astype("float32")
     layer = HeinsenRouting(3, 5, sharing="all", density=sum_of_squares)
-    named = HeinsenRouting(3, 5, sharing="all", density="soft_k_means", votes="stored")
+    named = HeinsenRouting(3, 5, sharing="all", density="soft_k_means", votes_memory="store")
     expected = layer(poses)
     again = HeinsenRouting.from_config(layer.get_config())
     for other in (again, named):
@@ -166,7 +170,7 @@ def test_any_number_of_children_that_share():
     outputs = layer(poses, scores, return_couplings=True)
     assert [x.shape for x in outputs] == [(None, 6, 4, 5), (None, 6), (None, 6, 4, 5), (None, None, 6)]
     model = keras.Model([poses, scores], outputs)
-    stored = HeinsenRouting(6, 5, sharing="all", votes="stored")
+    stored = HeinsenRouting(6, 5, sharing="all", votes_memory="store")
     random = np.random.default_rng(0)
     for children in (2, 7, 8, 30):
         values = [random.normal(size=s).astype("float32") for s in ((2, children, 4, 3), (2, children))]
@@ -212,14 +216,20 @@ def test_runs_in_float32_under_half_precision():
         ({"iterations": 0}, "`iterations`.*Received: 0"),
         ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
         ({"density": "laplace"}, "`density`.*Received: 'laplace'"),
-        ({"votes": "paid"}, "`votes`.*Received: 'paid'"),
-        ({"chunk": 0}, "`chunk`.*Received: 0"),
+        ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
+        ({"children_per_chunk": 0}, "`children_per_chunk`.*Received: 0"),
         ({"epsilon": 0.0}, "`epsilon`.*Received: 0.0"),
         ({"symmetry_breaking": "kernel"}, "`symmetry_breaking`.*Received: 'kernel'"),
-        ({"votes": "free"}, 'votes="free" does not go with children'),
-        ({"chunk": 9}, "chunk=9 does not go with children"),
-        ({"chunk": 9, "sharing": "all", "votes": "stored"}, 'chunk=9 does not go with votes="stored"'),
-        ({"chunk": 9, "sharing": "all", "density": sum_of_squares}, "chunk=9 does not go with a density"),
+        ({"votes_memory": "recompute"}, 'votes_memory="recompute" does not go with children'),
+        ({"children_per_chunk": 9}, "children_per_chunk=9 does not go with children"),
+        (
+            {"children_per_chunk": 9, "sharing": "all", "votes_memory": "store"},
+            'children_per_chunk=9 does not go with votes_memory="store"',
+        ),
+        (
+            {"children_per_chunk": 9, "sharing": "all", "density": sum_of_squares},
+            "children_per_chunk=9 does not go with a density",
+        ),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):
@@ -242,8 +252,8 @@ def test_calls_that_do_not_fit_are_named():
     "poses, given, message",
     [
         ((2, 9, 4, 3), {"mask": (2, 8)}, r"`mask` must have the shape .* \(2, 9\). Received shape \(2, 8\)"),
-        ((2, 9, 4, 3), {"scores": (2, 1)}, r"`scores` must have the shape .* \(2, 9\). Received shape \(2, 1\)"),
-        ((2, 9, 4, 3), {"scores": (18,)}, r"`scores` must have the shape"),
+        ((2, 9, 4, 3), {"logits": (2, 1)}, r"`logits` must have the shape .* \(2, 9\). Received shape \(2, 1\)"),
+        ((2, 9, 4, 3), {"logits": (18,)}, r"`logits` must have the shape"),
         ((2, 8, 4, 3), {}, "expected axis 1 .* to have value 9"),
         ((2, 9, 4, 5), {}, "expected axis -1 .* to have value 3"),
         ((2, 9, 3), {}, "expected ndim=4, found ndim=3"),

@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import oracle
@@ -25,11 +27,11 @@ def of_case(layer, case, kernel="W", gamma="gamma", beta="beta", dtype="float32"
     return layer
 
 
-@pytest.mark.parametrize("votes", ["auto", "stored"])
+@pytest.mark.parametrize("votes", ["auto", "store"])
 def test_convolution_of_the_hand_computed_case(votes):
     case = CASES["B_conv_matrix_k3_s2_valid"]
     poses = matrices(oracle.expand(**case["params"]["child"]))
-    layer = ConvInvertedAttentionRouting(3, 2, kernel_size=3, strides=2, votes=votes)
+    layer = ConvInvertedAttentionRouting(3, 2, kernel_size=3, strides=2, votes_memory=votes)
     layer.build(poses.shape)
     of_case(layer, case)
     parents = None
@@ -46,9 +48,9 @@ def test_convolution_of_the_hand_computed_case(votes):
 def three_layers(case, dtype="float32", votes="auto", **options):
     """The chain of the case, with its weights."""
     layers = [
-        ConvInvertedAttentionRouting(2, 2, kernel_size=3, dtype=dtype, votes=votes),
-        InvertedAttentionRouting(3, 2, dtype=dtype, votes=votes),
-        InvertedAttentionRouting(2, 2, dtype=dtype, votes=votes),
+        ConvInvertedAttentionRouting(2, 2, kernel_size=3, dtype=dtype, votes_memory=votes),
+        InvertedAttentionRouting(3, 2, dtype=dtype, votes_memory=votes),
+        InvertedAttentionRouting(2, 2, dtype=dtype, votes_memory=votes),
     ]
     chain = ConcurrentRouting(layers, dtype=dtype, **options)
     chain.build((None, 4, 4, 2, 2, 2))
@@ -76,7 +78,7 @@ def test_gradients_are_those_of_stored_votes(schedule):
     with float64():
         primary = matrices(oracle.expand(**case["params"]["primary"], dtype="float64"))
         found = []
-        for votes in ("auto", "stored"):
+        for votes in ("auto", "store"):
             chain = three_layers(case, "float64", votes, iterations=3, schedule=schedule)
 
             def scalar(poses, *weights, chain=chain):
@@ -174,8 +176,9 @@ def test_all_iterations_on_request():
         (lambda: InvertedAttentionRouting(3, 4, initial_pose="ones"), "initial_pose"),
         (lambda: InvertedAttentionRouting(3, 4, dropout=1.0), "dropout"),
         (lambda: InvertedAttentionRouting(3, 4, layer_norm="false"), "`layer_norm`.*Received: 'false'"),
-        (lambda: ConvInvertedAttentionRouting(3, 4, activations="relu"), "`activations`.*Received: 'relu'"),
-        (lambda: InvertedAttentionRouting(3, 4, votes="free"), "votes"),
+        (lambda: ConvInvertedAttentionRouting(3, 4, use_activations="relu"), "`use_activations`.*Received: 'relu'"),
+        (lambda: InvertedAttentionRouting(3, 4, votes_memory="free"), "`votes_memory`.*Received: 'free'"),
+        (lambda: InvertedAttentionRouting(3, 4, use_activations=True, votes_memory="recompute"), "use_activations"),
         (lambda: InvertedAttentionRouting(3, 4).build((None, None, 4)), "number of children"),
         (lambda: ConvInvertedAttentionRouting(3, 4, kernel_size=0), "kernel_size"),
         (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 9, 4)), "on a grid"),
@@ -204,10 +207,10 @@ def test_a_layer_keeps_to_the_pose_it_was_built_for():
 @pytest.mark.parametrize("convolutional", [False, True])
 @pytest.mark.parametrize("activations", [False, True])
 def test_parents_of_another_shape_are_refused(convolutional, activations):
-    layer = InvertedAttentionRouting(3, 2, activations=activations)
+    layer = InvertedAttentionRouting(3, 2, use_activations=activations)
     poses = np.ones((2, 5, 5, 2, 4, 4), "float32")
     if convolutional:
-        layer = ConvInvertedAttentionRouting(3, 2, kernel_size=2, activations=activations)
+        layer = ConvInvertedAttentionRouting(3, 2, kernel_size=2, use_activations=activations)
     found = layer(poses)
     layer(poses, parents=found)
     own = found[0] if activations else found
@@ -284,7 +287,7 @@ def activated(layer, iterations, poses, activations):
 def test_activations_weigh_votes_and_are_made_of_their_variance(iterations):
     poses = RANDOM.normal(size=(3, 9, 2, 3)).astype("float32")
     activations = RANDOM.uniform(0.1, 1, size=(3, 9)).astype("float32")
-    layer = InvertedAttentionRouting(4, 5, activations=True)
+    layer = InvertedAttentionRouting(4, 5, use_activations=True)
     layer.build(poses.shape)
     layer.beta_u.assign(RANDOM.normal(size=4))
     layer.beta_a.assign(30 * RANDOM.normal(size=4))
@@ -299,11 +302,11 @@ def test_gradients_with_activations_are_those_of_stored_votes():
     with float64():
         poses, activations = RANDOM.normal(size=(3, 4, 5, 2, 2, 3)), RANDOM.uniform(0.1, 1, size=(3, 4, 5, 2))
         found = []
-        for votes in ("auto", "stored"):
-            options = dict(votes=votes, dtype="float64")
+        for votes in ("auto", "store"):
+            options = dict(votes_memory=votes, dtype="float64")
             layers = [
-                ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), activations=True, **options),
-                ConvInvertedAttentionRouting(3, 2, kernel_size=2, activations=True, **options),
+                ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), use_activations=True, **options),
+                ConvInvertedAttentionRouting(3, 2, kernel_size=2, use_activations=True, **options),
                 InvertedAttentionRouting(2, 2, **options),
             ]
             chain = ConcurrentRouting(layers, 3, dtype="float64")
@@ -311,7 +314,7 @@ def test_gradients_with_activations_are_those_of_stored_votes():
             for weight in chain.trainable_variables:
                 size = int(np.prod(weight.shape))
                 weight.assign(np.sin(np.arange(1.0, size + 1)).reshape(weight.shape))
-            layers[0].chunk = 2
+            layers[0].plan = dataclasses.replace(layers[0].plan, examples=2)
 
             def scalar(poses, activations, *weights, chain=chain):
                 outputs, _ = chain.stateless_call(list(weights), [], poses, activations)

@@ -56,13 +56,13 @@ def test_squash_of_matrices_is_over_the_whole_pose():
     np.testing.assert_allclose(array(layer(FEATURES)), raw * norm / (1 + norm**2), atol=1e-6)
 
 
-def test_any_callable_and_scores():
-    layer = PrimaryCapsules(types=4, pose=7, kernel_size=3, activation=keras.ops.tanh, scores="sigmoid")
-    poses, scores = layer(FEATURES)
+def test_any_callable_and_activations():
+    layer = PrimaryCapsules(types=4, pose=7, kernel_size=3, activation=keras.ops.tanh, capsule_activation="sigmoid")
+    poses, activations = layer(FEATURES)
     np.testing.assert_allclose(array(poses), np.tanh(channels_as_poses(layer, FEATURES, (7,))), atol=1e-6)
     linear = array(keras.ops.conv(FEATURES, layer.score_convolution.kernel))
-    assert scores.shape == (2, 4, 3, 4)
-    np.testing.assert_allclose(array(scores), 1 / (1 + np.exp(-linear)), atol=1e-6)
+    assert activations.shape == (2, 4, 3, 4)
+    np.testing.assert_allclose(array(activations), 1 / (1 + np.exp(-linear)), atol=1e-6)
     kernels = [array(layer.convolution.kernel).ravel(), array(layer.score_convolution.kernel).ravel()]
     assert abs(np.corrcoef(kernels[0][: kernels[1].size], kernels[1])[0, 1]) < 0.5  # drawn apart
 

@@ -26,8 +26,8 @@ def test_a_layer_routes_with_its_kernel_and_prior():
 @pytest.mark.parametrize("sharing", ["none", "positions", "all"])
 def test_stored_votes_give_the_same(sharing):
     poses = np.random.default_rng(1).normal(size=(2, 3, 2, 4, 5)).astype("float32")
-    free = SelfAttentionRouting(3, 6, sharing, votes="free")
-    held = SelfAttentionRouting(3, 6, sharing, votes="stored")
+    free = SelfAttentionRouting(3, 6, sharing, votes_memory="recompute")
+    held = SelfAttentionRouting(3, 6, sharing, votes_memory="store")
     first = array(free(poses))
     held.build(poses.shape)
     held.set_weights(free.get_weights())
@@ -54,7 +54,10 @@ def test_without_a_prior_children_that_share_may_be_of_any_number():
     [
         (lambda: SelfAttentionRouting(0, 4), "`capsules` must be a whole number of at least 1. Received: 0"),
         (lambda: SelfAttentionRouting(2, 4, sharing="some"), "`sharing` must be one of .* Received: 'some'"),
-        (lambda: SelfAttentionRouting(2, 4, votes="maybe"), "`votes` must be one of .* Received: 'maybe'"),
+        (
+            lambda: SelfAttentionRouting(2, 4, votes_memory="maybe"),
+            "`votes_memory` must be one of .* Received: 'maybe'",
+        ),
         (lambda: SelfAttentionRouting(2, 4)(keras.Input((None, 3))), "needs to know the number of children"),
         (lambda: SelfAttentionRouting(2, 4, "all")(keras.Input((None, 3))), "needs to know the number of children"),
         (lambda: SelfAttentionRouting(2, 4)(np.ones((1, 5, 3)), mask=np.ones((1, 4))), "`mask` must have the shape"),

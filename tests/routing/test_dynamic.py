@@ -157,7 +157,7 @@ def test_some_parents_at_a_time_are_as_all_at_once(rows, iterations, masked, giv
         votes = SharedVotes(of.pop("poses"), of.pop("kernel"), of.pop("votes", None))
         if chunk is None:
             return dynamic_routing(votes, iterations, competition="children", **of, **options)
-        return dynamic_routing_by_parents(votes, iterations, chunk=chunk, **of, **options)
+        return dynamic_routing_by_parents(votes, iterations, parents_per_chunk=chunk, **of, **options)
 
     with float64():
         values = [x[name] for name in names]

@@ -4,7 +4,7 @@ from backend import array, float64, gradients_of, slow_on_jax
 from keras import ops
 from oracle import ATOL, HEINSEN, heinsen_case
 
-from tf_capsules.routing import SharedVotes, StoredVotes, heinsen_routing, mask_scores
+from tf_capsules.routing import SharedVotes, StoredVotes, heinsen_routing, mask_logits
 from tf_capsules.routing.votes import TransformedVotes
 
 PRECISION = {"float32": ATOL, "float64": 1e-6}
@@ -47,7 +47,7 @@ def route(form, x, activations=None, dtype="float64", **options):
         activations = sigmoid(x["a_inp"]).astype(dtype)
     votes = (SharedVotes if form != "stored" else TransformedVotes)(x["mu_inp"], x["W"], x["B"], activations)
     if form == "chunks":
-        votes.chunk = 2
+        votes.children_per_chunk = 2
     options = {"beta_use": x["beta_use"], "beta_ignore": x["beta_ign"], **options}
     return heinsen_routing(votes.store() if form == "stored" else votes, return_couplings=True, **options)
 
@@ -96,8 +96,8 @@ def test_oracle_of_a_mixed_mask():
     case = HEINSEN["F_mixup_mask"]
     mixed = (1 - case["r"]) * np.array(case["own_mask"]) + case["r"] * np.array(case["other_mask"])
     np.testing.assert_allclose(mixed, case["mixed_mask"])
-    np.testing.assert_allclose(array(mask_scores(mixed)), np.array(case["a_inp"], float), atol=1e-6)
-    np.testing.assert_array_equal(array(mask_scores(np.array([True, False]))), [np.inf, -np.inf])
+    np.testing.assert_allclose(array(mask_logits(mixed)), np.array(case["a_inp"], float), atol=1e-6)
+    np.testing.assert_array_equal(array(mask_logits(np.array([True, False]))), [np.inf, -np.inf])
 
 
 def make_case(random, children, groups=1, batch=2, parents=3, rows=4, columns=5, out=2):

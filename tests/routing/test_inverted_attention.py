@@ -5,9 +5,10 @@ from backend import array, float64, gradients_of, run
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, Windows, inverted_attention
-from tf_capsules.routing.inverted_attention import distinct_inverted_attention, windowed_inverted_attention
+from tf_capsules.routing.inverted_attention import distinct_inverted_attention
 from tf_capsules.routing.votes import TransformedVotes
-from tf_capsules.routing.windowed_votes import summed_votes
+from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.windowed.votes import summed_votes
 
 CASES = oracle.read("inverted_attention")
 WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
@@ -75,7 +76,7 @@ def arguments(rows, dtype):
 
 
 def in_windows(poses, kernel, parents, mask, chunk=2):
-    options = dict(windows=WINDOWS, chunk=chunk, scale=0.3, weights=mask)
+    options = dict(windows=WINDOWS, examples_per_chunk=chunk, scale=0.3, weights=mask)
     return windowed_inverted_attention(poses, parents, kernel, **options)
 
 
@@ -134,7 +135,7 @@ def distinct_forms(mask, dtype):
     options = dict(scale=0.3, weights=mask)
 
     def free(poses, kernel, parents):
-        sums = distinct_inverted_attention(poses, parents, kernel, chunk=2, **options)
+        sums = distinct_inverted_attention(poses, parents, kernel, examples_per_chunk=2, **options)
         return ops.sum(ops.square(sums) * sums)
 
     def stored(poses, kernel, parents):

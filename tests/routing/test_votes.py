@@ -5,8 +5,8 @@ import pytest
 from backend import array, float64, gradients_of, run, slow_on_jax
 from keras import ops
 
-from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes, couple
-from tf_capsules.routing.votes import softmax
+from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes
+from tf_capsules.routing.couplings import softmax
 
 BATCH, CHILDREN, PARENTS, ROWS, COLUMNS, OUT = 2, 6, 4, 3, 5, 7
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
@@ -41,11 +41,11 @@ def stored(poses, kernel, bias=None, activations=None):
 
 
 def by_groups(*arguments):
-    return SharedVotes(*arguments, chunk=1)
+    return SharedVotes(*arguments, children_per_chunk=1)
 
 
 def by_chunks(*arguments):
-    return SharedVotes(*arguments, chunk=4)
+    return SharedVotes(*arguments, children_per_chunk=4)
 
 
 FORMS = {
@@ -56,6 +56,11 @@ FORMS = {
     "shared in groups, one after the other": (by_groups, 3),
     "distinct": (DistinctVotes, 6),
 }
+
+
+def softmax_numpy(x, axis):
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
 
 
 def posteriors(votes, means, precisions, constants):
@@ -186,7 +191,7 @@ def test_variances_of_poses_far_from_the_origin_keep_their_digits(matrix, chunk)
     means = (weights * votes).sum(1) / weights.sum(1)
     expected = (weights * (votes - means[:, None]) ** 2).sum(1) / weights.sum(1)
     x = {name: value.astype("float32") for name, value in x.items()}
-    result = array(SharedVotes(x["poses"], x["kernel"], chunk=chunk).moments(x["weights"])[2])
+    result = array(SharedVotes(x["poses"], x["kernel"], children_per_chunk=chunk).moments(x["weights"])[2])
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -235,29 +240,3 @@ def test_children_that_do_not_fit_the_kernel_are_named():
 def test_votes_without_store_say_so():
     with pytest.raises(TypeError, match="Votes must define `store`"):
         Votes().moments(np.ones((1, 2, 3)))
-
-
-def softmax_numpy(x, axis):
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-def test_couplings():
-    logits = np.random.default_rng(4).normal(size=(BATCH, CHILDREN, PARENTS)).astype("float32")
-    mask = np.array([[1, 1, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0]], bool)
-    np.testing.assert_allclose(array(couple(logits)), softmax_numpy(logits, 2), atol=1e-6)
-    np.testing.assert_allclose(array(couple(logits, "children")), softmax_numpy(logits, 1), atol=1e-6)
-    leaky = softmax_numpy(np.concatenate([logits, np.zeros((BATCH, CHILDREN, 1))], 2), 2)[..., :-1]
-    np.testing.assert_allclose(array(couple(logits, leaky=True)), leaky, atol=1e-6)
-    np.testing.assert_allclose(array(couple(logits, leaky=True, mask=mask)), leaky * mask[..., None], atol=1e-6)
-    among_children = array(couple(logits, "children", mask=mask))
-    np.testing.assert_allclose(among_children[0][mask[0]], softmax_numpy(logits[0][mask[0]], 0), atol=1e-6)
-    assert (among_children[0][~mask[0]] == 0).all() and (among_children[1] == 0).all()
-
-
-@pytest.mark.parametrize("competition", ["parents", "children"])
-def test_couplings_of_half_precision_logits_are_computed_in_float32(competition):
-    logits = np.random.default_rng(4).normal(size=(BATCH, CHILDREN, PARENTS)).astype("float16")
-    mask = np.zeros((BATCH, CHILDREN), bool)
-    result = array(couple(logits, competition, mask=mask))
-    assert result.dtype == "float32" and (result == 0).all()

@@ -9,10 +9,9 @@ import re
 
 import keras
 
-from tf_capsules.layers import ConcurrentRouting, HeinsenRouting, InvertedAttentionRouting
-from tf_capsules.layers.connections import children_of, rows_of
-from tf_capsules.layers.heinsen import _FEW_CHILDREN
-from tf_capsules.layers.routed import RoutedCapsules
+from tf_capsules.layers import ConcurrentRouting
+from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.base import RoutingLayer
 
 OTHER = "(loss, optimizer, other)"
 
@@ -156,8 +155,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(f"Costs are read off TensorFlow's graphs. Received the backend: {keras.backend.backend()}")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"`batch_size` must be a whole number of at least 1. Received: {batch_size!r}")
+    batch_size = positive_int("batch_size", batch_size)
     if training and not getattr(model, "compiled", False):
         raise ValueError(f"A training step needs a compiled model: its loss and optimizer. Received: {model!r}")
     import tensorflow as tf
@@ -288,44 +286,16 @@ def _layer_cost(layer, calls, size_of):
     tensors = [t for *_, results in calls for t in keras.tree.flatten(results) if hasattr(t, "shape")]
     parameters = sum(math.prod(weight.shape) for weight in layer.weights)
     cost = LayerCost(layer.name, type(layer).__name__, parameters, sum(map(size_of, tensors)))
-    if isinstance(layer, (RoutedCapsules, HeinsenRouting)):
-        cost.stored_votes = cost.held_votes = 0
-        for args, options, results in calls:
-            stored, held = _votes(layer, args[0], keras.tree.flatten(results)[0], options.get("parents") is not None)
+    if isinstance(layer, RoutingLayer):
+        for args, options, _ in calls:
+            later = options.get("parents") is not None
+            votes = layer.votes_cost(tuple(args[0].shape), later, options.get("capsules"))
             # The votes of further iterations are the same ones.
-            cost.stored_votes = max(cost.stored_votes, stored)
-            cost.held_votes = max(cost.held_votes, held)
+            cost.stored_votes = max(cost.stored_votes, votes.tensor)
+            cost.held_votes = max(cost.held_votes, votes.held)
     elif "return_couplings" in inspect.signature(layer.call).parameters:
         cost.stored_votes = cost.held_votes = None
     return cost
-
-
-def _votes(layer, poses, parents, later):
-    """Bytes of a routing layer's votes as a tensor, and of what it holds: see the table in `routing.votes`.
-
-    Args:
-        layer: the routing.
-        poses, parents: what it takes and what it returns.
-        later: whether it was given the parents of an iteration before.
-    """
-    shape, rows = tuple(poses.shape), math.prod(rows_of(poses.shape))
-    iterates = getattr(layer, "iterations", 1) > 1 or later
-    windows = getattr(layer, "windows", None)
-    if windows is None:
-        pairs = shape[0] * children_of(shape) * parents.shape[1]
-    else:
-        pairs = shape[0] * windows.positions * len(windows.offsets) * shape[3] * layer.capsules
-    stored = 4 * pairs * rows * layer.dim  # float32 under every policy
-    if windows is not None:
-        if layer.votes == "stored" or getattr(layer, "stores_votes", False):
-            return stored, stored
-        return stored, stored * min(1, layer.chunk / shape[0]) if iterates else 0
-    few = isinstance(layer, HeinsenRouting) and layer.votes == "auto" and children_of(shape) < _FEW_CHILDREN
-    if layer.stores_votes or few:
-        return stored, stored
-    distinct = layer.kernel.shape[0] == children_of(shape) > 1
-    at_a_time = min(1, layer.chunk / shape[0]) if isinstance(layer, InvertedAttentionRouting) else 1
-    return stored, 4 * pairs * rows * shape[-1] * at_a_time if distinct and iterates else 0
 
 
 def _bytes(variables):

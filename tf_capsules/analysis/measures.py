@@ -6,10 +6,10 @@ from keras import ops
 
 from tf_capsules.datasets.augment import shifted
 from tf_capsules.layers import ConcurrentRouting, DynamicRouting, EMRouting
-from tf_capsules.layers.connections import flatten_grid, rows_of
+from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.connections import rows_of
 from tf_capsules.models import class_scores
-from tf_capsules.routing import DistinctVotes, SharedVotes, dynamic_routing
-from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing import dynamic_routing
 
 OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
@@ -106,16 +106,14 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
         >>> measure_routing_changes(model, images, iterations=5).shape
         (5,)
     """
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    iterations = positive_int("iterations", iterations)
     routing = model.encoder.get_layer(layer)
     if not isinstance(routing, DynamicRouting):
         raise ValueError(f"The layer {layer!r} is a {type(routing).__name__}, not a DynamicRouting.")
     children = keras.Model(model.encoder.input, routing.input)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
-        poses = flatten_grid(children(batch, training=False))
-        votes = (DistinctVotes if routing.sharing == "none" else SharedVotes)(poses, routing.kernel)
+        votes = routing.make_votes(children(batch, training=False))
         for t in range(iterations):
             parents = dynamic_routing(
                 votes, t + 1, bias=routing.bias, leaky=routing.leaky, competition=routing.competition
@@ -314,7 +312,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
         poses, *results = routed.predict_on_batch(batch)
-        votes = _votes(routing, poses)
+        votes = to_numpy(routing.votes(poses))
         axes = tuple(range(3, votes.ndim))
         distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
         couplings.append([weights for _, weights in results])
@@ -330,20 +328,6 @@ def stopped(routing, iterations):
     layer.build(keras.tree.flatten(routing.input)[0].shape)
     layer.set_weights(routing.get_weights())
     return layer
-
-
-def _votes(routing, poses):
-    """The votes of a routing layer, (batch, children, parents, *pose), with the coordinates where it has them."""
-    bias = routing.vote_bias if isinstance(routing, DynamicRouting) else routing.bias
-    votes = to_numpy(TransformedVotes(flatten_grid(poses), routing.kernel, bias).store().tensor())
-    if getattr(routing, "coordinates", False):
-        height, width, types = poses.shape[1:4]
-        centers = [(np.arange(size) + 0.5) / size for size in (height, width)]
-        where = np.repeat(np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1).reshape(-1, 2), types, axis=0)
-        first_two = (..., slice(2), -1) if votes.ndim > 4 else (..., slice(2))
-        votes = votes.copy()
-        votes[first_two] += where[:, None]
-    return votes
 
 
 def measure_vote_similarities(model, images, labels, layer="class_capsules", bins=21, batch_size=20):
@@ -385,7 +369,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
         poses, parents = routed.predict_on_batch(batch)
         right = np.arange(len(poses)), labels[start : start + len(poses)]
         start += len(poses)
-        votes = _votes(routing, poses)[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
+        votes = to_numpy(routing.votes(poses))[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
         parents = parents[right].reshape(len(poses), 1, -1)
         norms = np.linalg.norm(votes, axis=-1)
         cosines = (votes * parents).sum(-1) / np.maximum(norms * np.linalg.norm(parents, axis=-1), 1e-12)

@@ -1,6 +1,7 @@
 """Keras layers: they own the weights, make the votes and call one routing function."""
 
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
+from tf_capsules.layers.concurrent import ConcurrentRouting
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.depthwise_primary import DepthwisePrimaryCapsules
@@ -8,11 +9,7 @@ from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting
 from tf_capsules.layers.em import ConvEMRouting, EMRouting
 from tf_capsules.layers.encapsulation import CapConv, CapFC
 from tf_capsules.layers.heinsen import HeinsenRouting
-from tf_capsules.layers.inverted_attention import (
-    ConcurrentRouting,
-    ConvInvertedAttentionRouting,
-    InvertedAttentionRouting,
-)
+from tf_capsules.layers.inverted_attention import ConvInvertedAttentionRouting, InvertedAttentionRouting
 from tf_capsules.layers.primary import PrimaryCapsules
 from tf_capsules.layers.self_attention import SelfAttentionRouting
 from tf_capsules.layers.sequence import SequenceCapsules

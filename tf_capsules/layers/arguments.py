@@ -1,19 +1,8 @@
 """Checks of constructor arguments, input shapes and labels, with errors that name what was received."""
 
-import operator
-
 from keras import ops
 
-
-def positive_int(name, value):
-    """The value as an int, if it is a whole number of at least 1, of Python or of NumPy."""
-    try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {value!r}")
-    return number
+from tf_capsules.routing.arguments import positive_int
 
 
 def positive_ints(name, values, of, example):

@@ -50,7 +50,7 @@ def children_of(shape):
 
 
 def count_groups(layer, shape, sharing):
-    """How many groups of children have a transformation of their own: one, the capsule types, or all children.
+    """Number of groups of children with their own transformations: 1, the capsule types, or all children.
 
     Raises:
         ValueError: sizes that are needed and not known.
@@ -72,7 +72,7 @@ def count_groups(layer, shape, sharing):
 
 
 def input_spec(shape, sharing):
-    """What a layer that was built for poses of this shape takes from then on."""
+    """The inputs that a layer built for poses of this shape takes."""
     own = {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
     pose = range((4 if on_grid(shape) else 2) - len(shape), 0)
     return keras.layers.InputSpec(ndim=len(shape), axes={axis: shape[axis] for axis in (*own, *pose)})
@@ -120,6 +120,54 @@ def _listed(shapes):
 
 def _alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
+
+
+def check_coordinates(poses_shape, dim):
+    """Raises a ValueError unless votes of parents with `dim` columns have room for coordinates."""
+    room = (rows_of(poses_shape) or (dim,))[0]
+    if not on_grid(poses_shape):
+        raise ValueError(
+            "`coordinates` needs poses on a grid (batch, height, width, types, ...). "
+            f"Received input shape {tuple(poses_shape)}."
+        )
+    if room < 2:
+        raise ValueError(
+            "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
+            f"{room} for input shape {tuple(poses_shape)} and dim {dim}."
+        )
+
+
+def add_coordinates(poses, kernel):
+    """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
+
+    Votes stay affine in the child's pose, so they need not be stored.
+
+    Args:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        kernel: (groups, parents, d, dim).
+
+    Returns:
+        Poses with one more column for matrices, two more for vectors, and the kernel to go with them: it adds the row,
+        scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the second.
+    """
+    dim, rows = kernel.shape[-1], rows_of(poses.shape)
+    batch, height, width, types = ops.shape(poses)[:4]
+    row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
+    where = ops.stack([row, column], axis=-1)[None, :, :, None]
+    if rows:
+        where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
+        placed = ops.one_hot([dim - 1], dim, dtype=kernel.dtype)
+    else:
+        placed = ops.one_hot([0, 1], dim, dtype=kernel.dtype)
+    where = ops.cast(where, poses.dtype)
+    where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
+    placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
+    return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
+
+
+def _centers(size):
+    """Centers of `size` equal parts of [0, 1]."""
+    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")
 
 
 def masked(activations, mask, shape, dtype):

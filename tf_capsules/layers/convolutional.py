@@ -1,36 +1,45 @@
-"""What convolutional capsule layers have in common, whatever they are routed by."""
+"""What convolutional routing layers have in common."""
 
-import math
+from typing import Any
 
-import keras
 from keras import ops
 
 from tf_capsules.hints import Size
 from tf_capsules.layers.arguments import known_axes, pair
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import input_spec, on_grid, rows_of
-from tf_capsules.routing.windows import Windows
-
-# Of votes, or of what stands for them: enough for work to outweigh the loop, few enough for the processor's cache.
-NUMBERS_AT_A_TIME = 4_000_000
+from tf_capsules.routing.votes import plan
+from tf_capsules.routing.windowed import Windows, make_votes
 
 
-class Convolutional(keras.layers.Layer):
-    """To be mixed into a layer of capsules: each parent position has its window of children, without padding.
+class ConvRoutingLayer(RoutingLayer):
+    """Base of convolutional routing layers: each parent position has a window of children, without padding.
 
-    The layer that it is mixed into sets `capsules` and `dim`, and `kernel` to (*kernel_size, types, capsules, d, dim).
+    The kernel is (*kernel_size, types, capsules, d, dim).
+
+    Args:
+        capsules, dim, votes_memory, kwargs: see `RoutingLayer`.
+        kernel_size, strides: of the windows, a number or (rows, columns).
 
     Attributes:
         windows: of the children's grid, once built.
-        chunk: number of examples whose votes exist at a time, once built.
     """
 
-    def __init__(self, capsules: int, dim: int, kernel_size: Size = 3, strides: Size = 1, **kwargs):
-        super().__init__(capsules, dim, **kwargs)
+    def __init__(
+        self,
+        capsules: int,
+        dim: int,
+        kernel_size: Size = 3,
+        strides: Size = 1,
+        votes_memory: str = "auto",
+        **kwargs: Any,
+    ):
+        super().__init__(capsules, dim, votes_memory, **kwargs)
         self.kernel_size = pair("kernel_size", kernel_size)
         self.strides = pair("strides", strides)
 
-    def _open_windows(self, poses_shape):
-        """Sets the windows of children of this shape; the axes that tell transformations apart, (rows, columns, types).
+    def _open_windows(self, poses_shape, memory=None):
+        """Sets windows and plan for children of this shape, and returns the kernel's axes (rows, columns, types).
 
         Raises:
             ValueError: poses that are not on a grid of known size, or a grid smaller than the window.
@@ -47,9 +56,20 @@ class Convolutional(keras.layers.Layer):
             self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         except ValueError as error:
             raise ValueError(f"{type(self).__name__} {self.name!r}: {error}") from None
-        seen = self.windows.positions * len(self.windows.offsets) * poses_shape[3]
-        self.chunk = max(1, NUMBERS_AT_A_TIME // (seen * self.capsules * math.prod((*rows_of(poses_shape), self.dim))))
+        _, pairs = self._pairs(poses_shape, None)
+        self.plan = plan.in_windows(memory or self.votes_memory, rows_of(poses_shape), self.dim, pairs)
         return *self.kernel_size, poses_shape[3]
+
+    def make_votes(self, poses, activations=None):
+        kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self._vote_bias)
+        return make_votes(self.windows, poses, kernel, bias, activations)
+
+    def _pairs(self, poses_shape, capsules):
+        children = self._children_of_a_window(poses_shape)
+        return children, self.windows.positions * children * self.capsules
+
+    def _children_of_a_window(self, poses_shape):
+        return self.kernel_size[0] * self.kernel_size[1] * poses_shape[3]
 
     def _of_a_window(self, weight):
         """A weight (rows, columns, types, ...) as (children of a window, ...); None stays None."""
@@ -65,8 +85,4 @@ class Convolutional(keras.layers.Layer):
         return poses_shape[0], *grid, self.capsules
 
     def _couplings_shape(self, poses_shape):
-        grid = self._parents_shape(poses_shape)[:3]
-        return *grid, self.kernel_size[0] * self.kernel_size[1] * poses_shape[3], self.capsules
-
-    def get_config(self):
-        return {**super().get_config(), "kernel_size": self.kernel_size, "strides": self.strides}
+        return *self._parents_shape(poses_shape)[:3], self._children_of_a_window(poses_shape), self.capsules

@@ -14,12 +14,12 @@ COEFFICIENTS = (None, "own", "crossed", "both")
 
 
 def glorot_normal():
-    """Normal of variance `2 / (fan in + fan out)`, not truncated; the fans are those of a kernel's shape."""
+    """Normal of variance `2 / (fan in + fan out)`, not truncated, with the fans of a kernel's shape."""
     return keras.initializers.VarianceScaling(1.0, "fan_avg", "untruncated_normal")
 
 
 def unit_normal():
-    """Normal of deviation 1, from which the released code draws the biases of all convolutions."""
+    """Normal of standard deviation 1, the released code's initializer of all convolutions' biases."""
     return keras.initializers.RandomNormal(stddev=1.0)
 
 
@@ -29,10 +29,10 @@ def flatten_types(poses):
 
 
 def grouped_convolution(x, kernel, strides=1):
-    """A convolution without padding in which each group of channels sees itself alone.
+    """A grouped convolution without padding.
 
-    It is a convolution of each channel by itself, of which those of a group are summed: on a CPU the gradient of
-    TensorFlow's own grouped convolution is slower by orders of magnitude.
+    It is a depthwise convolution, summed over the channels of each group: on a CPU the gradient of TensorFlow's own
+    grouped convolution is slower by orders of magnitude.
 
     Args:
         x: (batch, height, width, groups, d).
@@ -50,31 +50,32 @@ def grouped_convolution(x, kernel, strides=1):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(keras.layers.Layer):
-    """Convolutional capsules whose parents sum two predictions, weighted by learned gates in place of routing.
+    """Convolutional capsules: two branches predict each parent, and learned gates weight them, in place of routing.
 
-    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. The master branch predicts a
-    capsule from the capsules of its own type below, in a window of `kernel_size`: `M = Act(conv(U))`. The aide branch
-    does so from all types, in a larger window: `A = Act(conv(U))`. Each co-efficient is a convolution of 3x3 that sees
-    a capsule's own type in the branches and gives one number a capsule: with these `m1` and `m2` the parents are
-    `Act(m1 M + m2 A + skip)`, or `Act(conv(U) + skip)` with the master branch alone. `Act` is batch normalization, ReLU
-    and squash. All convolutions are padded with zeros, `(size - 1) / 2` on every side. Different from the paper: that
-    takes all types but its own for the aide branch, as `exclude_own` does; "both" is in no released code, and is
-    made here by convolving the poses of both branches, one behind the other.
+    The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
+    `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. A
+    co-efficient for each branch, one number a capsule, is a 3x3 convolution of the capsule's own type in the branches.
+    With the co-efficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with the master branch alone they
+    are `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding,
+    `(size - 1) / 2` on every side.
+
+    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. Different from the paper:
+    its aide branch takes all types but the capsule's own, as `exclude_own` does; the released code lacks "both", which
+    is a convolution of the concatenated branches here.
 
     Args:
         dim: length of a parent's pose.
         kernel_size: of the master branch, odd; the paper has 3 (its Type I, with strides 2) and 1 (Type II).
         strides: of both branches, for both axes.
-        coefficients: where each branch's co-efficient comes from: "own" (the paper's version 1), the branch itself;
-            "crossed" (version 2), the other one; "both" (version 3); or None: no aide branch and no co-efficients.
-        skip: whether a convolution of 3x3 of all types (the paper's skip of Type I) is added before the last `Act`.
+        coefficients: input of each branch's co-efficient: "own" (the paper's version 1), the branch itself; "crossed"
+            (version 2), the other branch; "both" (version 3); or None: no aide branch and no co-efficients.
+        skip: whether a 3x3 convolution of all types (the paper's skip of Type I) is added before the last `Act`.
         aide_kernel_size: of the aide branch, odd; None: `kernel_size + 4`.
         exclude_own: whether the aide branch leaves out the type itself.
 
     Call arguments:
         poses: (batch, height, width, types, d).
-        residual: added before the last `Act`, of the shape of the result; or None. The paper's skip of Type II, which
-            starts where the caller says.
+        residual: added before the last `Act`, of the shape of the result; or None. It is the paper's skip of Type II.
         return_coefficients: also return the co-efficients of the master and of the aide branch.
 
     Returns:
@@ -83,7 +84,7 @@ class CapConv(keras.layers.Layer):
 
     Raises:
         ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
-            co-efficients asked of a layer that has none.
+            `return_coefficients` of a layer without co-efficients.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -114,7 +115,7 @@ class CapConv(keras.layers.Layer):
         branch = {"exclude_own": exclude_own, "aide_kernel_size": aide_kernel_size is not None}
         if coefficients is None and any(branch.values()):
             names = " and ".join(f"`{name}`" for name, given in branch.items() if given)
-            raise ValueError(f"{names} shape the aide branch, which there is none of with coefficients=None.")
+            raise ValueError(f"{names} shape the aide branch, which a layer with coefficients=None lacks.")
 
     def build(self, input_shape):
         if len(input_shape) != 5:
@@ -282,7 +283,7 @@ class CapFC(keras.layers.Layer):
 
 
 class _GroupedConvolution(keras.layers.Layer):
-    """A convolution of capsules in which a type sees itself alone, zeros around: `grouped_convolution` with weights."""
+    """`grouped_convolution` of capsule types, with weights and zero padding."""
 
     def __init__(self, dim: int, kernel_size: Size, strides: Size, **kwargs):
         super().__init__(**kwargs)

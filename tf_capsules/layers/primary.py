@@ -24,10 +24,10 @@ class PrimaryCapsules(keras.layers.Layer):
         kernel_size: of the convolution.
         strides: of the convolution.
         padding: "valid" or "same".
-        activation: what is done to each pose: "squash", "layer_norm" (over the entries of a pose, with one learned
-            scale and offset for all types), None, or any callable or Keras activation name, applied to the entries.
-        scores: None for poses alone; else a Keras activation name or callable (such as "sigmoid" or "linear") for a
-            second convolution, which gives each capsule an activation.
+        activation: of each pose: "squash", "layer_norm" (over the entries of a pose, with one learned scale and offset
+            for all types), None, or any callable or Keras activation name, applied to the entries.
+        capsule_activation: None: poses alone; or a Keras activation name or callable of a second convolution, which
+            gives each capsule a number: "sigmoid" an activation, "linear" an activation logit.
         scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
             1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
         use_bias: whether the convolutions have a bias.
@@ -37,8 +37,8 @@ class PrimaryCapsules(keras.layers.Layer):
         features: (batch, height, width, channels).
 
     Returns:
-        Poses (batch, new height, new width, types, *pose); with `scores` a pair of them and the activations
-        (batch, new height, new width, types).
+        Poses (batch, new height, new width, types, *pose); with `capsule_activation` a pair of them and the capsules'
+        activations, or their logits, (batch, new height, new width, types).
 
     Raises:
         ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller than the
@@ -57,7 +57,7 @@ class PrimaryCapsules(keras.layers.Layer):
         strides: Size = 1,
         padding: str = "valid",
         activation: str | Callable | None = "squash",
-        scores: str | Callable | None = None,
+        capsule_activation: str | Callable | None = None,
         scale: float = 1.0,
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
@@ -74,7 +74,7 @@ class PrimaryCapsules(keras.layers.Layer):
         for size in self.pose_shape:
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
-        self.scores = scores if scores is None else keras.activations.get(scores)
+        self.capsule_activation = None if capsule_activation is None else keras.activations.get(capsule_activation)
         self.scale = float(scale)
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=bias_initializer,
@@ -83,10 +83,10 @@ class PrimaryCapsules(keras.layers.Layer):
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
-        self.score_convolution = None
-        if scores is not None:
-            options["kernel_initializer"] = self.convolution.kernel_initializer.clone()
-            self.score_convolution = keras.layers.Conv2D(self.types, **options, activation=self.scores, name="scores")
+        self.score_convolution = None  # an older name, which saved weights hold
+        if capsule_activation is not None:
+            options |= dict(kernel_initializer=self.convolution.kernel_initializer.clone(), name="scores")
+            self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
         self.normalization = None
         if activation == "layer_norm":
             axes = tuple(range(-len(self.pose_shape), 0))
@@ -143,10 +143,18 @@ class PrimaryCapsules(keras.layers.Layer):
             "strides": self.convolution.strides,
             "padding": self.convolution.padding,
             "activation": self.activation if named else keras.activations.serialize(self.activation),
-            "scores": None if self.scores is None else keras.activations.serialize(self.scores),
+            "capsule_activation": None
+            if self.capsule_activation is None
+            else keras.activations.serialize(self.capsule_activation),
             "scale": self.scale,
             "use_bias": self.convolution.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.convolution.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.convolution.bias_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.convolution.kernel_regularizer),
         }
+
+    @classmethod
+    def from_config(cls, config):
+        if "scores" in config:  # the argument's name in files of earlier versions
+            config = {"capsule_activation" if name == "scores" else name: value for name, value in config.items()}
+        return super().from_config(config)

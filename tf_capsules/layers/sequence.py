@@ -1,37 +1,39 @@
-"""Primary capsules of a sequence: poses and scores read off the hidden states of every layer of a transformer."""
+"""Primary capsules of a sequence: poses and activation logits from the hidden states of a transformer's layers."""
 
 import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int
-from tf_capsules.routing.heinsen import mask_scores
+from tf_capsules.routing.heinsen import mask_logits
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SequenceCapsules(keras.layers.Layer):
-    """One capsule for each token and each hidden layer: what says which layer it is, normalization, dense, Swish.
+    """One capsule for each token and each hidden layer: depth embedding, layer normalization, dense, Swish.
 
-    Source: Heinsen 2019, section 4.1. A token's capsules stand side by side, the layers running fastest.
+    Capsules are ordered by token, then by layer.
+
+    Source: Heinsen 2019, section 4.1.
 
     Args:
         dim: length of a capsule's pose.
-        norm: where the layer normalization is: "pre", before the dense layer (the paper), or "post", after Swish (the
-            author's later code, and the weights that he published).
+        norm: place of the layer normalization: "pre", before the dense layer (the paper), or "post", after Swish (the
+            author's later code and published weights).
 
     Call arguments:
         embeddings: (batch, tokens, layers, width), finite also where a mask hides them.
-        mask: (batch, tokens), how much each token counts, in [0, 1]; None: 1.
+        mask: (batch, tokens), the weight of each token, in [0, 1]; None: 1.
 
     Returns:
-        Poses (batch, tokens * layers, 1, dim), and scores (batch, tokens * layers): the logits of the mask, plus
+        Poses (batch, tokens * layers, 1, dim), and activation logits (batch, tokens * layers): those of the mask, plus
         infinity for 1 and minus infinity for 0.
 
     Raises:
         ValueError: `dim` below 1, another `norm`, embeddings of another rank, an unknown number of layers or width.
 
     Example:
-        >>> poses, scores = SequenceCapsules(64)(np.zeros((2, 11, 7, 384)))
-        >>> poses.shape, scores.shape
+        >>> poses, logits = SequenceCapsules(64)(np.zeros((2, 11, 7, 384)))
+        >>> poses.shape, logits.shape
         (TensorShape([2, 77, 1, 64]), TensorShape([2, 77]))
     """
 
@@ -64,8 +66,8 @@ class SequenceCapsules(keras.layers.Layer):
         shape = ops.shape(x)
         capsules = shape[1] * shape[2]
         mask = ops.ones(shape[:2], "float32") if mask is None else mask
-        scores = ops.repeat(mask_scores(mask), x.shape[2], axis=1)
-        return ops.reshape(x, (shape[0], capsules, 1, self.dim)), ops.cast(scores, self.compute_dtype)
+        logits = ops.repeat(mask_logits(mask), x.shape[2], axis=1)
+        return ops.reshape(x, (shape[0], capsules, 1, self.dim)), ops.cast(logits, self.compute_dtype)
 
     def compute_mask(self, *args, **kwargs):
         return None

@@ -7,8 +7,8 @@ import keras
 from tf_capsules.hints import Shape, Tensor
 from tf_capsules.layers.arguments import positive_int
 
-# Channels are the last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
+# Channels are the last axis under every Keras configuration.
+CHANNELS_LAST = {"data_format": "channels_last"}
 
 
 def fan_in_uniform(fan_in: int):
@@ -31,9 +31,11 @@ def padded_convolution(
     the stride is 2 and the size even."""
     padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]
-    x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
+    x = keras.layers.ZeroPadding2D(padding, **CHANNELS_LAST)(x) if padding else x
     options = dict(kernel_initializer=fan_in_uniform(fan_in), bias_initializer=fan_in_uniform(fan_in))
-    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, name=name, **options, **_LAST)(x)
+    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, name=name, **options, **CHANNELS_LAST)(
+        x
+    )
 
 
 def batch_normalized(x: Tensor):

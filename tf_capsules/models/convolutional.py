@@ -5,11 +5,8 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.hints import Shape, Weights
-from tf_capsules.models.backbones import image_input
+from tf_capsules.models.backbones import CHANNELS_LAST, image_input
 from tf_capsules.models.weights import load_weights
-
-# The last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 
 def convolutional_network(
@@ -39,9 +36,9 @@ def convolutional_network(
     layers = keras.layers
     stack = [image_input(image_shape, classes)]
     for channels, kernel_size in convolutions:
-        stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **_LAST)]
-        stack += [layers.MaxPooling2D(**_LAST)] if pooling else []
-    stack += [layers.Flatten(**_LAST), *(layers.Dense(units, "relu") for units in hidden)]
+        stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **CHANNELS_LAST)]
+        stack += [layers.MaxPooling2D(**CHANNELS_LAST)] if pooling else []
+    stack += [layers.Flatten(**CHANNELS_LAST), *(layers.Dense(units, "relu") for units in hidden)]
     stack += [layers.Dropout(dropout)] if dropout else []
     stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
     return load_weights(keras.Sequential(stack, name=name), weights)

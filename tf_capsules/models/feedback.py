@@ -12,11 +12,9 @@ from keras import ops, tree
 from tf_capsules.layers.arguments import pair, positive_int, truth_value
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
+from tf_capsules.models.backbones import CHANNELS_LAST
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.routing.squash import squash as squashed
-
-# Channels are the last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 # What a model with feedback gives in training: its outputs, and a pair of maps for each link.
 TrainingOutputs = collections.namedtuple("TrainingOutputs", ["outputs", "maps"])
@@ -137,8 +135,8 @@ class FeedbackAgreement(keras.layers.Layer):
         """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
         options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
         return [
-            keras.layers.ZeroPadding2D(1, dtype=self.dtype_policy, **_LAST),
-            keras.layers.Conv2D(filters, 3, strides, **options, dtype=self.dtype_policy, **_LAST),
+            keras.layers.ZeroPadding2D(1, dtype=self.dtype_policy, **CHANNELS_LAST),
+            keras.layers.Conv2D(filters, 3, strides, **options, dtype=self.dtype_policy, **CHANNELS_LAST),
             _normalization(self.dtype_policy),
             keras.layers.ReLU(dtype=self.dtype_policy),
         ]
@@ -154,7 +152,7 @@ class FeedbackAgreement(keras.layers.Layer):
         # legend: p, q rows and columns of the kernel; g, h groups; i, o dims of higher and lower capsules
         blocks = ops.einsum("pqgio,gh->pqhogi", kernel, ops.eye(self.groups, dtype=self.compute_dtype))
         kernel = ops.reshape(blocks, (3, 3, bias.shape[0], -1))
-        x = ops.conv_transpose(_flat(higher), kernel, self.strides, "valid", **_LAST)
+        x = ops.conv_transpose(_flat(higher), kernel, self.strides, "valid", **CHANNELS_LAST)
         # Row r of the higher map writes rows s r - 1, s r and s r + 1: the first row of all is outside.
         x = x[:, 1 : 1 + height, 1 : 1 + width] + bias
         x = ops.relu(self.normalization(x, training=training))

@@ -7,15 +7,12 @@ import keras
 
 from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
-from tf_capsules.models.backbones import features_of, image_input
+from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
 
 SMALLEST_IMAGE = 17
-
-# Channels are the last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 
 def MatrixCapsNet(
@@ -80,9 +77,11 @@ def MatrixCapsNet(
     images = image_input(image_shape, classes, SMALLEST_IMAGE if backbone is None else 1)
     if backbone is None:
         options = dict(strides=2, activation="relu", name="convolution")
-        backbone = keras.layers.Conv2D(filters, 5, **options, **_LAST, **regularized())
+        backbone = keras.layers.Conv2D(filters, 5, **options, **CHANNELS_LAST, **regularized())
     x = features_of(images, backbone)
-    x = PrimaryCapsules(types, pose, activation=None, scores="sigmoid", name="primary_capsules", **regularized())(x)
+    x = PrimaryCapsules(
+        types, pose, activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized()
+    )(x)
     for number, strides in ((1, 2), (2, 1)):
         *x, _ = ConvEMRouting(
             capsules[number - 1],

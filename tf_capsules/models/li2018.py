@@ -10,13 +10,12 @@ from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EM
 from tf_capsules.layers.arguments import one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
-from tf_capsules.models.backbones import basic_block, batch_normalized, image_input
+from tf_capsules.models.backbones import CHANNELS_LAST, basic_block, batch_normalized, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback import FeedbackAgreement, with_feedback
 from tf_capsules.models.weights import load_weights
 
 _TYPES = 32
-_LAST = {"data_format": "channels_last"}
 
 
 def CapNet(
@@ -81,19 +80,20 @@ def CapNet(
 
     def routed(x, capsules, name):
         # In float32 under every dtype policy: these are the model's answers. Initial values are each layer's own.
-        options = dict(iterations=iterations, sharing="positions", votes=votes, name=name, dtype="float32")
+        options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
+        options["votes_memory"] = "store" if votes == "stored" else votes
         options["kernel_initializer"] = _shared_glorot(x[0], dim, capsules)
         if routing == "dynamic":
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
             if votes == "auto" and competition == "children":
-                options["chunk"] = 64
+                options["parents_per_chunk"] = 64
             return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
         options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
         options |= dict(use_bias=True, bias_initializer=unit_normal())
         if votes == "auto":
-            options |= dict(votes="free", chunk=1)
+            options |= dict(votes_memory="recompute", children_per_chunk=1)
         return EMRouting(capsules, dim, **options)(*x)[:2]
 
     children = [poses] if routing == "dynamic" else [poses, _stem(features, ((_TYPES, 1),))]
@@ -197,7 +197,7 @@ def EncapNet(
     images = image_input(image_shape, classes)
     x = _stem(images, ((types, 1 if stem == "plain" else 2),))
     if stem == "strided":
-        x = keras.layers.MaxPooling2D(3, 2, padding="same", **_LAST)(x)
+        x = keras.layers.MaxPooling2D(3, 2, padding="same", **CHANNELS_LAST)(x)
     x = _capsules(x, 1, types)
     for module, (count, coefficient) in enumerate(zip(layers, each, strict=True), start=1):
         options = dict(dim=2**module, coefficients=coefficient, exclude_own=exclude_own and coefficient is not None)
@@ -366,14 +366,14 @@ def ResNetTwin(
             strides = 2 if stage > 1 and not block else 1
             end = f"stage_{stage}" if block == count - 1 else None
             x = basic_block(x, channels, strides, _convolution, name=end)
-    x = layers.GlobalAveragePooling2D(**_LAST)(x)
+    x = layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)
     x = layers.Dense(classes, "softmax", kernel_initializer=glorot_normal(), dtype="float32", name="probabilities")(x)
     return load_weights(keras.Model(images, x, name=name), weights)
 
 
 def _convolutional(image_shape, classes, convolutions, weights, name):
     images = image_input(image_shape, classes)
-    x = keras.layers.GlobalAveragePooling2D(**_LAST)(_stem(images, convolutions))
+    x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(_stem(images, convolutions))
     options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
     scores = keras.layers.Dense(classes, dtype="float32", name="scores", **options)(x)
     return load_weights(keras.Model(images, scores, name=name), weights)
@@ -381,9 +381,9 @@ def _convolutional(image_shape, classes, convolutions, weights, name):
 
 def _convolution(x, filters, kernel_size=3, strides=1, use_bias=True):
     padding = kernel_size // 2
-    x = keras.layers.ZeroPadding2D(padding, **_LAST)(x) if padding else x
+    x = keras.layers.ZeroPadding2D(padding, **CHANNELS_LAST)(x) if padding else x
     options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
-    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, **options, **_LAST)(x)
+    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, **options, **CHANNELS_LAST)(x)
 
 
 def _stem(x, convolutions):

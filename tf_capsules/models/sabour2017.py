@@ -7,13 +7,10 @@ import keras
 
 from tf_capsules.hints import Shape, Size, Weights
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
-from tf_capsules.models.backbones import features_of, image_input
+from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
-
-# Capsules are read off the last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 
 def CapsNet(
@@ -74,7 +71,7 @@ def CapsNet(
     images = image_input(image_shape, classes)
     if backbone is None:
         backbone = keras.layers.Conv2D(
-            filters, kernel_size, padding=padding, activation="relu", name="convolution", **_LAST
+            filters, kernel_size, padding=padding, activation="relu", name="convolution", **CHANNELS_LAST
         )
     x = features_of(images, backbone)
     x = PrimaryCapsules(

@@ -103,14 +103,19 @@ def AttentionCapsNet(
         primary_kernel_size,
         primary_strides,
         activation="layer_norm",
-        scores="sigmoid" if activations else None,
+        capsule_activation="sigmoid" if activations else None,
         use_bias=False,
         kernel_initializer=fan_in_uniform(rows * columns * x.shape[-1]),
         name="primary_capsules",
     )(x)
     # In float32 under every dtype policy: these are the model's answers.
     options: dict[str, Any] = dict(
-        scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, votes=votes, dtype="float32"
+        scaled=scaled,
+        layer_norm=layer_norm,
+        dropout=dropout,
+        initial_pose=initial_pose,
+        votes_memory="store" if votes == "stored" else votes,
+        dtype="float32",
     )
     chain = [
         ConvInvertedAttentionRouting(
@@ -118,14 +123,14 @@ def AttentionCapsNet(
             dim,
             kernel_size,
             strides,
-            activations=activations,
+            use_activations=activations,
             name=f"convolutional_capsules_{number}",
             **options,
         )
         for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1)
     ]
     chain += [
-        InvertedAttentionRouting(capsules, dim, activations=activations, name=f"capsules_{number}", **options)
+        InvertedAttentionRouting(capsules, dim, use_activations=activations, name=f"capsules_{number}", **options)
         for number, capsules in enumerate(hidden, start=1)
     ]
     chain.append(InvertedAttentionRouting(classes, dim, name="class_capsules", **options))

@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from tf_capsules.hints import Tensor
-from tf_capsules.routing.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.arguments import positive_int
+from tf_capsules.routing.couplings import couple
 from tf_capsules.routing.squash import squash
-from tf_capsules.routing.votes import SharedVotes, Votes, couple
-from tf_capsules.routing.windows import Windows
+from tf_capsules.routing.votes import SharedVotes, Votes
 
 
 def dynamic_routing(
@@ -27,7 +27,7 @@ def dynamic_routing(
     code of Sabour et al. Gradients flow through all iterations, the couplings included.
 
     Args:
-        votes: what answers for the votes (`tf_capsules.routing.votes`).
+        votes: `tf_capsules.routing.votes.Votes`.
         iterations: how often couplings are computed, at least 1; 1 leaves them uniform.
         bias: added to each parent's sum before it is squashed, (parents, *pose); or None.
         leaky: whether a child may belong to none of the parents.
@@ -50,7 +50,7 @@ def dynamic_routing(
         sums = votes.weighted_sum(couplings)
         return squash(sums if bias is None else sums + bias, pose_axes)
 
-    # With logits of zero the couplings are the same for all parents: one column of them says it all.
+    # With logits of zero the couplings are the same for all parents: one column stands for all.
     logits = ops.zeros((1, votes.children, 1), votes.dtype)
     if initial_logits is not None:
         logits = ops.cast(initial_logits, votes.dtype)[None]
@@ -75,36 +75,36 @@ def dynamic_routing_by_parents(
     votes: SharedVotes,
     iterations: int = 3,
     *,
-    chunk: int,
+    parents_per_chunk: int,
     bias: Tensor | None = None,
     initial_logits: Tensor | None = None,
     mask: Tensor | None = None,
 ):
-    """`dynamic_routing` with competition between children, so many parents at a time.
+    """`dynamic_routing` with competition between children, some parents at a time.
 
-    Where children compete, parents have nothing to do with each other: some of them are complete through all
-    iterations, and their couplings need not exist at the same time as those of the others. They are not kept for the
-    backward pass either, which makes them again. A logit, the sum of a vote's agreements with the parent of each
-    iteration, is the vote's agreement with the sum of these parents, which is affine in the child's pose.
+    Where children compete, parents are independent of each other. So some parents go through all iterations, and their
+    couplings exist, before the next ones start; the backward pass recomputes them. A logit is the sum of a vote's
+    agreements with the parent of each iteration, hence its agreement with the sum of these parents, which is affine in
+    the child's pose.
 
     Args:
         votes: `tf_capsules.routing.votes.SharedVotes`.
-        chunk: about how many parents at a time.
-        iterations, bias, initial_logits, mask: as above.
+        parents_per_chunk: about how many parents at a time.
+        iterations, bias, initial_logits, mask: see `dynamic_routing`.
 
     Returns:
         (batch, parents, *pose), of length below 1.
     """
     check_dynamic_routing(iterations, "children")
-    count = -(-votes.parents // chunk)
-    size = -(-votes.parents // count)  # chunks of one size, so that little has to be filled up
+    count = -(-votes.parents // parents_per_chunk)
+    size = -(-votes.parents // count)  # equal chunks need the least padding
     poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, votes.rows * votes.columns)))
     features = ops.transpose(ops.concatenate([ops.ones_like(poses[..., :1]), poses], axis=-1), (0, 2, 1, 3))
     if mask is not None:
         mask = ops.transpose(votes.by_group(ops.cast(mask, votes.dtype)), (0, 2, 1))
 
     def parts(values, axis):
-        """Values with an axis of parents as a chunk after the other, filled up with zeros."""
+        """Values with an axis of parents, as (chunks, ...), padded with zeros."""
         rest = [[0, 0]] * len(values.shape)
         rest[axis] = [0, count * size - votes.parents]
         values = ops.pad(values, rest)
@@ -120,7 +120,6 @@ def dynamic_routing_by_parents(
         given["logits"] = parts(votes.by_group(ops.cast(initial_logits, votes.dtype)[None])[0], 2)
     names = tuple(given)
 
-    # g group, p child within its group, f feature (1 and the entries of a pose), otherwise as in votes.py.
     @keras.remat
     def parents(features, *given):
         of = dict(zip(names, given, strict=True))
@@ -172,7 +171,7 @@ def dynamic_routing_by_parents(
         return poses
 
     def step(previous, given):
-        # TensorFlow's scan takes for its results the shapes and dtypes of what it carries along.
+        # TensorFlow's scan expects results of the shapes and dtypes of its carried state.
         poses = parents(features, *given)
         return poses, poses
 
@@ -182,46 +181,9 @@ def dynamic_routing_by_parents(
     return poses[:, : votes.parents]
 
 
-def windowed_dynamic_routing(
-    poses: Tensor,
-    kernel: Tensor,
-    iterations: int = 3,
-    *,
-    windows: Windows,
-    chunk: int | None,
-    bias: Tensor | None = None,
-    mask: Tensor | None = None,
-):
-    """`dynamic_routing` in windows, of whose votes none are kept: the types at each parent position compete.
-
-    A logit is the sum of a vote's agreements with the parent of each iteration, so it is its agreement with the sum of
-    these: the routing is by inverted attention to sums of parents.
-
-    Args:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
-        kernel: (children of a window, parents, d, e).
-        windows: `tf_capsules.routing.windows.Windows`.
-        chunk: examples whose votes exist at a time.
-        iterations, bias: as above.
-        mask: (batch, height, width, types), true for the children that take part; or None for all.
-
-    Returns:
-        (batch * positions, parents, *pose).
-    """
-    check_dynamic_routing(iterations)
-    attended, parents = None, None
-    for _ in range(iterations):
-        if parents is not None:
-            attended = parents if attended is None else attended + parents
-        sums = windowed_inverted_attention(poses, attended, kernel, windows=windows, chunk=chunk, weights=mask)
-        parents = squash(sums if bias is None else sums + bias, tuple(range(2, len(sums.shape))))
-    return parents
-
-
 def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):
     """Raises a ValueError for arguments that `dynamic_routing` can't work with."""
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    positive_int("iterations", iterations)
     if competition not in ("parents", "children"):
         raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
     if leaky and competition == "children":

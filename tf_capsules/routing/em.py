@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from keras import ops
 
 from tf_capsules.hints import Tensor
+from tf_capsules.routing.arguments import is_positive, positive_int, positive_number
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import Votes, softmax
+from tf_capsules.routing.votes import Votes
 
 NORMALIZATIONS = ("data", "min_max")
 
@@ -29,40 +31,41 @@ def em_routing(
     return_couplings: bool = False,
     return_states: bool = False,
 ):
-    """Routes by expectation-maximization: a parent is active where describing the votes by it is cheaper than not to.
+    """Routes by expectation-maximization: a parent is active if it describes its votes more cheaply than no parent.
+
+    A parent takes the share `S_j = sum_i R_ij a_i` of the data. Its cost is
+    `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose. Its activation logit is
+    `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain, and left out after the last M-step.
 
     Source: Hinton et al. 2018, procedure 1; the schedule of the inverse temperature: the authors' answers to readers;
     "data": the best known open implementation; "min_max", which goes with inverse temperatures (1, 2, 3, ...): Li et
-    al. 2018, released code. With a parent's share S_j of the data, `sum_i R_ij a_i`, and the entries k of a pose, its
-    cost is `sum_k (beta_u_j + log(variance_jk) / 2) S_j` and its score `lambda (beta_a_j - cost_j)`, whose logistic
-    function is its activation. The E-step is in the log domain, and its result after the last M-step is not computed.
+    al. 2018, released code.
 
     Args:
-        votes: what answers for the votes (`tf_capsules.routing.votes`), with the children's activations, which are not
-            negative; 0 for a child that is masked.
+        votes: `tf_capsules.routing.votes.Votes` with the children's activations, which are not negative; 0 for a child
+            that is masked.
         iterations: at least 1; 1 leaves the couplings uniform.
         beta_u, beta_a: cost of a unit of data for each entry of a pose, and benefit of being active, (parents,); None:
             zeros.
-        inverse_temperature: lambda. A number is what the authors' schedule `number * (1 - 0.95 ** t)` tends to, t from
-            1; or as many numbers as iterations.
-        normalization: a factor on the cost; "data": the factor `100 parents / children`, parents and children being
-            the types that compete in one place and the children of one parent; "min_max": the costs of a sample's
-            parents are brought to [-5, 5].
-        gradients: "all": through all iterations; "last": only through the last M-step, given its couplings.
-        epsilon: added to each parent's share, and to the range of the costs, where they divide.
+        inverse_temperature: lambda: one number for each iteration; or the limit of the authors' schedule
+            `number * (1 - 0.95 ** t)`, t from 1.
+        normalization: a factor on the cost; "data": the factor `100 parents / children`, where parents are the types at
+            one position and children those of one parent; "min_max": maps the costs of a sample's parents to [-5, 5].
+        gradients: "all": through all iterations; "last": through the last M-step alone, given its couplings.
+        epsilon: added to each parent's share, and to the range of the costs, in divisions.
         variance_floor: added to each variance.
         competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
-            children, parents) or (batch, children, 1), such as `Windows.couple`, where a batch is of parent positions.
-        start: None; or what there is after the first M-step, as with `return_states`, so that only the other iterations
-            are left.
+            children, parents) or (batch, children, 1), such as `Windows.couple` for a batch of parent positions.
+        start: None; or the state after the first M-step, as `return_states` returns it: the first iteration is then
+            left out.
         return_couplings: also return the couplings R of the last M-step.
-        return_states: return, in place of all else, what there is after each M-step: scores, means, less the origin of
+        return_states: return the state after each M-step and nothing else: activation logits, means less the origin of
             the votes, and variances.
 
     Returns:
-        Means, which are the parents' poses, (batch, parents, *pose); activations and scores, which are their logits,
-        (batch, parents); variances, shaped like the poses; with `return_couplings` also (batch, children, parents),
-        which sum to 1 over the parents that compete.
+        Means, which are the parents' poses, (batch, parents, *pose); activations and activation logits, (batch,
+        parents); variances, shaped like the poses; with `return_couplings` also the couplings (batch, children,
+        parents), which sum to 1 over the parents that compete.
 
     Raises:
         ValueError: an argument out of its range.
@@ -74,7 +77,7 @@ def em_routing(
     )
 
     def couplings(votes, *state):
-        return couple(em_logits(votes, *state), competition)
+        return couple(coupling_logits(votes, *state), competition)
 
     def fixed_couplings(votes, *state):
         return ops.stop_gradient(couplings(votes, *state))
@@ -94,8 +97,8 @@ def em_routing(
         states.append(parents(temperature[step], couplings if gradients == "all" else fixed_couplings, *states[-1]))
     if return_states:
         return states
-    scores, means, variances = states[-1]
-    results = means + votes.origin, ops.sigmoid(scores), scores, variances
+    logits, means, variances = states[-1]
+    results = means + votes.origin, ops.sigmoid(logits), logits, variances
     if not return_couplings:
         return results
     last = uniform if iterations == 1 else couplings(votes, *states[-2])
@@ -103,20 +106,20 @@ def em_routing(
 
 
 def costs_of_a_unit(beta_u, variances):
-    """What a unit of data costs a parent over all entries of its pose, (batch, parents)."""
+    """A parent's cost of a unit of data, over all entries of its pose, (batch, parents)."""
     entries = tuple(range(2, len(variances.shape)))
     return math.prod(variances.shape[2:]) * beta_u + 0.5 * ops.sum(ops.log(variances), axis=entries)
 
 
-def em_logits(votes, scores, means, variances):
-    """What the E-step normalises, (batch, children, parents): log densities of the votes plus log activations."""
+def coupling_logits(votes, logits, means, variances):
+    """Log density of each vote plus the parent's log activation, for the E-step, (batch, children, parents)."""
     entries = tuple(range(2, len(means.shape)))
-    constants = -ops.softplus(-scores) - 0.5 * ops.sum(ops.log(variances), axis=entries)
+    constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
     return votes.log_density(means, 1 / variances, constants)
 
 
 def couple(logits, competition=None):
-    """Couplings of logits, normalised over all parents or as `competition` does."""
+    """Couplings of logits, normalized over all parents or by `competition`."""
     return softmax(logits, axis=-1) if competition is None else competition(logits)
 
 
@@ -127,21 +130,21 @@ def uniform_couplings(votes, competition=None):
 
 
 def temperatures(inverse_temperature, iterations):
-    """The inverse temperature of each iteration, for a number by the authors' schedule."""
+    """The inverse temperature of each iteration; a number stands for the authors' schedule."""
     if isinstance(inverse_temperature, numbers.Real):
         return [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
     return list(inverse_temperature)
 
 
 def cost_factor(normalization, parents, children, dtype):
-    """The factor on the cost that a number or "data" means."""
+    """The factor on the cost, for a `normalization` that is a number or "data"."""
     if normalization != "data":
         return normalization
     return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
 
 
 def _normalize(costs, normalization, votes, epsilon):
-    """Costs (batch, parents), scaled or shifted as `normalization` says."""
+    """Costs (batch, parents), normalized."""
     if normalization == "min_max":
         low, high = ops.min(costs, axis=-1, keepdims=True), ops.max(costs, axis=-1, keepdims=True)
         return 10 * (costs - low) / (high - low + epsilon) - 5
@@ -150,27 +153,21 @@ def _normalize(costs, normalization, votes, epsilon):
 
 def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):
     """Raises a ValueError for arguments that `em_routing` can't work with."""
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    positive_int("iterations", iterations)
     several = isinstance(inverse_temperature, (list, tuple))
-    if not all(map(_positive, inverse_temperature if several else [inverse_temperature])):
+    if not all(map(is_positive, inverse_temperature if several else [inverse_temperature])):
         raise ValueError(f"`inverse_temperature` must be above 0. Received: {inverse_temperature!r}")
     if several and len(inverse_temperature) != iterations:
         raise ValueError(
             f"`inverse_temperature` must be a number, or one for each of the {iterations} iterations. "
             f"Received: {inverse_temperature!r}"
         )
-    if normalization not in NORMALIZATIONS and not _positive(normalization):
+    if normalization not in NORMALIZATIONS and not is_positive(normalization):
         raise ValueError(
             f"`normalization` must be a number above 0, {' or '.join(map(repr, NORMALIZATIONS))}. "
             f"Received: {normalization!r}"
         )
     if gradients not in ("all", "last"):
         raise ValueError(f'`gradients` must be "all" or "last". Received: {gradients!r}')
-    for name, value in (("epsilon", epsilon), ("variance_floor", variance_floor)):
-        if not _positive(value):
-            raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
-
-
-def _positive(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value < math.inf
+    positive_number("epsilon", epsilon)
+    positive_number("variance_floor", variance_floor)

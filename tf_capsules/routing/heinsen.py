@@ -1,11 +1,15 @@
 """Routing by net benefit and net cost (Heinsen 2019)."""
 
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
 from tf_capsules.hints import Tensor
+from tf_capsules.routing.arguments import positive_int, positive_number
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.votes import Votes, softmax
+from tf_capsules.routing.votes import Votes
 
 DENSITIES = ("gaussian", "soft_k_means")
 
@@ -16,31 +20,31 @@ def heinsen_routing(
     *,
     beta_use: Tensor | None = None,
     beta_ignore: Tensor | None = None,
-    density: str = "gaussian",
+    density: str | Callable = "gaussian",
     epsilon: float = 1e-5,
     return_couplings: bool = False,
 ):
-    """Routes by expected net benefit: a parent's score is what it gains from the data it uses, less what it ignores.
+    """Routes by net benefit: a parent's activation logit is the benefit of the data it uses less the cost of the rest.
 
-    Source: Heinsen 2019, section 2 and algorithm 1; `epsilon`, single beta, soft k-means: the author's code. A child's
-    activation is the share of its data that is routed, the logistic function of its score. Gradients flow through all
-    iterations.
+    A child's activation is the share of its data that is routed. Gradients flow through all iterations.
+
+    Source: Heinsen 2019, section 2 and algorithm 1; `epsilon`, single beta, soft k-means: the author's code.
 
     Args:
-        votes: what answers for the votes (`tf_capsules.routing.votes`), with the children's activations.
+        votes: `tf_capsules.routing.votes.Votes` with the children's activations.
         iterations: at least 1; 1 leaves the couplings uniform.
         beta_use, beta_ignore: net benefit of a unit of data used and net cost of a unit ignored, (groups, parents);
             None: zeros. The same array twice is a single beta.
         density: "gaussian"; "soft_k_means"; or a function of (votes, means, variances), (batch, children, parents,
-            *pose) and twice (batch, parents, *pose), that gives log densities (batch, children, parents), up to a
+            *pose) and twice (batch, parents, *pose), that returns log densities (batch, children, parents), up to a
             constant. A function needs `StoredVotes`.
         epsilon: added to each parent's mass and to each variance.
         return_couplings: also return the routing probabilities of the last iteration.
 
     Returns:
-        Scores (batch, parents), which are logits; means, which are the parents' poses, and variances, both
-        (batch, parents, *pose); with `return_couplings` also (batch, children, parents), which sum to 1 over the
-        parents.
+        Activation logits (batch, parents); means, which are the parents' poses, and variances, both
+        (batch, parents, *pose); with `return_couplings` also the couplings (batch, children, parents), which sum to 1
+        over the parents.
 
     Raises:
         ValueError: iterations below 1, or an unknown density.
@@ -48,8 +52,8 @@ def heinsen_routing(
     check_heinsen_routing(iterations, density, epsilon)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
 
-    def couplings(votes, scores, means, variances):
-        prior = -ops.softplus(-scores)
+    def couplings(votes, activation_logits, means, variances):
+        prior = -ops.softplus(-activation_logits)
         if callable(density):
             logits = density(votes.tensor(), means + votes.origin, variances) + prior[:, None]
         elif density == "gaussian":
@@ -61,23 +65,23 @@ def heinsen_routing(
 
     def parents(couplings, *state):
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
-        return _scores(masses, votes.total_activation(), beta_use, beta_ignore), means, variances + epsilon
+        return _activation_logits(masses, votes.total_activation(), beta_use, beta_ignore), means, variances + epsilon
 
     uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
     state = parents(uniform)
     before = None
     for _ in range(iterations - 1):
         before, state = state, parents(couplings, *state)
-    scores, means, variances = state
-    results = scores, means + votes.origin, variances
+    activation_logits, means, variances = state
+    results = activation_logits, means + votes.origin, variances
     if not return_couplings:
         return results
     last = uniform if before is None else couplings(votes, *before)
     return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
 
 
-def _scores(masses, total, beta_use, beta_ignore):
-    """Benefit of what is used less cost of what is ignored, summed over the groups."""
+def _activation_logits(masses, total, beta_use, beta_ignore):
+    """Benefit of the data used less cost of the data ignored, summed over the groups."""
     use, ignore = 0.0, 0.0
     if beta_use is not None:
         use = ops.cast(at_least_float32(beta_use), masses.dtype) * masses
@@ -86,18 +90,16 @@ def _scores(masses, total, beta_use, beta_ignore):
     return ops.sum(use - ignore + ops.zeros_like(masses), axis=1)
 
 
-def check_heinsen_routing(iterations: int, density: str, epsilon: float):
+def check_heinsen_routing(iterations: int, density: str | Callable, epsilon: float):
     """Raises a ValueError for arguments that `heinsen_routing` can't work with."""
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
-        raise ValueError(f"`iterations` must be a whole number of at least 1. Received: {iterations!r}")
+    positive_int("iterations", iterations)
     if not callable(density) and density not in DENSITIES:
         raise ValueError(f"`density` must be one of {', '.join(DENSITIES)}, or a function. Received: {density!r}")
-    if not epsilon > 0:
-        raise ValueError(f"`epsilon` must be above 0. Received: {epsilon!r}")
+    positive_number("epsilon", epsilon)
 
 
-def mask_scores(mask: Tensor | None):
-    """The scores whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
+def mask_logits(mask: Tensor):
+    """The logits whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
 
     Source: Heinsen 2019, section 4.1; a mask between 0 and 1 comes from mixing examples.
 
@@ -108,7 +110,7 @@ def mask_scores(mask: Tensor | None):
         An array of the mask's shape, in at least float32.
 
     Example:
-        >>> [float(x) for x in mask_scores([0.0, 0.5, 1.0])]
+        >>> [float(x) for x in mask_logits([0.0, 0.5, 1.0])]
         [-inf, 0.0, inf]
     """
     mask = ops.convert_to_tensor(mask)

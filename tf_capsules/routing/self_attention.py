@@ -5,8 +5,9 @@ import math
 from keras import ops
 
 from tf_capsules.hints import Tensor
+from tf_capsules.routing.couplings import couple
 from tf_capsules.routing.squash import squash_exponential
-from tf_capsules.routing.votes import Votes, couple
+from tf_capsules.routing.votes import Votes
 
 
 def self_attention_routing(
@@ -23,7 +24,7 @@ def self_attention_routing(
     votes. The sum runs over all children, i included, as in the released code.
 
     Args:
-        votes: what answers for the votes (`tf_capsules.routing.votes`).
+        votes: `tf_capsules.routing.votes.Votes`.
         prior: added to the couplings, (children, parents); or None.
         mask: (batch, children), true for the children that take part; or None for all.
         return_couplings: also return the couplings.

@@ -1,4 +1,4 @@
-"""Which children a parent sees, and which parents compete for a child, where parents lie on a grid of their own."""
+"""The windows of a convolution: the children of each parent position, and the parents that compete for a child."""
 
 import functools
 import math
@@ -6,14 +6,16 @@ import math
 import numpy as np
 from keras import ops
 
-# Axis legend as in `tf_capsules.routing.votes`; a parent's position counts as an example of a larger batch.
+# Axis legend as in `votes/transformed.py`; each parent position is an example of a larger batch.
 
 
 class Windows:
-    """The windows of a convolution without padding, in which each parent position sees its children.
+    """The windows of a convolution without padding, each with the children of one parent position.
 
-    Source: Hinton et al. 2018, section 4: a child divides itself among all parents that see it, of all types and at all
-    positions. A child that no window covers takes no part.
+    A child divides itself among all parents that see it, of all types and at all positions. A child that no window
+    covers takes no part.
+
+    Source: Hinton et al. 2018, section 4.
 
     Args:
         height, width: of the children's grid.
@@ -21,7 +23,7 @@ class Windows:
 
     Attributes:
         grid, shape: of the grids of children and of parents, (rows, columns).
-        cover: in how many windows each child is, an array of the shape of the children's grid.
+        cover: number of windows that each child is in, an array of the shape of the children's grid.
     """
 
     def __init__(self, height: int, width: int, kernel_size: tuple[int, int], strides: tuple[int, int] = (1, 1)):
@@ -34,9 +36,9 @@ class Windows:
         self.positions = self.shape[0] * self.shape[1]
         rows, columns = np.indices(self.shape).reshape(2, -1, 1) * np.array([[[down]], [[across]]])
         row_offsets, column_offsets = np.transpose(self.offsets)
-        # Of each place in each window the child, counted over the grid.
+        # The child at each place of each window, counted over the grid.
         self._children = ((rows + row_offsets) * width + columns + column_offsets).ravel().astype("int32")
-        # Of each child its places, counted over all windows, and filled up with one behind the last.
+        # The places of each child, counted over all windows, and padded with the place after the last.
         places, cover = np.argsort(self._children, kind="stable"), np.bincount(self._children, minlength=height * width)
         child = self._children[places]
         number = np.arange(len(places)) - (np.cumsum(cover) - cover)[child]
@@ -47,7 +49,7 @@ class Windows:
     def gather(self, x):
         """(batch, height, width, types, ...) as (batch * positions, children of a window, ...).
 
-        The order of the children is row, column, type; that of a sample's positions row, column.
+        Children are in the order row, column, type; a sample's positions in the order row, column.
         """
         types, *rest = x.shape[3:]
         x = ops.reshape(x, (-1, self.grid[0] * self.grid[1], math.prod((types, *rest))))
@@ -55,9 +57,9 @@ class Windows:
         return ops.reshape(x, (-1, len(self.offsets) * types, *rest))
 
     def scatter(self, x, reduce=ops.sum, empty=0.0):
-        """(batch * positions, children of a window) as (batch, height, width, types): what `reduce` makes of a child.
+        """(batch * positions, children of a window) as (batch, height, width, types): each child's values, reduced.
 
-        The transpose of `gather`; `empty` is the value of a place where nothing is, and is reduced with the others.
+        With the sum it is the transpose of `gather`. `empty` is the value of a place that does not exist.
         """
         types = x.shape[1] // len(self.offsets)
         x = ops.reshape(x, (-1, self.positions * len(self.offsets), types))
@@ -66,16 +68,16 @@ class Windows:
         return ops.reshape(x, (-1, *self.grid, types))
 
     def couple(self, logits):
-        """Couplings: logits normalised over all parents, types and positions, that see a child.
+        """Couplings: logits normalized over the parents that see a child, of all types and positions.
 
         Args:
             logits: (batch * positions, children of a window, parent types).
 
         Returns:
-            An array of that shape, of which all that belongs to one child sums to 1.
+            An array of that shape. The couplings of one child sum to 1.
         """
         lowest = float("-inf")
-        largest = functools.partial(ops.max, initial=lowest)  # for Keras refuses the maximum of an empty batch
+        largest = functools.partial(ops.max, initial=lowest)  # Keras refuses the maximum of an empty batch
         highest = self.scatter(ops.stop_gradient(largest(logits, axis=-1)), largest, lowest)
         joint = ops.exp(logits - self.gather(highest)[..., None])
         return joint / self.gather(self.scatter(ops.sum(joint, axis=-1)))[..., None]

@@ -1,13 +1,15 @@
-"""EM routing on a grid that keeps no votes for the backward pass: there they are made again, a few examples at a time.
+"""EM routing in windows, which recomputes the votes in the backward pass, some examples at a time.
 
-The first iteration, whose couplings are uniform, needs no votes at all where they are many: its moments are
-convolutions. For the others the gradient is written out (see `windowed_votes.py`). What is kept of the forward pass are
-the parents after each iteration. The backward pass makes votes V and couplings R again and goes through the iterations
-from the last to the first. Each adds to the gradient of the votes an outer product, of what it finds for the entries of
-a parent (`left`) and for its children (`right`); all of them are one matrix product at the end.
+The first iteration has uniform couplings. Where a window has many children its moments are convolutions, without votes.
+The gradient of the other iterations is written out. The forward pass keeps the parents after each iteration. The
+backward pass recomputes votes V and couplings R and goes from the last iteration to the first. Each iteration adds an
+outer product to the gradient of the votes: of values for the entries of a parent (`left`) and values for its children
+(`right`). One matrix product at the end sums them.
 """
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
@@ -18,26 +20,27 @@ from tf_capsules.routing.em import (
     cost_factor,
     costs_of_a_unit,
     couple,
-    em_logits,
+    coupling_logits,
     em_routing,
     temperatures,
     uniform_couplings,
 )
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.windowed_votes import (
+from tf_capsules.routing.windowed.votes import (
     common_moments,
     make_votes,
     over_children,
     over_entries,
     transposed_votes,
 )
-from tf_capsules.routing.windows import Windows
+from tf_capsules.routing.windowed.windows import Windows
 
-# Axis legend as in `windowed_votes.py`; t iteration.
+# Axis legend as in `votes.py`; t iteration.
 
-# The votes of fewer children may agree so well that a difference of squares is rounding; of longer rows there are more
-# products than numbers in the votes.
-_MANY_CHILDREN, _SHORT_ROW = 32, 8
+# The first iteration goes without votes from this many children on: the votes of fewer may agree so well that a
+# difference of squares is lost in rounding.
+_MANY_CHILDREN = 32
+_SHORT_ROW = 8  # and up to this many columns: longer rows have more products than numbers in a vote
 
 
 def windowed_em_routing(
@@ -50,11 +53,15 @@ def windowed_em_routing(
     beta_a: Tensor | None,
     windows: Windows,
     competes: bool,
-    chunk: int | None,
+    examples_per_chunk: int | None,
+    iterations: int = 3,
+    inverse_temperature: float | Sequence[float] = 0.01,
+    normalization: float | str = 1.0,
     gradients: str = "all",
-    **options,
+    epsilon: float = 1e-9,
+    variance_floor: float = 1e-9,
 ):
-    """`em_routing` in windows, with its gradient (of first order only) in the memory of a chunk of examples.
+    """`em_routing` in windows. Its gradient, of first order only, needs the memory of some examples' votes.
 
     Source: Hinton et al. 2018, procedure 1.
 
@@ -64,13 +71,14 @@ def windowed_em_routing(
         kernel: (children of a window, parents, d, e).
         bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
         beta_u, beta_a: (parents,).
-        windows: `tf_capsules.routing.windows.Windows`.
-        competes: whether parents at all positions compete for a child, or only those at one.
-        chunk: examples whose votes exist at a time.
-        gradients, options: arguments of `em_routing`; its `normalization` can't be "min_max".
+        windows: `tf_capsules.routing.windowed.windows.Windows`.
+        competes: whether parents at all positions compete for a child, or those at one position alone.
+        examples_per_chunk: number of examples whose votes exist at a time.
+        iterations, inverse_temperature, gradients, epsilon, variance_floor: see `em_routing`.
+        normalization: see `em_routing`; not "min_max".
 
     Returns:
-        Means (batch * positions, parents, *pose) and scores (batch * positions, parents).
+        Means (batch * positions, parents, *pose) and activation logits (batch * positions, parents).
     """
     # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
     poses, activations, *shared = (
@@ -81,46 +89,55 @@ def windowed_em_routing(
     children, parents, columns, out = kernel.shape
     rows = tuple(poses.shape[4:-1])
     entries = math.prod((*rows, out))
-    positions, iterations = windows.positions, options["iterations"]
-    # Of each parent the means, the variances and the score.
+    positions = windows.positions
+    # Means, variances and activation logit of each parent.
     state_shape = (positions, parents, 2 * entries + 1)
-    epsilon, floor = options["epsilon"], options["variance_floor"]
-    lambdas = temperatures(options["inverse_temperature"], iterations)
-    factor = cost_factor(options["normalization"], parents, children, poses.dtype)
+    lambdas = temperatures(inverse_temperature, iterations)
+    factor = cost_factor(normalization, parents, children, poses.dtype)
     competition = windows.couple if competes else None
 
-    def joined(scores, means, variances):
+    def joined(logits, means, variances):
         flat = (ops.reshape(x, (-1, positions, parents, entries)) for x in (means, variances))
-        return ops.concatenate([*flat, ops.reshape(scores, (-1, positions, parents, 1))], axis=-1)
+        return ops.concatenate([*flat, ops.reshape(logits, (-1, positions, parents, 1))], axis=-1)
 
     def split(state, *pose_shape):
-        """Scores, means and variances; where a chunk is filled up, the latter would be below the floor."""
+        """Logits, means and variances; the padding of a chunk has variances below the floor."""
         state = ops.reshape(state, (-1, parents, 2 * entries + 1))
-        means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], floor)
+        means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], variance_floor)
         means, variances = (ops.reshape(x, (-1, parents, *pose_shape)) for x in (means, variances))
         return state[..., -1], means, variances
 
     def first_state():
-        """Scores, means and variances of uniform couplings, without votes."""
+        """Logits, means and variances of uniform couplings, without votes."""
         cover = np.maximum(windows.cover, 1) if competes else np.ones(windows.grid)
         shares = activations * ops.convert_to_tensor(1 / (parents * cover[..., None]), activations.dtype)
         masses, means, variances = common_moments(windows, poses, shares, kernel, epsilon)
-        variances = variances + floor
+        variances = variances + variance_floor
         return lambdas[0] * (beta_a - factor * masses * costs_of_a_unit(beta_u, variances)), means, variances
 
     start: tuple = ()
     if bias is None and children >= _MANY_CHILDREN and columns <= _SHORT_ROW:
-        scores, means, variances = first_state()
+        logits, means, variances = first_state()
         if iterations == 1:
-            return means, scores
-        start = (joined(scores, means, variances),)
+            return means, logits
+        start = (joined(logits, means, variances),)
 
     def forward(poses, activations, *start, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        options_ = dict(beta_u=beta_u, beta_a=beta_a, competition=competition, return_states=True, **options)
-        given = split(start[0], *votes.pose_shape) if start else None
-        states = em_routing(votes, start=given, **options_)
+        states = em_routing(
+            votes,
+            iterations,
+            beta_u=beta_u,
+            beta_a=beta_a,
+            inverse_temperature=inverse_temperature,
+            normalization=normalization,
+            epsilon=epsilon,
+            variance_floor=variance_floor,
+            competition=competition,
+            start=split(start[0], *votes.pose_shape) if start else None,
+            return_states=True,
+        )
         return (ops.stack([joined(*state) for state in states], axis=1),)
 
     def backward(poses, activations, states, upstream, shared):
@@ -130,31 +147,31 @@ def windowed_em_routing(
         states = [split(states[:, t], entries) for t in range(iterations)]
         weights = ops.expand_dims(votes.activations, 1)  # (B, 1, i)
 
-        # Parents first, as the votes are: couplings and all that belongs to them are (B, j, i) from here on.
+        # Parents first, as in the stored votes: couplings and the like are (B, j, i) from here on.
         couplings = [uniform_couplings(votes, competition)]
-        couplings += [couple(em_logits(votes, *state), competition) for state in states[:-1]]
+        couplings += [couple(coupling_logits(votes, *state), competition) for state in states[:-1]]
         couplings = [ops.transpose(x, (0, 2, 1)) for x in couplings]
-        d_means, d_scores = upstream[..., :-1], upstream[..., -1]
+        d_means, d_logits = upstream[..., :-1], upstream[..., -1]
         d_variances = ops.zeros_like(d_means)
         d_activations, d_beta_u, d_beta_a = 0.0, 0.0, 0.0
         left, right = [], []
         for t in reversed(range(len(start), iterations)):
-            scores, means, variances = states[t]
+            logits, means, variances = states[t]
             shares = couplings[t] * weights
-            masses = ops.broadcast_to(ops.sum(shares, axis=-1), ops.shape(scores))
+            masses = ops.broadcast_to(ops.sum(shares, axis=-1), ops.shape(logits))
             divisor = masses + epsilon
-            # scores = temperature * (beta_a - factor * masses * unit_costs)
-            d_score = lambdas[t] * d_scores
-            d_unit_costs = -factor * masses * d_score
-            d_masses = -factor * costs_of_a_unit(beta_u, variances) * d_score
-            d_beta_a += ops.sum(d_score, axis=0)
+            # logits = temperature * (beta_a - factor * masses * unit_costs)
+            d_benefit = lambdas[t] * d_logits
+            d_unit_costs = -factor * masses * d_benefit
+            d_masses = -factor * costs_of_a_unit(beta_u, variances) * d_benefit
+            d_beta_a += ops.sum(d_benefit, axis=0)
             d_beta_u += entries * ops.sum(d_unit_costs, axis=0)
             d_variances = d_variances + 0.5 * d_unit_costs[..., None] / variances
-            # variances = sum_i shares (V - means)^2 / divisor + floor; means = sum_i shares V / divisor
+            # variances = sum_i shares (V - means)^2 / divisor + variance_floor; means = sum_i shares V / divisor
             d_squares = d_variances / divisor[..., None]
             d_means = d_means - 2 * epsilon * d_squares * means
             d_sums = d_means / divisor[..., None]
-            d_masses -= ops.sum(d_squares * (variances - floor) + d_sums * means, axis=-1)
+            d_masses -= ops.sum(d_squares * (variances - variance_floor) + d_sums * means, axis=-1)
             squares = votes.squares(means)
             d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, squares)
             left.append(ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2))
@@ -162,27 +179,27 @@ def windowed_em_routing(
             d_activations += ops.sum(d_shares * couplings[t], axis=1)
             if t == 0 or gradients == "last":
                 break
-            # couplings = softmax of logits over those that compete
+            # couplings = softmax of coupling logits over the parents that compete
             d_couplings = d_shares * weights
             common = ops.sum(d_couplings * couplings[t], axis=1)
             if competes:
                 common = windows.gather(windows.scatter(common))
-            d_logits = couplings[t] * (d_couplings - common[:, None])
-            # logits = log sigmoid(scores) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
-            scores, means, variances = states[t - 1]
-            precisions, total = 1 / variances, ops.sum(d_logits, axis=-1)
-            d_precisions = -0.5 * over_children(votes.squares(means), d_logits)
+            d_coupling_logits = couplings[t] * (d_couplings - common[:, None])
+            # coupling logits = log sigmoid(logits) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
+            logits, means, variances = states[t - 1]
+            precisions, total = 1 / variances, ops.sum(d_coupling_logits, axis=-1)
+            d_precisions = -0.5 * over_children(votes.squares(means), d_coupling_logits)
             d_variances = -precisions * (d_precisions * precisions + 0.5 * total[..., None])
-            d_means = precisions * (over_children(votes.votes, d_logits) - means * total[..., None])
-            d_scores = total * ops.sigmoid(-scores)
+            d_means = precisions * (over_children(votes.votes, d_coupling_logits) - means * total[..., None])
+            d_logits = total * ops.sigmoid(-logits)
             left.append(ops.stack([-precisions, means * precisions], axis=2))
-            right.append(d_logits)
+            right.append(d_coupling_logits)
 
-        # Of each pair (slope, offset) on the left: slope * V + offset.
+        # The left side has pairs (slope, offset): the gradient of a vote V is slope * V + offset.
         left = ops.reshape(ops.stack(left, axis=-1), (-1, parents, 2 * entries, len(left)))
         slopes, offsets = ops.split(ops.matmul(left, ops.stack(right, axis=2)), 2, axis=2)
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
-        d_start = joined(d_scores, d_means, d_variances)
+        d_start = joined(d_logits, d_means, d_variances)
         d_start = [d_start if gradients == "all" else ops.zeros_like(d_start)] * len(start)
         d_shared = d_kernel, d_beta_u, d_beta_a, *(d_bias for _ in bias)
         return d_poses, windows.scatter(d_activations), *d_start, *d_shared
@@ -191,16 +208,16 @@ def windowed_em_routing(
     def route(poses, activations, *others):
         start_, shared = others[: len(start)], others[len(start) :]
         given = poses, activations, *start_
-        (states,) = by_examples(lambda *x: forward(*x, shared=shared), chunk, given, [(iterations, *state_shape)])
+        run = functools.partial(forward, shared=shared)
+        (states,) = by_examples(run, examples_per_chunk, given, [(iterations, *state_shape)])
         last = states[:, -1]
 
         def gradient(*args, upstream=None):
             arrays = (poses, activations, states, args[0] if upstream is None else upstream)
             sums = [*(x.shape for x in shared[:3])]
             sums += [(children, parents, *(rows or (1,)), out)] * (bias is not None)
-            found = by_examples(
-                lambda *x: backward(*x, shared=shared), chunk, arrays, [x.shape[1:] for x in given], sums
-            )
+            run = functools.partial(backward, shared=shared)
+            found = by_examples(run, examples_per_chunk, arrays, [x.shape[1:] for x in given], sums)
             return found if bias is None else (*found[:-1], ops.reshape(found[-1], bias.shape))
 
         return ops.concatenate([last[..., :entries], last[..., 2 * entries :]], axis=-1), gradient

@@ -1,8 +1,8 @@
-"""Votes on a grid that are made again for the backward pass: what the gradients that are written out have in common.
+"""Votes in windows, and their gradients, for routings that recompute votes in the backward pass.
 
-The votes of convolutional capsules have a matrix of their own for each pair of a child and a parent, and no form that
-is smaller than they are. So they exist for a few examples at a time, `make_votes`, and in the backward pass once more;
-a routing's gradient with respect to them goes on to poses and kernel by `transposed_votes`.
+In the windows of a convolution each pair of a child and a parent has its own matrix, so no form is smaller than the
+votes. `make_votes` makes them for some examples at a time, in the forward and again in the backward pass;
+`transposed_votes` carries the gradient with respect to the votes on to poses and kernel.
 """
 
 import math
@@ -11,7 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.routing.votes import TransformedVotes, kernel_products, products
+from tf_capsules.routing.votes.shared import kernel_products, products
+from tf_capsules.routing.votes.transformed import TransformedVotes
 
 # Axis legend: B example and position of a parent, i child in a window, j parent type, k entry of a pose, r row of a
 # pose, d column of a child's pose, e column of a parent's pose.
@@ -21,7 +22,7 @@ def make_votes(windows, poses, kernel, bias=None, activations=None):
     """The votes of all windows, as `StoredVotes` of a batch of parent positions.
 
     Args:
-        windows: `tf_capsules.routing.windows.Windows`.
+        windows: `tf_capsules.routing.windowed.windows.Windows`.
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
         kernel: (children of a window, parents, d, e).
         bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
@@ -32,11 +33,11 @@ def make_votes(windows, poses, kernel, bias=None, activations=None):
 
 
 def transposed_votes(d_votes, windows, poses, kernel):
-    """The transpose of `make_votes`: from a gradient with respect to the votes those with respect to what they are of.
+    """The transpose of `make_votes`: gradients of poses, kernel and bias from that of the votes.
 
     Args:
         d_votes: (batch * positions, parents, entries of a pose, children of a window).
-        windows, poses, kernel: as in `make_votes`.
+        windows, poses, kernel: see `make_votes`.
 
     Returns:
         Gradients with respect to the poses, to the kernel and to a bias (children of a window, parents, rows or 1, e).
@@ -64,7 +65,7 @@ def over_children(values, weights):
 
 
 def summed_votes(windows, poses, kernel):
-    """The sum of the votes of all children of each window, (batch * positions, parents, *pose): a plain convolution."""
+    """The sum of the votes in each window, (batch * positions, parents, *pose), as a plain convolution."""
     rows = tuple(poses.shape[4:-1])
     types, columns = poses.shape[3], poses.shape[-1]
     _, parents, _, out = kernel.shape
@@ -80,16 +81,16 @@ def summed_votes(windows, poses, kernel):
 
 
 def common_moments(windows, poses, shares, kernel, epsilon):
-    """Mass, mean and variance of the votes of each window, of which all parents take the same share: without votes.
+    """Mass, mean and variance of the votes in each window where all parents take the same shares, without votes.
 
-    The square of a vote's entry is a sum of products of two entries of the child's row, so that sums of squares are
-    plain convolutions, too. They are about zero, where a variance far below the squared mean is lost in rounding: it is
-    never less than 32 times the precision of the squared mean.
+    The square of a vote's entry is a sum of products of two entries of the child's row, so sums of squares are plain
+    convolutions, too. They are relative to zero, where rounding hides a variance far below the squared mean. So the
+    variance is at least 32 times the precision of the squared mean.
 
     Args:
-        windows, poses, kernel: as in `make_votes`.
+        windows, poses, kernel: see `make_votes`.
         shares: (batch, height, width, types).
-        epsilon: added to a mass where it divides.
+        epsilon: added to a mass in divisions.
 
     Returns:
         Masses (batch * positions, 1), means and variances (batch * positions, parents, *pose).

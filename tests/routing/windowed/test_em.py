@@ -6,9 +6,9 @@ from keras import ops
 from tf_capsules.routing import windowed_em
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.votes import TransformedVotes
-from tf_capsules.routing.windowed_em import windowed_em_routing
-from tf_capsules.routing.windowed_votes import make_votes
-from tf_capsules.routing.windows import Windows
+from tf_capsules.routing.windowed.em import windowed_em_routing
+from tf_capsules.routing.windowed.votes import make_votes
+from tf_capsules.routing.windowed.windows import Windows
 
 WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
 CASES = {
@@ -44,7 +44,7 @@ def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=Tr
 
 def recomputed(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, chunk=2, **options):
     betas = dict(beta_u=beta_u, beta_a=beta_a)
-    options = dict(competes=competes, chunk=chunk, epsilon=1e-9, variance_floor=1e-9) | options
+    options = dict(competes=competes, examples_per_chunk=chunk, epsilon=1e-9, variance_floor=1e-9) | options
     return windowed_em_routing(poses, activations, kernel, bias, windows=WINDOWS, **betas, **options)
 
 
@@ -142,7 +142,7 @@ def test_no_votes_are_kept():
     votes = 32 * windows.positions * 72 * 32 * 16 * 4
 
     def value(*arrays):
-        options = dict(windows=windows, competes=True, chunk=1, epsilon=1e-9, variance_floor=1e-9, **CASES["data"])
+        options = dict(windows=windows, competes=True, examples_per_chunk=1, **CASES["data"])
         return ops.sum(windowed_em_routing(*arrays, beta_u=ops.zeros(32), beta_a=ops.zeros(32), **options)[0] ** 2)
 
     program = jax.jit(jax.grad(value, argnums=(0, 1, 2))).lower(*arrays).compile()

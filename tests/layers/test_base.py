@@ -1,0 +1,139 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+from backend import array
+
+from tf_capsules.layers import (
+    ConvDynamicRouting,
+    ConvEMRouting,
+    ConvInvertedAttentionRouting,
+    DynamicRouting,
+    EMRouting,
+    HeinsenRouting,
+    InvertedAttentionRouting,
+)
+
+BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS, CAPSULES, DIM = 2, 4, 5, 3, 6, 7, 8, 9
+POSES = np.random.default_rng(0).normal(size=(BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS)).astype("float32")
+FULL = {
+    "dynamic": (lambda: DynamicRouting(CAPSULES, DIM, use_vote_bias=True, vote_bias_initializer="ones"), ()),
+    "em": (lambda: EMRouting(CAPSULES, DIM, sharing="positions", coordinates=True), ("activations", "logits")),
+    "heinsen": (lambda: HeinsenRouting(CAPSULES, DIM, sharing="all"), ("logits", "variances")),
+    "attention": (lambda: InvertedAttentionRouting(CAPSULES, DIM, use_activations=True), ("activations",)),
+}
+WINDOWED = {
+    "dynamic": (lambda: ConvDynamicRouting(CAPSULES, DIM, (3, 2)), ()),
+    "em": (
+        lambda: ConvEMRouting(CAPSULES, DIM, (3, 2), use_bias=True, bias_initializer="ones"),
+        ("activations", "logits"),
+    ),
+    "attention": (lambda: ConvInvertedAttentionRouting(CAPSULES, DIM, (3, 2)), ()),
+}
+WINDOW, GRID = 3 * 2 * TYPES, (2, 4)
+
+
+@pytest.mark.parametrize("routing", FULL)
+def test_a_layer_answers_by_name(routing):
+    make, names = FULL[routing]
+    layer = make()
+    answers = layer.routed(POSES, return_couplings=True)
+    assert {name for name, value in answers._asdict().items() if value is not None} == {"poses", "couplings", *names}
+    assert answers.poses.shape == (BATCH, CAPSULES, ROWS, DIM)
+    assert answers.couplings.shape == (BATCH, HEIGHT * WIDTH * TYPES, CAPSULES)
+    if answers.activations is not None:
+        assert answers.activations.shape == (BATCH, CAPSULES) and (array(answers.activations) <= 1).all()
+    assert layer.routed(POSES).couplings is None
+    if routing == "em":
+        np.testing.assert_allclose(array(keras.ops.sigmoid(answers.logits)), array(answers.activations), atol=1e-6)
+
+
+@pytest.mark.parametrize("routing", WINDOWED)
+def test_a_convolutional_layer_answers_by_name(routing):
+    make, names = WINDOWED[routing]
+    answers = make().routed(POSES, return_couplings=True)
+    assert {name for name, value in answers._asdict().items() if value is not None} == {"poses", "couplings", *names}
+    assert answers.poses.shape == (BATCH, *GRID, CAPSULES, ROWS, DIM)
+    assert answers.couplings.shape == (BATCH, *GRID, WINDOW, CAPSULES)
+
+
+@pytest.mark.parametrize("routing", FULL)
+def test_votes_are_poses_times_matrices_with_biases_and_coordinates(routing):
+    layer = FULL[routing][0]()
+    layer.build(POSES.shape)
+    votes = array(layer.votes(POSES)).reshape(BATCH, HEIGHT, WIDTH, TYPES, CAPSULES, ROWS, DIM)
+    kernel = array(layer.kernel)
+    kernel = np.broadcast_to(kernel, (TYPES, *kernel.shape[1:])) if len(kernel) in (1, TYPES) else kernel
+    kernel = np.broadcast_to(
+        kernel.reshape(-1, TYPES, CAPSULES, COLUMNS, DIM), (HEIGHT * WIDTH, TYPES, CAPSULES, COLUMNS, DIM)
+    )
+    kernel = kernel.reshape(HEIGHT, WIDTH, *kernel.shape[1:])
+    expected = np.einsum("bhwtrd,hwtjde->bhwtjre", POSES, kernel) + (1 if routing == "dynamic" else 0)
+    if routing == "em":
+        expected[..., 0, -1] += ((np.arange(HEIGHT) + 0.5) / HEIGHT)[:, None, None, None]
+        expected[..., 1, -1] += ((np.arange(WIDTH) + 0.5) / WIDTH)[:, None, None]
+    np.testing.assert_allclose(votes, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("routing", WINDOWED)
+def test_votes_in_windows(routing):
+    layer = WINDOWED[routing][0]()
+    layer.build(POSES.shape)
+    votes = array(layer.votes(POSES)).reshape(BATCH, *GRID, 3, 2, TYPES, CAPSULES, ROWS, DIM)
+    expected = np.einsum("bxytrd,xytjde->bxytjre", POSES[:, 1:4, 2:4], array(layer.kernel)) + (routing == "em")
+    np.testing.assert_allclose(votes[:, 1, 2], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_cost_of_votes():
+    children = HEIGHT * WIDTH * TYPES
+    pairs = BATCH * children * CAPSULES
+    for make, held in [
+        (lambda: DynamicRouting(CAPSULES, DIM), ROWS * COLUMNS),
+        (lambda: DynamicRouting(CAPSULES, DIM, votes_memory="store"), ROWS * DIM),
+        (lambda: HeinsenRouting(CAPSULES, DIM, sharing="all"), 0),
+        (lambda: HeinsenRouting(None, DIM, sharing="all"), 0),
+    ]:
+        layer = make()
+        layer.build(POSES.shape)
+        cost = layer.votes_cost(POSES.shape, capsules=CAPSULES)
+        assert cost == (4 * pairs * ROWS * DIM, 4 * pairs * held, pairs * ROWS * COLUMNS * DIM)
+    layer = ConvInvertedAttentionRouting(CAPSULES, DIM, (3, 2))
+    layer.build(POSES.shape)
+    pairs = BATCH * GRID[0] * GRID[1] * WINDOW * CAPSULES
+    assert layer.votes_cost(POSES.shape)[:2] == (4 * pairs * ROWS * DIM, 0)
+    assert layer.votes_cost(POSES.shape, later=True)[:2] == (4 * pairs * ROWS * DIM,) * 2
+
+
+@pytest.mark.parametrize("routing", FULL)
+def test_the_configuration_is_that_of_the_constructor(routing):
+    layer = FULL[routing][0]()
+    config = json.loads(json.dumps(layer.get_config()))
+    other = type(layer).from_config(config)
+    assert json.loads(json.dumps(other.get_config())) == config
+    assert config["votes_memory"] == "auto" and config["kernel_regularizer"] is None
+
+
+def test_weights_have_regularizers_and_constraints():
+    options = {f"{name}_regularizer": "l2" for name in ("kernel", "bias", "beta_u", "beta_a")}
+    options |= {f"{name}_constraint": "non_neg" for name in ("kernel", "bias", "beta_u", "beta_a")}
+    layer = EMRouting(CAPSULES, DIM, sharing="all", use_bias=True, **options)
+    layer.build((None, 5, COLUMNS))
+    assert len(layer.weights) == 4 and all(weight.regularizer and weight.constraint for weight in layer.weights)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: DynamicRouting(CAPSULES, DIM, initial_logits="random", seed=seed),
+        lambda seed: InvertedAttentionRouting(CAPSULES, DIM, initial_pose="random", seed=seed),
+    ],
+)
+def test_random_weights_are_drawn_by_the_seed(make):
+    drawn = []
+    for seed in (1, 1, 2):
+        layer = make(seed)
+        layer.build((None, 5, COLUMNS))
+        drawn.append(next(array(x) for x in layer.non_trainable_weights if x.shape[0] in (5, CAPSULES)))
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()

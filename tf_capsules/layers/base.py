@@ -1,0 +1,239 @@
+"""What all routing layers have in common, and what each of them answers."""
+
+import inspect
+import math
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.connections import children_of, flatten_grid, rows_of
+from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.votes.plan import Plan
+
+MEMORY = ("auto", "store", "recompute")
+
+# Arguments of earlier versions, in saved configurations: their names today, and today's names of their values.
+_NAMES = {"votes": "votes_memory"}
+_VALUES = {"stored": "store", "free": "recompute"}
+_GETTERS = {
+    "initializer": (keras.initializers.get, keras.initializers.serialize),
+    "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
+    "constraint": (keras.constraints.get, keras.constraints.serialize),
+}
+
+
+class Routed(NamedTuple):
+    """What a routing layer found, by name; None for what it does not have or was not asked for.
+
+    Attributes:
+        poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
+        activations: in [0, 1], shaped like the poses without a pose.
+        logits: of the activations, shaped like them.
+        variances: of the votes that a parent takes, shaped like the poses.
+        couplings: coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a
+            window, capsules).
+    """
+
+    poses: Tensor
+    activations: Tensor | None = None
+    logits: Tensor | None = None
+    variances: Tensor | None = None
+    couplings: Tensor | None = None
+
+
+class VotesCost(NamedTuple):
+    """What the votes of a call cost.
+
+    Attributes:
+        tensor: bytes of the votes, if they were held as a tensor.
+        held: bytes that the layer holds of its votes, or in their place for each (child, parent) pair.
+        multiply_adds: of making all votes once, as stored votes need.
+    """
+
+    tensor: int
+    held: int
+    multiply_adds: int
+
+
+class RoutingLayer(keras.layers.Layer):
+    """Base of all routing layers: parents, weights of the votes, and the answers about them.
+
+    A call returns poses alone, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
+    coefficients come last. `routed` returns the same by name, for callers that don't know which layer it is.
+
+    Args:
+        capsules: number of parents; None for a layer that gets it with each call.
+        dim: columns of a parent's pose; for vectors its length.
+        votes_memory: "auto", "store" or "recompute", see the layers.
+        kwargs: of `keras.layers.Layer`.
+
+    Attributes:
+        answers: names of what a call returns, of `Routed`'s, without the couplings.
+        plan: how votes are held (`tf_capsules.routing.votes.plan.Plan`), once built.
+        windows: of a convolutional layer, once built; None for a fully connected one.
+    """
+
+    answers: tuple[str, ...] = ("poses",)
+    older_names: dict[str, str] = {}  # further arguments that had another name in saved configurations
+    plan: Plan
+    windows: Any = None
+    kernel: Tensor
+
+    def __init__(self, capsules: int | None, dim: int, votes_memory: str = "auto", **kwargs):
+        super().__init__(**kwargs)
+        self.capsules = None if capsules is None else positive_int("capsules", capsules)
+        self.dim = positive_int("dim", dim)
+        self.votes_memory = one_of("votes_memory", votes_memory, MEMORY)
+        self.supports_masking = True
+
+    def routed(self, *args, **kwargs):
+        """Calls the layer, and returns its answers by name, a `Routed`."""
+        results = self(*args, **kwargs)
+        results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        names = (*self.answers, "couplings")[: len(results)]
+        return Routed(**dict(zip(names, results, strict=True)))
+
+    def votes(self, poses):
+        """The votes that the layer makes of poses, biases and coordinates included, (batch, children, parents, *pose).
+
+        Those of a convolutional layer are (batch * positions, children of a window, parents, *pose).
+        """
+        return self.make_votes(poses).store().tensor()
+
+    def make_votes(self, poses, activations=None):
+        """The votes as routing asks them, `tf_capsules.routing.votes.Votes`."""
+        return TransformedVotes(flatten_grid(poses), self.kernel, self._vote_bias, activations)
+
+    @property
+    def _vote_bias(self):
+        """The bias in each vote, (*groups, capsules, [rows,] dim), or None."""
+        return None
+
+    @property
+    def stores_votes(self):
+        """Whether all votes are held as a tensor, once built."""
+        return self.plan.stored
+
+    def votes_cost(self, poses_shape, later=False, capsules=None):
+        """What the votes of a call cost, a `VotesCost`.
+
+        Args:
+            poses_shape: of the children, (batch, ...), all known.
+            later: whether the call has the parents of a previous one.
+            capsules: number of parents, for a layer that gets it with each call; None: as many as children.
+        """
+        children, pairs = self._pairs(poses_shape, capsules)
+        iterates = later or getattr(self, "iterations", 1) > 1
+        tensor, held = self.plan.bytes(poses_shape[0], children, pairs, iterates)
+        entries = math.prod(rows_of(poses_shape)) * poses_shape[-1] * self.dim
+        return VotesCost(tensor, held, poses_shape[0] * pairs * entries)
+
+    def _pairs(self, poses_shape, capsules):
+        """Children of a parent, and (child, parent) pairs of an example."""
+        children = children_of(poses_shape)
+        return children, children * (self.capsules or capsules or children)
+
+    def _set_weight_options(self, arguments, **defaults):
+        """Sets the initializers, regularizers and constraints among a constructor's arguments.
+
+        Args:
+            arguments: all of them by name, `locals()`.
+            defaults: of a weight the initializer that stands for None.
+        """
+        for name, value in arguments.items():
+            weight, _, kind = name.rpartition("_")
+            if kind in _GETTERS and weight:
+                default = defaults.get(weight) if kind == "initializer" else None
+                setattr(self, name, _GETTERS[kind][0](default if value is None else value))
+
+    def _add(self, name, shape, initializer=None, options=None, trainable=True):
+        """Adds a weight in full precision, with the constructor's options for `name`, or for the weight `options`."""
+        given = options or name
+        return self.add_weight(
+            shape,
+            initializer or getattr(self, f"{given}_initializer"),
+            name=name,
+            trainable=trainable,
+            regularizer=getattr(self, f"{given}_regularizer", None),
+            constraint=getattr(self, f"{given}_constraint", None),
+            autocast=False,
+        )
+
+    def _add_kernel(self, groups, poses_shape, initializer=None):
+        """Adds the kernel (*groups, capsules, columns, dim)."""
+        shape = (*groups, self.capsules or 1, poses_shape[-1], self.dim)
+        self.kernel = self._add("kernel", shape, initializer)
+
+    def _couplings_shape(self, poses_shape, *capsules):
+        return poses_shape[0], children_of(poses_shape), self.capsules
+
+    def _parents_shape(self, poses_shape, *capsules):
+        return poses_shape[0], self.capsules
+
+    def compute_output_shape(self, poses_shape, *other_shapes, **named_shapes):
+        return self._shapes(poses_shape)
+
+    def _shapes(self, poses_shape, *capsules):
+        parents = self._parents_shape(poses_shape, *capsules)
+        poses = (*parents, *rows_of(poses_shape), self.dim)
+        return _one_or_all([poses if name in ("poses", "variances") else parents for name in self.answers])
+
+    def _specs(self, poses, return_couplings, *capsules):
+        """What a call returns, as `keras.KerasTensor`s; of a layer without `capsules` with as many as given."""
+        shapes = self._shapes(tuple(poses.shape), *capsules)
+        shapes = shapes if len(self.answers) > 1 else (shapes,)
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
+        if return_couplings:
+            shape = self._couplings_shape(tuple(poses.shape), *capsules)
+            specs.append(keras.KerasTensor(shape, self.variable_dtype))
+        return _one_or_all(specs)
+
+    def _returned(self, results, couplings=()):
+        """What a call returns: results in the compute dtype, then the couplings, if there are."""
+        return _one_or_all([*(ops.cast(x, self.compute_dtype) for x in results), *couplings])
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def get_config(self):
+        """The constructor's arguments."""
+        config = super().get_config()
+        for name in inspect.signature(type(self).__init__).parameters:
+            if name not in ("self", "kwargs"):
+                _, serialize = _GETTERS.get(name.rpartition("_")[2], (None, None))
+                value = getattr(self, name)
+                config[name] = value if serialize is None or value is None else serialize(value)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        names = _NAMES | cls.older_names
+        config = {names.get(name, name): value for name, value in config.items()}
+        memory = config.get("votes_memory")
+        if memory is not None:
+            config["votes_memory"] = _VALUES.get(memory, memory)
+        return super().from_config(config)
+
+
+def check_memory(votes_memory, children_per_chunk, needs_votes):
+    """Raises a ValueError for a memory policy that doesn't go with the routing.
+
+    Args:
+        votes_memory, children_per_chunk: arguments of a layer.
+        needs_votes: None, or why votes have to be stored.
+    """
+    if children_per_chunk is not None:
+        positive_int("children_per_chunk", children_per_chunk)
+    if needs_votes and (votes_memory == "recompute" or children_per_chunk):
+        recompute = votes_memory == "recompute"
+        asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"
+        raise ValueError(f"{asked} does not go with {needs_votes}, which needs stored votes.")
+    if children_per_chunk and votes_memory == "store":
+        raise ValueError(f'children_per_chunk={children_per_chunk} does not go with votes_memory="store".')
+
+
+def _one_or_all(results):
+    return tuple(results) if len(results) > 1 else results[0]

@@ -1,0 +1,143 @@
+"""Chains of capsule layers that are routed together."""
+
+import inspect
+from collections.abc import Sequence
+
+import keras
+
+from tf_capsules.layers.arguments import one_of, positive_int
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class ConcurrentRouting(keras.layers.Layer):
+    """A chain of capsule layers that are routed together, several times.
+
+    In the first iteration each layer takes what the layer below has just returned. In each later one all layers are
+    updated at once, each from the results of the layer below and of its own in the previous iteration. The weights are
+    the same in all iterations.
+
+    Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
+
+    Args:
+        layers: capsule layers, the lowest first: `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or your
+            own. The call of a layer takes the results of the layer below as its first arguments, and its own results of
+            the previous iteration as `parents`. A layer of your own needs `compute_output_shape` of all arguments but
+            `parents`, and `mask` in its call if the lowest layer is to get one.
+        iterations: at least 1; 1 is the chain of layers without routing iterations.
+        schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one starts.
+
+    Call arguments:
+        poses, activations: arguments of the lowest layer; None: no activations.
+        mask: true for the children of the lowest layer that take part, or None.
+        return_iterations: return the results of all layers in all iterations.
+
+    Returns:
+        The last layer's result of the last iteration; with `return_iterations` a list for each layer of its results of
+        all iterations.
+
+    Raises:
+        ValueError: no layers, a layer that does not take `parents`, iterations below 1, an unknown schedule; a mask
+            that the lowest layer does not take.
+
+    Example:
+        >>> chain = [ConvInvertedAttentionRouting(8, 4, strides=2), InvertedAttentionRouting(10, 4)]
+        >>> ConcurrentRouting(chain, iterations=2)(np.ones((2, 9, 9, 5, 4, 4))).shape
+        TensorShape([2, 10, 4, 4])
+    """
+
+    def __init__(self, layers: Sequence[keras.Layer], iterations: int = 2, schedule: str = "concurrent", **kwargs):
+        super().__init__(**kwargs)
+        if not isinstance(layers, (list, tuple)) or not layers:
+            raise ValueError(f"`layers` must be a list of one or more capsule layers. Received: {layers!r}")
+        self.chain = list(layers)
+        for layer in self.chain:
+            if not isinstance(layer, keras.Layer) or not _takes(layer, "parents"):
+                raise ValueError(f"`layers` must be layers whose call takes `parents`. Received: {layer!r}")
+        self.iterations = positive_int("iterations", iterations)
+        self.schedule = one_of("schedule", schedule, ("concurrent", "sequential"))
+        self.supports_masking = True
+
+    def build(self, poses_shape, activations_shape=None):
+        shapes = _several(poses_shape, activations_shape)
+        for layer in self.chain:
+            if not layer.built and type(layer).build is not keras.Layer.build:
+                layer.build(*shapes)
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+        super().build(poses_shape)
+
+    def call(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+        lowest = _several(poses, activations)
+        if mask is not None and not _takes(self.chain[0], "mask"):
+            raise ValueError(f"The lowest layer takes no `mask`. Received one for {self.chain[0]!r}.")
+
+        def routed(number, children, parents=None):
+            layer = self.chain[number]
+            given = dict(mask=None if number else mask, training=training)
+            given = {name: value for name, value in given.items() if _takes(layer, name)}
+            return layer(*_spread(children), parents=parents, **given)
+
+        found = []
+        if self.schedule == "sequential":
+            children = lowest
+            for number in range(len(self.chain)):
+                own = [routed(number, children)]
+                while len(own) < self.iterations:
+                    own.append(routed(number, children, own[-1]))
+                found.append(own)
+                children = own[-1]
+        else:
+            for number in range(len(self.chain)):
+                found.append([routed(number, found[-1][0] if number else lowest)])
+            for left in reversed(range(self.iterations - 1)):
+                children = [lowest, *(own[-1] for own in found[:-1])]
+                parents = [own[-1] for own in found]
+                for number, own in enumerate(found):
+                    # A result reaches the last layer after as many iterations as there are layers above.
+                    if return_iterations or len(found) - 1 - number <= left:
+                        own.append(routed(number, children[number], parents[number]))
+        return found if return_iterations else found[-1][-1]
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_spec(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+        shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []
+        for layer in self.chain:
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+            own = tuple(keras.KerasTensor(shape, layer.compute_dtype) for shape in shapes)
+            specs.append([own if len(own) > 1 else own[0] for _ in range(self.iterations)])
+        return specs if return_iterations else specs[-1][-1]
+
+    def compute_output_shape(self, poses_shape, activations_shape=None):
+        shapes = _several(poses_shape, activations_shape)
+        for layer in self.chain:
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+        return shapes if len(shapes) > 1 else shapes[0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "layers": [keras.saving.serialize_keras_object(layer) for layer in self.chain],
+            "iterations": self.iterations,
+            "schedule": self.schedule,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
+        return cls(**{**config, "layers": layers})
+
+
+def _takes(layer, argument):
+    return argument in inspect.signature(layer.call).parameters
+
+
+def _several(poses, activations):
+    return (poses,) if activations is None else (poses, activations)
+
+
+def _spread(results, kind=object):
+    """Results as a tuple; `kind` tells one shape, which is a tuple itself, from several."""
+    if isinstance(results, (tuple, list)) and isinstance(results[0], kind):
+        return tuple(results)
+    return (results,)

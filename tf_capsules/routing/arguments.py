@@ -1,0 +1,28 @@
+"""Checks of numbers, with errors that name what was received."""
+
+import math
+import numbers
+import operator
+
+
+def positive_int(name, value):
+    """The value as an int, if it is a whole number of at least 1, of Python or of NumPy."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {value!r}")
+    return number
+
+
+def is_positive(value):
+    """Whether the value is a finite real number above 0."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def positive_number(name, value):
+    """The value, if it is a finite real number above 0."""
+    if not is_positive(value):
+        raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
+    return value

@@ -1,0 +1,42 @@
+"""Coupling coefficients: routing logits, normalized over the capsules that compete."""
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.precision import at_least_float32
+
+
+def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False, mask: Tensor | None = None):
+    """Coupling coefficients of routing logits.
+
+    Source: Sabour et al. 2017, eq. 3 (`"parents"`: every child distributes 1 over the parents); Li et al. 2018, section
+    2.2 (`"children"`: every parent collects 1 from the children); leaky: the released code of Sabour et al., which adds
+    a constant logit of zero for "none of the parents".
+
+    Args:
+        logits: (batch, children, parents).
+        competition: "parents" or "children".
+        leaky: whether a child may withhold a part; with competition "parents" only.
+        mask: (batch, children), true for the children that take part; the others get couplings of 0.
+
+    Returns:
+        Couplings of the shape of `logits`, in at least float32.
+    """
+    logits = at_least_float32(logits)
+    keep = None if mask is None else ops.cast(mask, logits.dtype)[:, :, None]
+    if competition == "parents":
+        if leaky:
+            logits = ops.pad(logits, [[0, 0], [0, 0], [0, 1]])
+        couplings = softmax(logits, axis=-1)
+        if leaky:
+            couplings = couplings[:, :, :-1]
+    else:
+        if keep is not None:
+            logits = ops.where(keep > 0, logits, ops.cast(-1e30, logits.dtype))
+        couplings = softmax(logits, axis=1)
+    return couplings if keep is None else couplings * keep
+
+
+def softmax(logits, axis):
+    """Softmax, also over an axis of size 1, of which Keras warns: a network with one class has it."""
+    return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)

@@ -1,0 +1,101 @@
+"""What a routing algorithm may ask of the votes."""
+
+import functools
+from collections.abc import Callable
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+
+
+class Votes:
+    """The questions, and the answers of votes that have no form smaller than themselves.
+
+    Attributes:
+        batch, children, parents: sizes; the first two are tensors where they are unknown.
+        pose_shape: of a vote, (columns,) or (rows, columns).
+        groups: child i belongs to group `i % groups`.
+        activations: how much each child counts in `moments`, (batch or 1, children).
+        dtype: float32 or float64.
+    """
+
+    batch: Tensor
+    children: Tensor
+    parents: int
+    groups: int
+    pose_shape: tuple[int, ...]
+    activations: Tensor
+    dtype: str
+    agreement: Callable
+    weighted_sum: Callable
+
+    def store(self, centered=False):
+        """The same votes, as `StoredVotes`; `centered`: relative to their own origin."""
+        raise TypeError(f"{type(self).__name__} must define `store`.")
+
+    def tensor(self):
+        """The votes themselves, (batch, children, parents, *pose)."""
+        return self.store().tensor()
+
+    def log_density(self, means, precisions, constants):
+        """`c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`: a Gaussian's log density, up to what the constants hold.
+
+        Args:
+            means, precisions: (batch, parents, *pose), the means relative to `origin`.
+            constants: (batch, parents).
+
+        Returns:
+            (batch, children, parents).
+        """
+        return self._centered.log_density(means, precisions, constants)
+
+    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
+        """Mass, mean and variance of the votes that each parent takes.
+
+        Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
+
+        Args:
+            couplings: (batch, children, parents) or (batch, children, 1); or a function of (votes, *state) that returns
+                them. The couplings of one child must not depend on another child: the function may be called with
+                some children at a time.
+            state: arrays for the function.
+            epsilon: added to a parent's mass in divisions.
+            near: poses near the means, relative to `origin`, (batch, parents, *pose), or None. It affects rounding
+                alone.
+            by_group: whether to return a mass for the children of each group, or one for all children, which is
+                smaller.
+
+        Returns:
+            Masses (batch, groups or 1, parents), the sum of D_ij over the children of each group, or of all; means
+            `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
+            `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
+        """
+        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+
+    @functools.cached_property
+    def origin(self):
+        """What means are relative to, (batch or 1, parents, *pose)."""
+        return self._centered.origin
+
+    @functools.cached_property
+    def _centered(self):
+        return self.store(centered=True)
+
+    def total_activation(self):
+        """Sum of the activations of each group's children, (batch or 1, groups)."""
+        return ops.sum(self.by_group(self.activations), axis=1)
+
+    def by_group(self, x):
+        """(batch, children, ...) as (batch, members, groups, ...)."""
+        shape = ops.shape(x)
+        return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
+
+    def _masses(self, masses, by_group):
+        return masses if by_group else ops.sum(masses, axis=1, keepdims=True)
+
+    def _set_activations(self, activations):
+        """Sets the activations, (batch, children); None stands for ones."""
+        if activations is None:
+            self.activations = ops.ones((1, self.children), self.dtype)
+        else:
+            self.activations = ops.cast(activations, self.dtype)

@@ -1,0 +1,55 @@
+"""Votes where each pair of a child and a parent has its own matrix: sums and agreements without making them."""
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.votes.transformed import TransformedVotes
+
+
+class DistinctVotes(TransformedVotes):
+    """Answers sums and agreements without votes where each (child, parent) pair has its own matrix.
+
+    A sum scales the children's poses by the couplings and then transforms them. An agreement transforms the parent's
+    pose back to the child's side. Either is one matrix product for each parent, and holds a child's pose for each pair
+    (8 numbers in the MNIST network) in place of a parent's (16). Densities and moments have no smaller form here and
+    store the votes. Arguments: see `TransformedVotes`, with as many groups as children.
+    """
+
+    def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
+        super().__init__(poses, kernel, bias, activations)
+        if poses.shape[1] not in (None, self.groups):
+            raise ValueError(
+                f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}: "
+                "a kernel (children, parents, d, e) has a matrix for each."
+            )
+        # Children last, the axis long enough for vector instructions:
+        # the kernel as (parents, d * children, e), the poses as (batch, rows, d, children).
+        shape = (self.parents, self.columns * self.groups, self.pose_shape[-1])
+        self._matrices = ops.reshape(ops.transpose(self.kernel, (1, 2, 0, 3)), shape)
+        self._columns_first = ops.transpose(self.poses, (0, 2, 3, 1))
+
+    def weighted_sum(self, weights):
+        if weights.shape[-1] == 1:
+            sums = self._common_sum(weights)
+        else:
+            scaled = ops.transpose(weights, (2, 0, 1))[:, :, None, None] * self._columns_first[None]
+            scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
+            sums = ops.reshape(ops.matmul(scaled, self._matrices), (self.parents, self.batch, self.rows, -1))
+            sums = ops.transpose(sums, (1, 0, 2, 3))
+        return self._shaped(sums + self._bias_sum(weights))
+
+    def agreement(self, poses):
+        poses = self._with_rows(poses)
+        parents_first = ops.reshape(
+            ops.transpose(poses, (1, 0, 2, 3)), (self.parents, self.batch * self.rows, self.pose_shape[-1])
+        )
+        back = ops.matmul(parents_first, ops.transpose(self._matrices, (0, 2, 1)))
+        back = ops.reshape(back, (self.parents, self.batch, self.rows, self.columns, self.groups))
+        result = ops.transpose(ops.sum(back * self._columns_first[None], axis=(2, 3)), (1, 2, 0))
+        return result if self.bias is None else result + self._bias_agreement(poses)
+
+    def _common_sum(self, weights):
+        scaled = ops.transpose(weights, (0, 2, 1))[:, :, None] * self._columns_first
+        scaled = ops.reshape(scaled, (-1, self.columns * self.groups))
+        sums = ops.einsum("bk,jke->bje", scaled, self._matrices)
+        return ops.transpose(ops.reshape(sums, (self.batch, self.rows, self.parents, -1)), (0, 2, 1, 3))

@@ -1,0 +1,102 @@
+"""How a layer holds its votes: stored or not, chosen by counting numbers.
+
+This is the one place that decides. Layers make their votes by it; cost estimates and diagnostics read it off the layer.
+"""
+
+import dataclasses
+import math
+
+NUMBERS_AT_A_TIME = 4_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
+FLOAT32 = 4  # bytes: routing runs in float32 under every dtype policy but float64
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How votes are held.
+
+    Attributes:
+        stored: whether all votes are held as a tensor.
+        vote: numbers in a vote.
+        pair: numbers held for each (child, parent) pair where votes are not stored, in iterations after the first.
+        fewest: votes are also stored in calls with fewer children than this.
+        examples: how many examples the numbers of `pair` exist for at a time; None: for the whole batch.
+    """
+
+    stored: bool
+    vote: int
+    pair: int = 0
+    fewest: int = 0
+    examples: int | None = None
+
+    def stores(self, children):
+        """Whether a call with so many children stores its votes: a bool, or a tensor where the number is unknown."""
+        return children < self.fewest if self.fewest and not self.stored else self.stored
+
+    def bytes(self, batch, children, pairs, iterates):
+        """Bytes of the votes as a tensor, and of what is held.
+
+        Args:
+            batch: examples.
+            children: of an example.
+            pairs: of a child and a parent, in an example.
+            iterates: whether there is an iteration after the first, which has uniform couplings.
+        """
+        tensor = FLOAT32 * batch * pairs * self.vote
+        if self.stores(children):
+            return tensor, tensor
+        if not iterates:
+            return tensor, 0
+        examples = batch if self.examples is None else min(batch, self.examples)
+        return tensor, FLOAT32 * examples * pairs * self.pair
+
+
+def for_sums(memory, shared, rows, columns, dim, examples=None):
+    """The plan of an algorithm that asks for sums and agreements.
+
+    Args:
+        memory: "auto" stores votes where nothing smaller answers; "store" always does, "recompute" never.
+        shared: whether children share their transformations.
+        rows: (rows,) of a pose, () of a vector.
+        columns: of a child's pose.
+        dim: columns of a parent's pose.
+        examples: how many are worked on at a time; None: all.
+    """
+    smaller, rows = shared or columns <= dim, math.prod(rows)
+    return Plan(_stored(memory, smaller), rows * dim, pair=0 if shared else rows * columns, examples=examples)
+
+
+def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0):
+    """The plan of an algorithm that asks for densities and moments.
+
+    Args:
+        memory, rows, columns, dim: see `for_sums`.
+        shared: whether children share their transformations; where they don't, votes are stored.
+        parents: their number; None where it is unknown: votes are then not stored.
+        few: whether children are so few that "auto" stores votes: without them variances near zero lose their digits.
+        fewest: the same, decided in each call: "auto" stores votes where there are fewer children than this.
+    """
+    rows = math.prod(rows)
+    features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers for each child in the place of its votes
+    smaller = parents is None or features <= rows * dim * parents
+    stored = not shared or _stored(memory, smaller and not few)
+    return Plan(stored, rows * dim, fewest=fewest if memory == "auto" else 0)
+
+
+def in_windows(memory, rows, dim, pairs):
+    """The plan in the windows of a convolution, where votes exist for some examples at a time.
+
+    Args:
+        memory, rows, dim: see `for_sums`.
+        pairs: of a child and a parent, in an example.
+    """
+    size = math.prod(rows) * dim
+    return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs))
+
+
+def examples_at_a_time(numbers, at_least=0):
+    """How many examples of so many numbers each make a chunk, which may have at least `at_least` numbers."""
+    return max(1, max(NUMBERS_AT_A_TIME, at_least) // numbers)
+
+
+def _stored(memory, smaller):
+    return memory == "store" or (memory == "auto" and not smaller)

@@ -1,0 +1,279 @@
+"""Votes of children that share transformations, answered without making them."""
+
+import functools
+
+import keras
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
+
+# Axis legend as in `transformed.py`; q product of two columns of a child's pose, f feature (1, x, products).
+
+
+def products(x, axis, size, other=None):
+    """The products of each entry along an axis with itself and the entries after it: d (d + 1) / 2 of d entries.
+
+    Args:
+        x: an array; the axis has the known size `size`.
+        axis, size: of the entries.
+        other: shaped like x, from which the first factors are taken; None: x.
+    """
+    # Split, not sliced: TensorFlow pads the gradient of each slice with zeros to the size of x.
+    entries = ops.split(x, size, axis=axis)
+    firsts = entries if other is None else ops.split(other, size, axis=axis)
+    return ops.concatenate([firsts[i] * ops.concatenate(entries[i:], axis=axis) for i in range(size)], axis=axis)
+
+
+def kernel_products(kernel):
+    """The weight of each product of entries of x in the square of an entry of a vote, (groups, parents, q, e)."""
+    columns = kernel.shape[2]
+    twice = [1.0 if d == f else 2.0 for d in range(columns) for f in range(d, columns)]
+    return products(kernel, 2, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1))
+
+
+def to_parents(features, kernel):
+    """`sum_f x_bgfrj W_gjfe`, (batch, groups, parents, rows, e): a matrix product for each parent.
+
+    The features are (batch, groups, features, rows, parents or 1). The products are written out, here and in
+    `to_features`: with `ops.einsum` TensorFlow takes two to ten times as long.
+    """
+    batch, groups, size, rows, parents = ops.shape(features)
+    x = ops.reshape(ops.transpose(features, (1, 4, 0, 3, 2)), (groups, parents, batch * rows, size))
+    result = ops.reshape(ops.matmul(x, kernel), (groups, ops.shape(kernel)[1], batch, rows, kernel.shape[-1]))
+    return ops.transpose(result, (2, 0, 1, 3, 4))
+
+
+def to_features(poses, kernel):
+    """`sum_e x_bgjre W_gjfe`, (batch, groups, features, rows, parents), of poses (batch, groups or 1, ...)."""
+    batch, groups, parents, rows, size = ops.shape(poses)
+    x = ops.reshape(ops.transpose(poses, (1, 2, 0, 3, 4)), (groups, parents, batch * rows, size))
+    result = ops.matmul(x, ops.transpose(kernel, (0, 1, 3, 2)))
+    result = ops.reshape(result, (kernel.shape[0], parents, batch, rows, kernel.shape[2]))
+    return ops.transpose(result, (2, 0, 4, 3, 1))
+
+
+class SharedVotes(TransformedVotes):
+    """Answers without votes where children share transformations.
+
+    Votes are affine in the child's pose. So a weighted sum of votes is the transformed weighted sum of poses, and an
+    agreement is that of the child's pose with the parent's pose transformed back. A Gaussian's log density is a
+    quadratic form in the child's pose, and a weighted variance follows from its second moments: both are matrix
+    products over the features (1, x, x x^T) of a pose. The votes are never made. The results are exact, not
+    approximations.
+
+    Args:
+        poses, kernel, bias, activations: see `TransformedVotes`.
+        children_per_chunk: about how many children `moments` works on at a time; a group at a time where groups are
+            that large. Features and couplings then exist for one chunk at a time, and the backward pass recomputes
+            them. None: all children at once.
+    """
+
+    def __init__(
+        self,
+        poses: Tensor,
+        kernel: Tensor,
+        bias: Tensor | None = None,
+        activations: Tensor | None = None,
+        children_per_chunk: int | None = None,
+        _center=None,
+    ):
+        super().__init__(poses, kernel, bias, activations)
+        self.children_per_chunk = children_per_chunk
+        if _center is not None:
+            self.center = _center
+
+    @property
+    def origin(self):
+        return self._shaped(self._origin)
+
+    def weighted_sum(self, weights):
+        if weights.shape[-1] == 1:
+            sums = self._common_sum(weights)
+        else:
+            moments = ops.einsum("bpgj,bpgrd->bgjrd", self.by_group(weights), self.by_group(self.poses))
+            sums = ops.einsum("bgjrd,gjde->bjre", moments, self.kernel)
+        return self._shaped(sums + self._bias_sum(weights))
+
+    def agreement(self, poses):
+        poses = self._with_rows(poses)
+        back = ops.einsum("bjre,gjde->bgjrd", poses, self.kernel)
+        result = ops.einsum("bpgrd,bgjrd->bpgj", self.by_group(self.poses), back)
+        if self.bias is not None:
+            result = result + self._bias_agreement(poses)[:, None]
+        return ops.reshape(result, (self.batch, self.children, self.parents))
+
+    @functools.cached_property
+    def _features(self):
+        """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
+        centered = self.by_group(self.poses) - self.center[:, None]
+        x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last, the axis long enough for vector instructions
+        return self._join(ops.ones_like(x[:, :, :1, 0]), x, products(x, 2, self.columns))
+
+    @functools.cached_property
+    def _weighted_features(self):
+        return self._features * ops.transpose(self.by_group(self.activations), (0, 2, 1))[:, :, None]
+
+    @functools.cached_property
+    def _kernel_products(self):
+        return kernel_products(self.kernel)
+
+    def _join(self, ones, x, products):
+        """(b, g, 1, n), (b, g, d, r, n) and (b, g, q, r, n) as (b, g, features, n)."""
+        shape = ops.shape(x)
+        flat = [ops.reshape(part, (*shape[:2], part.shape[2] * self.rows, shape[4])) for part in (x, products)]
+        return ops.concatenate([ones, *flat], axis=2)
+
+    def _split(self, features):
+        """The inverse of `_join`."""
+        shape = ops.shape(features)
+        end = 1 + self.columns * self.rows
+        ones, *parts = ops.split(features, [1, end], axis=2)
+        parts = [ops.reshape(x, (*shape[:2], x.shape[2] // self.rows, self.rows, shape[3])) for x in parts]
+        return ops.squeeze(ones, axis=2), *parts
+
+    def log_density(self, means, precisions, constants):
+        precisions = self._with_rows(precisions)
+        offset = self._with_rows(means)[:, None] - self._central_offsets
+        weighted = offset * precisions[:, None]
+        constant = constants[:, None] - 0.5 * ops.sum(offset * weighted, axis=(-2, -1))
+        linear = to_features(weighted, self.kernel)
+        quadratic = to_features(-0.5 * precisions[:, None], self._kernel_products)
+        coefficients = self._join(constant[:, :, None], linear, quadratic)
+        result = ops.einsum("bgfp,bgfj->bgpj", self._features, coefficients)
+        if self.groups > 1:
+            result = ops.transpose(result, (0, 2, 1, 3))
+        return ops.reshape(result, (self.batch, self.children, self.parents))
+
+    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
+        if self.children_per_chunk is None:
+            sums = self._sums(couplings, *state)
+        elif self._a_group_is_a_chunk:
+            return self._moments_by_groups(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+        else:
+            sums = self._sums_by_chunks(couplings, *state)
+        masses, votes, squares = self._about_own_means(sums)
+        squares = ops.sum(squares, axis=1)
+        divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
+        # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
+        means = (ops.sum(masses[..., None, None] * votes, axis=1) - epsilon * self._origin) / divisor
+        between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
+        variances = (squares + between) / divisor
+        masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
+        return self._masses(masses, by_group), self._shaped(means), self._shaped(variances)
+
+    @property
+    def _a_group_is_a_chunk(self):
+        """Whether groups are at least as large as a chunk. Where their size is unknown a chunk has a part of each."""
+        known = self.groups > 1 and isinstance(self.children, int)
+        return known and self.children_per_chunk <= self.children // self.groups
+
+    def _about_own_means(self, sums):
+        """Mass (b, g, j), mean less the origin and squares about the mean (b, g, j, r, e) of each group."""
+        masses, first, second = self._split(sums)
+        votes = to_parents(first / ops.maximum(masses, TINY)[:, :, None, None], self.kernel)
+        squares = to_parents(second, self._kernel_products) - masses[..., None, None] * ops.square(votes)
+        return masses, votes + self._central_offsets, ops.maximum(squares, 0)
+
+    def _sums(self, couplings, *state):
+        """Sums over children of shares times features, (batch, groups, features, parents or 1)."""
+        couplings = couplings(self, *state) if callable(couplings) else couplings
+        if couplings.shape[-1] == 1:
+            weights = ops.transpose(self.by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
+            return ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
+        shape = ops.shape(couplings)
+        if self.groups == 1:
+            couplings = ops.reshape(couplings, (shape[0], 1, *shape[1:]))
+        else:
+            couplings = ops.transpose(self.by_group(couplings), (0, 2, 1, 3))
+        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
+
+    def _moments_by_groups(self, couplings, *state, epsilon, near, by_group):
+        """`moments`, one group of children after the other: no array has groups, children and parents at once."""
+        given = {"poses": self.by_group(self.poses), "kernel": self.kernel, "center": self.center}
+        activations = ops.broadcast_to(self.activations, (self.batch, self.children))
+        given["activations"] = self.by_group(activations)
+        if self.bias is not None:
+            given["bias"] = self.bias
+        if not callable(couplings):
+            couplings_of_all = ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))
+            given["couplings"] = self.by_group(couplings_of_all)
+        axes = {"poses": 2, "kernel": 0, "center": 1, "activations": 2, "bias": 0, "couplings": 2}
+        names = tuple(given)
+        near = ops.zeros_like(self._origin) if near is None else ops.stop_gradient(self._with_rows(near))
+        near = ops.broadcast_to(near, (self.batch, *ops.shape(self._origin)[1:]))
+
+        @keras.remat
+        def sums(origin, near, state, *given):
+            of = dict(zip(names, given, strict=True))
+            bias, center = of["bias"][None] if "bias" in of else None, of["center"][:, None]
+            votes = SharedVotes(
+                ops.reshape(of["poses"], (self.batch, -1, self.rows, self.columns)),
+                of["kernel"][None],
+                bias,
+                of["activations"],
+                _center=center,
+            )
+            votes._origin = origin
+            found = votes._about_own_means(votes._sums(of.get("couplings", couplings), *state))
+            masses, means, squares = (ops.squeeze(x, axis=1) for x in found)
+            masses = ops.broadcast_to(masses, (self.batch, self.parents))
+            weights, means = masses[..., None, None], means - near
+            # Squares are relative to `near`, so that their sum over groups loses no digits.
+            return masses, weights * means, squares + weights * ops.square(means)
+
+        @keras.remat  # a dozen arrays of the size of all parents
+        def finish(masses, first, second, near, origin):
+            mass = ops.sum(masses, axis=1)[..., None, None]
+            divisor = mass + epsilon
+            # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
+            means = (first + mass * near - epsilon * origin) / divisor
+            beyond = means - near
+            squares = second - 2 * beyond * first + mass * ops.square(beyond)
+            return means, ops.maximum(squares, 0) / divisor
+
+        def step(total, given):
+            row, *given = given
+            masses, *others = sums(self._origin, near, state, *given)
+            masses = masses[:, None]
+            added = (row[:, None] * masses if by_group else masses, *others)
+            return tuple(a + b for a, b in zip(total, added, strict=True)), None
+
+        # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
+        rows = ops.eye(self.groups, dtype=self.dtype) if by_group else ops.ones((self.groups, 1), self.dtype)
+        parts = (rows, *(ops.moveaxis(x, axes[name], 0) for name, x in given.items()))
+        masses = ops.zeros((self.batch, rows.shape[1], self.parents), self.dtype)
+        masses, first, second = ops.scan(step, (masses, ops.zeros_like(near), ops.zeros_like(near)), parts)[0]
+        means, variances = finish(masses, first, second, near, self._origin)
+        return masses, self._shaped(means), self._shaped(variances)
+
+    def _sums_by_chunks(self, couplings, *state):
+        members = self.children // self.groups
+        count = -(-members // -(-self.children_per_chunk // self.groups))
+        count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+        size = -(-members // count)  # equal chunks need the least padding
+        missing = (count * size - members) * self.groups
+        bias = () if self.bias is None else (self.bias,)
+        center, entries = self.center, self.rows * self.columns
+        # One array: TensorFlow's scan can't take several of unknown length.
+        given = [ops.reshape(self.poses, (self.batch, self.children, entries))]
+        given += [ops.broadcast_to(self.activations, (self.batch, self.children))[..., None]]
+        if not callable(couplings):
+            given += [ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))]
+        packed = ops.concatenate(given, axis=-1)
+        packed = ops.pad(packed, [[0, 0], [0, missing], [0, 0]])
+        packed = ops.reshape(packed, (self.batch, count, size * self.groups, packed.shape[-1]))
+
+        @keras.remat
+        def sums(packed, center, kernel, bias, state):
+            poses, activations, own = ops.split(packed, [entries, entries + 1], axis=-1)
+            poses = ops.reshape(poses, (*ops.shape(poses)[:2], self.rows, self.columns))
+            votes = SharedVotes(poses, kernel, *bias, activations=activations[..., 0], _center=center)
+            return votes._sums(couplings if callable(couplings) else own, *state)
+
+        def step(total, packed):
+            return total + sums(packed, center, self.kernel, bias, state), None
+
+        features = 1 + self.rows * (self.columns + self.columns * (self.columns + 1) // 2)
+        start = ops.zeros((self.batch, self.groups, features, self.parents), self.dtype)
+        return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]

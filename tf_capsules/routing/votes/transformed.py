@@ -1,0 +1,114 @@
+"""Votes that are given by the children's poses and the transformations."""
+
+import functools
+import math
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.votes.base import Votes
+from tf_capsules.routing.votes.stored import StoredVotes
+
+# Axis legend: b batch, i child, j parent, r row of a pose, d column of a child's pose, e column of a parent's pose,
+# g group of children that share a transformation, p child within its group.
+
+TINY = 1e-12  # below any mass that matters; its square is still a float32
+
+
+class TransformedVotes(Votes):
+    """Votes `x_i W_ij + B_ij` given by the children's poses and the transformations.
+
+    Args:
+        poses: (batch, children, d) or (batch, children, rows, d).
+        kernel: (groups, parents, d, e); child i uses `kernel[i % groups]`. With one group all children share their
+            transformations; with as many groups as children none do.
+        bias: (groups, parents, e) or (groups, parents, rows, e), or None.
+        activations: how much each child counts in `moments`, (batch, children); None: 1.
+    """
+
+    def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
+        poses, kernel = at_least_float32(poses), at_least_float32(kernel)
+        self.groups, _, self.columns, out = kernel.shape
+        self.parents = ops.shape(kernel)[1]
+        if poses.shape[-1] != self.columns:
+            raise ValueError(
+                f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit a kernel of shape "
+                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
+            )
+        if poses.shape[1] is not None and poses.shape[1] % self.groups:
+            raise ValueError(
+                f"Received {poses.shape[1]} children, which are not whole runs over the groups of a kernel of shape "
+                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
+            )
+        self.rows = poses.shape[2] if len(poses.shape) == 4 else 1
+        self.pose_shape = (self.rows, out) if len(poses.shape) == 4 else (out,)
+        self.batch, self.children = ops.shape(poses)[0], ops.shape(poses)[1]
+        self.dtype = poses.dtype
+        self.kernel = kernel
+        self.poses = ops.reshape(poses, (self.batch, self.children, self.rows, self.columns))
+        self.bias = None if bias is None else ops.reshape(bias, (self.groups, self.parents, self.rows, out))
+        self._set_activations(activations)
+
+    def _with_rows(self, poses):
+        """(batch, parents, *pose) as (batch, parents, rows, e)."""
+        return ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
+
+    def _shaped(self, poses):
+        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
+
+    def store(self, centered=False):
+        # The center of a group of one is its only pose: centering would make its votes no more exact.
+        centered = centered and self.groups != self.poses.shape[1]
+        poses = self.by_group(self.poses)
+        poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
+        # (groups, batch, members, rows, parents, e), as the product makes them, then in the order of `StoredVotes`.
+        votes = ops.transpose(ops.einsum("bpgrd,gjde->gbprje", poses, self.kernel), (1, 4, 3, 5, 2, 0))
+        if bias is not None:
+            bias = bias if centered else bias[None]
+            votes = votes + ops.transpose(bias, (0, 2, 3, 4, 1))[:, :, :, :, None]
+        votes = ops.reshape(votes, (self.batch, self.parents, math.prod(self.pose_shape), self.children))
+        origin = self._shaped(self._origin) if centered else None
+        return StoredVotes(votes, self.activations, self.groups, origin, self.pose_shape)
+
+    @functools.cached_property
+    def center(self):
+        """The mean pose of each group, (batch, groups, rows, d). It affects rounding alone."""
+        weights = self.by_group(self.activations)[..., None, None]
+        mass = ops.maximum(ops.sum(weights, axis=1), TINY)
+        return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
+
+    @functools.cached_property
+    def _central_votes(self):
+        """The vote of each group's center, (batch, groups, parents, rows, e)."""
+        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
+        return votes if self.bias is None else votes + self.bias
+
+    @functools.cached_property
+    def _origin(self):
+        """The mean vote of the centers, (batch, parents, rows, e). It affects rounding alone."""
+        origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
+        origin = origin if self.bias is None else origin + ops.sum(self.bias, axis=0)
+        return ops.stop_gradient(origin / self.groups)
+
+    @functools.cached_property
+    def _central_offsets(self):
+        return self._central_votes - self._origin[:, None]
+
+    def _bias_sum(self, weights):
+        """`sum_i w_ij B_ij`, or 0 without a bias."""
+        if self.bias is None:
+            return 0.0
+        mass = ops.sum(self.by_group(weights), axis=1)
+        if mass.shape[-1] == 1:
+            return ops.einsum("bg,gjre->bjre", mass[..., 0], self.bias)
+        return ops.einsum("bgj,gjre->bjre", mass, self.bias)
+
+    def _bias_agreement(self, poses):
+        """`<B_ij, v_j>`, (batch, groups, parents)."""
+        return ops.einsum("gjre,bjre->bgj", self.bias, poses)
+
+    def _common_sum(self, weights):
+        """The weighted sum for weights (batch, children, 1) that are the same for all parents."""
+        moments = ops.sum(self.by_group(weights[..., None] * self.poses), axis=1)
+        return ops.einsum("bgrd,gjde->bjre", moments, self.kernel)

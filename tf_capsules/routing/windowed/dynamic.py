@@ -1,0 +1,47 @@
+"""Dynamic routing in windows (Sabour et al. 2017)."""
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.dynamic import check_dynamic_routing
+from tf_capsules.routing.squash import squash
+from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.windowed.windows import Windows
+
+
+def windowed_dynamic_routing(
+    poses: Tensor,
+    kernel: Tensor,
+    iterations: int = 3,
+    *,
+    windows: Windows,
+    examples_per_chunk: int | None,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+):
+    """`dynamic_routing` in windows: the types at each parent position compete. No votes are kept.
+
+    A logit is the sum of a vote's agreements with the parent of each iteration, hence its agreement with the sum of
+    these parents. So each iteration is an inverted attention to sums of parents.
+
+    Source: Sabour et al. 2017, procedure 1.
+
+    Args:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        kernel: (children of a window, parents, d, e).
+        windows: `tf_capsules.routing.windowed.Windows`.
+        examples_per_chunk: number of examples whose votes exist at a time.
+        iterations, bias: see `dynamic_routing`.
+        mask: (batch, height, width, types), true for the children that take part; or None for all.
+
+    Returns:
+        (batch * positions, parents, *pose).
+    """
+    check_dynamic_routing(iterations)
+    attended, parents = None, None
+    for _ in range(iterations):
+        if parents is not None:
+            attended = parents if attended is None else attended + parents
+        sums = windowed_inverted_attention(
+            poses, attended, kernel, windows=windows, examples_per_chunk=examples_per_chunk, weights=mask
+        )
+        parents = squash(sums if bias is None else sums + bias, tuple(range(2, len(sums.shape))))
+    return parents

@@ -1,0 +1,117 @@
+"""Inverted dot-product attention in windows (Tsai et al. 2020)."""
+
+import math
+
+from keras import ops
+
+from tf_capsules.hints import Tensor
+from tf_capsules.routing.inverted_attention import TINY, routed_by_examples
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.windowed.votes import (
+    make_votes,
+    over_children,
+    over_entries,
+    summed_votes,
+    transposed_votes,
+)
+from tf_capsules.routing.windowed.windows import Windows
+
+
+def windowed_inverted_attention(
+    poses: Tensor,
+    parents: Tensor | None,
+    kernel: Tensor,
+    *,
+    windows: Windows,
+    examples_per_chunk: int | None,
+    scale: float = 1.0,
+    weights: Tensor | None = None,
+    return_moments: bool = False,
+):
+    """`inverted_attention` in windows: the types at each parent position compete. No votes are kept.
+
+    Without `parents` it is a plain convolution. With them the votes exist for some examples at a time. The gradient, of
+    first order only, recomputes them.
+
+    Args:
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        parents: poses of the previous iteration, (batch * positions, parents, *pose), or None.
+        kernel: (children of a window, parents, d, e).
+        windows: `tf_capsules.routing.windowed.Windows`.
+        examples_per_chunk: number of examples whose votes exist at a time.
+        scale, weights, return_moments: see `inverted_attention`; the weights are (batch, height, width, types).
+
+    Returns:
+        Sums (batch * positions, parents, *pose); with `return_moments` also sums of couplings (batch * positions,
+        parents) and variances, shaped like the first.
+    """
+    poses, kernel = at_least_float32(poses), at_least_float32(kernel)
+    _, count, _, out = kernel.shape
+    pose_shape = (*poses.shape[4:-1], out)
+    entries = math.prod(pose_shape)
+    extra = () if weights is None else (ops.cast(weights, poses.dtype),)
+    if parents is None and not return_moments:
+        for factor in extra:
+            poses = poses * ops.reshape(factor, (*ops.shape(factor), *[1] * (len(poses.shape) - 4)))
+        return summed_votes(windows, poses, kernel) / count
+    if parents is None:
+        parents = ops.zeros((ops.shape(poses)[0] * windows.positions, count, *pose_shape), poses.dtype)
+    # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
+    kernel = ops.reshape(kernel, kernel.shape)
+    shape = (windows.positions, count, entries)
+    # For each parent the sum; with `return_moments` also the sum of squares and the sum of couplings.
+    width = 2 * entries + 1 if return_moments else entries
+    shape_of_sums = (*shape[:2], width)
+
+    def split(x):
+        """The parts that `forward` joins: sums, sums of squares and sums of couplings; the last two may be empty."""
+        x = ops.reshape(x, (-1, count, width))
+        return x[..., :entries], x[..., entries : 2 * entries], x[..., 2 * entries :]
+
+    def couplings_of(votes, parents):
+        logits = scale * over_entries(parents, votes)
+        return ops.softmax(logits, axis=1) if count > 1 else ops.ones_like(logits)
+
+    def weighted(couplings, weights):
+        return couplings * windows.gather(weights[0])[:, None] if weights else couplings
+
+    def forward(kernel, poses, parents, *weights):
+        votes = make_votes(windows, poses, kernel).votes
+        couplings = weighted(couplings_of(votes, ops.reshape(parents, (-1, *shape[1:]))), weights)
+        sums = [over_children(votes, couplings)]
+        if return_moments:
+            sums += [over_children(ops.square(votes), couplings), ops.sum(couplings, axis=-1, keepdims=True)]
+        return (ops.reshape(ops.concatenate(sums, axis=-1), (-1, *shape_of_sums)),)
+
+    def backward(kernel, poses, parents, upstream, *weights):
+        votes = make_votes(windows, poses, kernel).votes
+        parents = ops.reshape(parents, (-1, *shape[1:]))
+        upstream, d_squares, d_masses = split(upstream)
+        couplings = couplings_of(votes, parents)
+        shares = weighted(couplings, weights)
+        d_shares = over_entries(upstream, votes)
+        if return_moments:
+            d_shares = d_shares + over_entries(d_squares, ops.square(votes)) + d_masses
+        d_weights = [windows.scatter(ops.sum(d_shares * couplings, axis=1))] if weights else []
+        d_couplings = weighted(d_shares, weights)
+        d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
+        d_agreement = scale * d_logits
+        d_parents = ops.reshape(over_children(votes, d_agreement), (-1, *shape))
+        # Sums and agreements each add an outer product of entries and children.
+        left = ops.stack([upstream, parents], axis=-1)
+        d_votes = ops.matmul(left, ops.stack([shares, d_agreement], axis=2))
+        if return_moments:
+            d_votes = d_votes + 2 * d_squares[..., None] * shares[:, :, None] * votes
+        d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
+        return d_poses, d_parents, *d_weights, d_kernel
+
+    parents = ops.reshape(at_least_float32(parents), (-1, *shape))
+    arrays = (kernel, poses, parents, *extra)
+    sums = routed_by_examples(forward, backward, examples_per_chunk, shape_of_sums, *arrays)
+    sums, squares, masses = split(sums)
+    results = [ops.reshape(sums, (-1, count, *pose_shape))]
+    if return_moments:
+        means = sums / (masses + TINY)
+        variances = ops.maximum(squares / (masses + TINY) - ops.square(means), 0)
+        results += [masses[..., 0], ops.reshape(variances, (-1, count, *pose_shape))]
+    return results if return_moments else results[0]
