@@ -40,6 +40,7 @@ class ConcurrentRouting(keras.layers.Layer):
             that the lowest layer does not take.
 
     Example:
+        >>> from tf_capsules.layers import ConvInvertedAttentionRouting, InvertedAttentionRouting
         >>> chain = [ConvInvertedAttentionRouting(8, 4, strides=2), InvertedAttentionRouting(10, 4)]
         >>> ConcurrentRouting(chain, iterations=2)(np.ones((2, 9, 9, 5, 4, 4))).shape
         TensorShape([2, 10, 4, 4])
