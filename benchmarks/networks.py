@@ -78,7 +78,7 @@ def measure(name, what, batch, steps):
 
 def draw(path):
     """Seconds and memory against routing iterations, a row of panels a data set, a line a network."""
-    from tf_capsules.analysis.drawing import COLORS, MARKERS, add_caption, new_figure
+    from tf_capsules.analysis.plots.drawing import COLORS, MARKERS, add_caption, new_figure
 
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))

@@ -132,7 +132,7 @@ def measure(ports, process, name, inputs, by_rest, count, clients):
 
 
 def draw(curves, target):
-    from tf_capsules.analysis.drawing import COLORS, MARKERS, new_figure
+    from tf_capsules.analysis.plots.drawing import COLORS, MARKERS, new_figure
 
     figure = new_figure(7, 3.5)
     axes = figure.subplots()

@@ -267,14 +267,14 @@ def test_export_to_onnx_needs_no_data(trained, tmp_path, no_data):
 def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatch):
     from matplotlib.figure import Figure
 
-    from tf_capsules.analysis import figures
+    from tf_capsules.analysis import plots
 
     folder, _ = trained
     assert cli.main(["figures", str(folder), "-o", str(tmp_path / "one")]) == 0
     assert len(list((tmp_path / "one").glob("*.png"))) == len(recipes.get("sabour2017-digits").figures)
     copy = shutil.copytree(folder, tmp_path / "copy" / folder.name)
     drawn = []
-    monkeypatch.setattr(figures, "loss_comparison", lambda histories: drawn.append(histories) or Figure())
+    monkeypatch.setattr(plots, "draw_loss_comparison", lambda histories, losses: drawn.append(histories) or Figure())
     assert cli.main(["figures", str(folder), str(copy), "-o", str(tmp_path / "two")]) == 0
     assert (tmp_path / "two" / "loss_comparison.png").exists() and len(drawn[0]) == 2
     assert cli.main(["figures", str(folder), str(tmp_path), "-o", str(tmp_path / "three")]) == 2

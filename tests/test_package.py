@@ -85,9 +85,13 @@ def test_version():
 
 # Modules whose examples are of a trained model, files or data sets, which a test has not got at hand.
 NEED_MORE = {
+    "analysis.couplings",
+    "analysis.decoder",
     "analysis.diagnostics",
-    "analysis.figures",
-    "analysis.measures",
+    "analysis.equivariance",
+    "analysis.iterations",
+    "analysis.routing_maps",
+    "analysis.votes",
     "datasets.arrays",
     "datasets.folder",
     "datasets.imagenet",

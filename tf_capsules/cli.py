@@ -498,7 +498,8 @@ def _row_of(run, spec):
 
 def _attack(options):
     from tf_capsules import training
-    from tf_capsules.analysis import attacks
+    from tf_capsules.analysis import attacks, plots, robustness
+    from tf_capsules.analysis.input_gradient import InputGradient
     from tf_capsules.datasets import augment
 
     if options.limit < 1 or options.seed < 0:
@@ -515,7 +516,7 @@ def _attack(options):
     kinds = [(spec.inputs, steps, spec.class_names) for spec, steps in specs]
     if any(kind != kinds[0] for kind in kinds):
         raise ValueError(f"Runs attacked together need the same inputs, preprocessing and classes. Received: {kinds}")
-    gradients = {n: attacks.InputGradient(run.model, options.loss, options.batch_size) for n, run in runs.items()}
+    gradients = {n: InputGradient(run.model, options.loss, options.batch_size) for n, run in runs.items()}
     units, bounds = attacks.input_units(kinds[0][1])
     run = runs[names[0]]
 
@@ -538,13 +539,13 @@ def _attack(options):
         }
 
     if options.results:
-        training.check_row(options.results, described({"model": names[0], **dict.fromkeys(attacks.COLUMNS[1:])}))
+        training.check_row(options.results, described({"model": names[0], **dict.fromkeys(robustness.COLUMNS[1:])}))
     images, labels = _drawn(run, options.limit, options.seed)
     print(f"{len(labels):,} test images of {run.data.spec.name}; epsilon in {units}", flush=True)
     asked = {name: getattr(options, name) for name in ("epsilons", "attacks", "goals", "steps", "only_right")}
     asked = {name: value for name, value in asked.items() if value is not None} | {"bounds": bounds}
-    measured = attacks.measure_attacks(gradients, images, labels, **asked)
-    grid = [attacks.ATTACKS, attacks.GOALS, attacks.EPSILONS]
+    measured = robustness.measure_attacks(gradients, images, labels, **asked)
+    grid = [attacks.ATTACKS, robustness.GOALS, attacks.EPSILONS]
     grid = [asked.get(name, known) for name, known in zip(("attacks", "goals", "epsilons"), grid, strict=True)]
     parts = len(runs) * len(grid[0]) * len(grid[1]) * len({0.0, *grid[2]})
     rows, started = [], time.perf_counter()
@@ -558,15 +559,16 @@ def _attack(options):
         print(f"{what}: {first['metric']} of {values} ({done})", flush=True)
         for row in together if options.results else ():
             training.append_row(options.results, described(row, seconds))
-    print(f"\n{attacks.table(rows)}\n")
-    for sign in attacks.masking_signs(rows):
+    print(f"\n{robustness.table(rows)}\n")
+    for sign in robustness.masking_signs(rows):
         print(f"a sign of masked gradients, of {sign}")
     folder = pathlib.Path(options.output)
-    _save(attacks.robustness_curves(rows, units), folder / "robustness.png")
+    _save(plots.draw_robustness(rows, units), folder / "robustness.png")
     shown = {name: value for name, value in asked.items() if name in ("epsilons", "steps", "bounds")}
-    shown |= {"attack": rows[-1]["attack"], "class_names": run.data.spec.class_names}
+    shown |= {"attack": rows[-1]["attack"]}
     for name, gradient in gradients.items():
-        figure = attacks.attacked_images(gradient, images[:8], labels[:8], **shown)
+        measured = attacks.measure_attacked_images(gradient, images[:8], labels[:8], **shown)
+        figure = plots.draw_attacked_images(measured, run.data.spec.class_names)
         _save(figure, folder / f"attacked_{name.replace('/', '-')}.png")
 
 
@@ -646,7 +648,7 @@ def _predict_images(served, paths):
 def _predict_texts(signatures, texts, folder):
     import tensorflow as tf
 
-    from tf_capsules.analysis.attribution import sentence_attribution
+    from tf_capsules.analysis.plots import draw_sentence_attribution
 
     files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for what can't be a name
     if files:
@@ -665,7 +667,7 @@ def _predict_texts(signatures, texts, folder):
             print(f"the model read {len(tokens)} tokens of this text, too many for a picture")
             continue
         names = [name.decode() for name in one["labels"]] if "labels" in one else range(len(one["probabilities"]))
-        figure = sentence_attribution(tokens, one["shares"], [str(name) for name in names], one["probabilities"])
+        figure = draw_sentence_attribution(tokens, one["shares"], [str(name) for name in names], one["probabilities"])
         taken = (folder / f"attribution_{number}.png" for number in itertools.count(1))
         _save(figure, next(path for path in taken if not path.exists()))
 
@@ -704,7 +706,7 @@ def _export(options):
 
 def _figures(options):
     from tf_capsules import training
-    from tf_capsules.analysis import figures
+    from tf_capsules.analysis import plots
 
     if len(options.folders) > 1:
         folder = pathlib.Path(options.output or "figures")
@@ -715,8 +717,10 @@ def _figures(options):
         empty = [name for name, history in histories.items() if not history]
         if empty:
             raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
-        _save(figures.training_curves(histories), folder / "training_curves.png")
-        _save(figures.loss_comparison(histories), folder / "loss_comparison.png")
+        folders = zip(names, options.folders, strict=True)
+        losses = {name: training.RunFolder(path).config()["resolved"]["loss"] for name, path in folders}
+        _save(plots.draw_training_curves(histories, losses), folder / "training_curves.png")
+        _save(plots.draw_loss_comparison(histories, losses), folder / "loss_comparison.png")
         return
     run = _load(options.folders[0], options.weights)
     _draw(run, pathlib.Path(options.output or run.folder / "figures"))
@@ -733,14 +737,14 @@ def _short_names(paths):
 
 
 def _draw(run, folder):
-    from tf_capsules.analysis import figures, runs
+    from tf_capsules.analysis import plots, runs
     from tf_capsules.analysis.diagnostics import read_rows
 
     for name, figure in runs.draw(run):
         _save(figure, folder / f"{name}.png")
     rows = read_rows(run.folder / "diagnostics.csv")
     if rows:
-        _save(figures.routing_diagnostics(rows), folder / "routing_diagnostics.png")
+        _save(plots.draw_routing_diagnostics(rows), folder / "routing_diagnostics.png")
 
 
 def _save(figure, path):

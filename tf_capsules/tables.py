@@ -105,7 +105,7 @@ def draw_table(names, results):
     Returns:
         A matplotlib figure.
     """
-    from tf_capsules.analysis import figures
+    from tf_capsules.analysis import plots
 
     rows = [Row(name) for name in names]
     points = _rows_of(_curves_file(pathlib.Path(results)))
@@ -131,7 +131,7 @@ def draw_table(names, results):
             ]
             for label, row in zip(labels, members, strict=True)
         }
-    return figures.convergence(panels, examples=1)
+    return plots.draw_convergence(panels, examples=1)
 
 
 def draw_iterations(names, found):
@@ -144,13 +144,13 @@ def draw_iterations(names, found):
     Returns:
         A matplotlib figure; None unless a recipe has rows of several numbers of iterations.
     """
-    from tf_capsules.analysis import figures
+    from tf_capsules.analysis import plots
 
     shared, accuracies = _common_words(names), {}
     for row, result in zip(map(Row, names), found, strict=True):
         name = row.recipe.name.removeprefix(shared).strip("-") or row.recipe.name
         accuracies.setdefault(name, {})[row.count] = float(result["value"]), deviation(result)
-    return figures.accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
+    return plots.draw_accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
 
 
 def deviation(result):

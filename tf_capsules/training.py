@@ -626,7 +626,7 @@ def _tensorboard(folder):
 
 def _diagnostics(folder, model, data):
     """The callback that measures routing, in a list."""
-    from tf_capsules.analysis.diagnostics import RoutingDiagnostics, measure_couplings
+    from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
 
     inputs = next(iter(data.validation(batch_size=50, limit=50)))[0]
     _reported(measure_couplings, model, inputs)

@@ -1,4 +1,6 @@
 import dataclasses
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -43,7 +45,6 @@ def of_layer(layer, shape, batch_size=3):
 def test_multiply_adds_of_kerass_layers(layer, shape, count):
     row = of_layer(layer, shape)
     assert row.multiply_adds == count
-    assert row.unknown == ""
 
 
 def test_multiply_adds_of_dynamic_routing():
@@ -102,14 +103,6 @@ def test_a_routing_of_ones_own_has_unknown_votes():
     assert line.split()[4:6] == ["?", "?"]
 
 
-def test_operations_that_are_not_known_are_named():
-    row = of_layer(keras.layers.Lambda(keras.ops.linalg.inv, name="inverse"), (3, 3))
-    assert row.unknown == "MatrixInverse"
-    inputs = keras.Input((3, 3))
-    text = str(estimate_cost(keras.Model(inputs, keras.layers.Lambda(keras.ops.linalg.inv)(inputs)), 1, False))
-    assert "0 + ?" in text and "not counted are the multiply-adds of MatrixInverse" in text
-
-
 @pytest.fixture(scope="module")
 def model():
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
@@ -150,15 +143,42 @@ def test_layers_are_left_as_they_were(model):
 
 
 def test_memory_counted_by_hand():
-    """A chain without a gradient: two layers' results at a time, and no copy where a function works in place."""
+    """A chain without a gradient holds two layers' results at a time."""
     inputs = keras.Input((2**18,))
     x = keras.layers.Reshape((2**9, 2**9))(inputs)
-    x = keras.layers.Permute((2, 1))(x)  # 1 MiB an example, new
-    x = keras.layers.ReLU()(x)  # in its place
-    x = keras.layers.Permute((2, 1))(x)  # 1 MiB more, and then the first is free
+    x = keras.layers.Permute((2, 1))(x)  # 1 MiB an example
+    x = keras.layers.ReLU()(x)  # 1 MiB more, and then the first is free
+    x = keras.layers.Permute((2, 1))(x)
     cost = estimate_cost(keras.Model(inputs, keras.layers.Permute((2, 1))(x)), 3, training=False)
     assert cost.memory["activations"] + cost.memory["working"] == 2 * 3 * MEBIBYTE
     assert cost.memory["inputs"] == 3 * MEBIBYTE
+
+
+MEASURED = """
+import resource
+import keras, numpy as np
+from tf_capsules.analysis import estimate_cost
+from tf_capsules.losses import MarginLoss
+from tf_capsules.models.sabour2017 import CapsNet
+
+model = CapsNet((28, 28, 1), classes=10, filters=64, kernel_size=5, types=8, decoder_units=None)
+model.compile("adam", MarginLoss(), jit_compile=False)
+model.optimizer.build(model.trainable_variables)
+images, labels = np.zeros((256, 28, 28, 1), "float32"), np.zeros(256, int)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model.train_on_batch(images, labels)
+measured = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+cost = estimate_cost(model, 256)
+print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) / 2**20)
+"""
+
+
+def test_the_peak_is_as_near_to_a_measured_one_as_is_said():
+    """In a process of its own, above what it holds before its first step."""
+    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+    measured, estimated = map(float, done.stdout.split()[-2:])
+    assert measured > 200
+    assert 0.9 < measured / estimated < 1.7
 
 
 def test_inputs_of_unknown_size_are_given_one():

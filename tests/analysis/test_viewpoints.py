@@ -1,43 +1,15 @@
-import itertools
-
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from analysis.toys import TOYS, arrays
 
 from tf_capsules.analysis import viewpoints
-from tf_capsules.analysis.viewpoints import ViewPoses, Views, compare_poses, find_views, measure_view_poses
+from tf_capsules.analysis.viewpoints import compare_poses, find_views, measure_view_poses
 from tf_capsules.datasets.pipeline import Split
-
-TOYS = [(0, 3), (0, 5), (2, 1)]  # category and instance
-
-
-def arrays(elevations=9, azimuths=18, lightings=2):
-    """Every view of three toys, in random order; an image's first pixels tell its factors, its channels differ."""
-    rows = [(*toy, *rest) for toy, *rest in itertools.product(TOYS, *map(range, (elevations, azimuths, lightings)))]
-    rows = np.random.default_rng(0).permutation(np.array(rows))
-    image = np.zeros((len(rows), 5, 6, 2), np.uint8)
-    image[:, 0, :5, 0] = rows
-    image[..., 1] = image[..., 0] + 100
-    return dict(zip(("label", "instance", "elevation", "azimuth", "lighting"), rows.T, strict=True)) | {"image": image}
 
 
 @pytest.fixture(scope="module")
 def split():
     return Split(arrays())
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """Saves a figure and checks that a picture came out."""
-
-    def save(figure):
-        assert isinstance(figure, Figure)
-        figure.savefig(tmp_path / "figure.png")
-        assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-        return figure
-
-    return save
 
 
 @pytest.mark.parametrize("factor, degrees", [("azimuth", range(0, 360, 20)), ("elevation", range(30, 75, 5))])
@@ -104,7 +76,6 @@ def test_images_are_preprocessed_as_in_evaluation_and_vectors_are_single_rows(sp
 
     measured = measure_view_poses(vectors, split, "elevation", preprocess=(("shift", 2), ("crop", 4)))
     assert shapes == [(27, 4, 4, 2)] and measured.poses.shape == (3, 9, 1, 8)
-    assert len(viewpoints.pose_curves(measured).axes) == 3
 
 
 def test_changes_of_turned_and_stretched_vectors():
@@ -157,124 +128,3 @@ def test_distances_out_of_a_plane_are_kept_better_than_by_the_principal_axes():
 def test_a_flipped_polygon_has_a_negative_area():
     corners = np.array([[0, 0], [3, 0], [3, 1], [0, 2]])
     np.testing.assert_allclose(viewpoints.signed_areas(np.stack([corners, corners * (1, -1)])), [4.5, -4.5])
-
-
-def measured(factor="azimuth", views=18):
-    degrees = {"azimuth": 20 * np.arange(views), "elevation": 30 + 5 * np.arange(views)}[factor]
-    labels, instances = np.array(TOYS).T
-    poses = np.random.default_rng(views).normal(size=(3, views, 4, 5)) + 1
-    activated = np.repeat(labels[:, None], views, 1)
-    activated[1, :3] = 4
-    return ViewPoses(Views(factor, degrees, labels, instances, np.zeros((3, views), int)), poses, activated)
-
-
-@pytest.mark.parametrize("factor, views", [("azimuth", 18), ("elevation", 9)])
-def test_curves_show_every_toy_and_the_mean(saved, factor, views):
-    poses = measured(factor, views)
-    figure = saved(viewpoints.pose_curves(poses))
-    grid = np.array(figure.axes).reshape(3, 4)
-    for row, values in zip(grid, compare_poses(poses.poses), strict=True):
-        for vector, axes in enumerate(row):
-            *thin, mean = axes.get_lines()
-            assert len(thin) == 3 and mean.get_linewidth() > 3 * thin[0].get_linewidth()
-            for toy, line in enumerate(thin):
-                np.testing.assert_array_equal(line.get_xdata(), poses.views.degrees)
-                np.testing.assert_allclose(line.get_ydata(), values[toy, :, vector])
-            np.testing.assert_allclose(mean.get_ydata(), values[:, :, vector].mean(0))
-    assert f"3 of {3 * views} images activate another one" in figure.get_supxlabel()
-    assert grid[2, 0].get_xlabel() == f"{factor} (degrees)"
-
-
-def test_rows_hold_the_mean_curves():
-    poses = measured("elevation", 9)
-    rows, changes = viewpoints.pose_rows(poses), compare_poses(poses.poses)
-    assert len(rows) == 9 * 4
-    row = rows[4 * 5 + 2]
-    assert row["elevation"] == 55 and row["pose_vector"] == 3
-    for name, values in changes._asdict().items():
-        np.testing.assert_allclose(row[f"{name}_mean"], values[:, 5, 2].mean(), rtol=1e-5)
-        np.testing.assert_allclose(row[f"{name}_std"], values[:, 5, 2].std(), rtol=1e-5)
-
-
-def test_trajectories_are_closed_polygons_that_become_opaque(saved):
-    elevation, azimuth = measured("elevation", 9), measured("azimuth", 18)
-    names = ("animals", "humans", "airplanes")
-    figure = saved(viewpoints.pose_trajectories([elevation, azimuth], names))
-    titles = [f"{name}, by {factor}" for factor in ("elevation", "azimuth") for name in ("animals", "airplanes")]
-    assert [axes.get_title() for axes in figure.axes] == titles
-    for axes, poses, toy in zip(figure.axes, (elevation, elevation, azimuth, azimuth), (0, 2, 0, 2), strict=True):
-        *polygons, ring, disc = axes.get_lines()
-        points = viewpoints.project_poses(poses.poses[toy])
-        assert len(polygons) == len(points)
-        for line, corners in zip(polygons, points, strict=True):
-            np.testing.assert_allclose(line.get_xydata(), np.concatenate([corners, corners[:1]]))
-        opacities = [line.get_alpha() for line in polygons]
-        assert opacities == sorted(opacities) and opacities[0] < 0.3 and opacities[-1] == 1
-        np.testing.assert_allclose(ring.get_xydata(), points[0, :1])
-        np.testing.assert_allclose(disc.get_xydata(), points[-1, :1])
-        assert ring.get_markerfacecolor() == "none" and axes.get_aspect() == 1
-
-
-def test_trajectories_of_other_toys():
-    poses = measured()
-    with pytest.raises(ValueError, match="no instance 5 of category 2"):
-        viewpoints.pose_trajectories(poses, instance=5)
-    poses = ViewPoses(find_views(arrays(1, 18, 1), "azimuth"), poses.poses, poses.activated)
-    only = ViewPoses(
-        Views(
-            "azimuth", poses.views.degrees, *(part[:2] for part in (poses.views.labels, poses.views.instances)), None
-        ),
-        poses.poses[:2],
-        poses.activated[:2],
-    )
-    (axes,) = viewpoints.pose_trajectories(only, instance=5).axes
-    np.testing.assert_allclose(axes.get_lines()[-1].get_xydata(), viewpoints.project_poses(poses.poses[1])[-1, :1])
-
-
-def test_stereo_sheet_shows_the_left_above_the_right_camera(saved, split):
-    figure = saved(viewpoints.stereo_sheet(split, ("animals", "human figures", "airplanes"), lighting=1))
-    assert [axes.get_ylabel() for axes in figure.axes] == ["animals", "airplanes"]
-    for axes, (label, instance) in zip(figure.axes, (TOYS[0], TOYS[2]), strict=True):
-        sheet = np.asarray(axes.get_images()[0].get_array())
-        assert sheet.shape == (2 * 5, 18 * 6)
-        for azimuth in range(18):
-            for camera in (0, 1):
-                corner = sheet[5 * camera, 6 * azimuth : 6 * azimuth + 5]
-                np.testing.assert_array_equal(corner, np.array([label, instance, 0, azimuth, 1]) + 100 * camera)
-    ticks = [text.get_text() for text in figure.axes[-1].get_xticklabels()]
-    assert ticks == [str(degrees) for degrees in range(0, 360, 20)]
-    assert len(viewpoints.stereo_sheet(Split(arrays(1, 4, 1))).axes) == 2
-    with pytest.raises(ValueError, match="no instance 5 of category 2"):
-        viewpoints.stereo_sheet(split, instance=5)
-    with pytest.raises(ValueError, match=r"two channels. Received: \(972, 5, 6, 1\)"):
-        viewpoints.stereo_sheet(Split(split.arrays | {"image": split.arrays["image"][..., :1]}))
-
-
-@pytest.mark.parametrize(
-    "function, published, own, ticks",
-    [
-        (viewpoints.accuracy_by_parameters, viewpoints.SMALLNORB, ("mine", 271_688, 98.9), ["500K", "1M", "2M", "5M"]),
-        (viewpoints.accuracy_by_year, viewpoints.SST5, ("mine", 2019, 47.1), ["2013", "2014"]),
-        (viewpoints.accuracy_by_year, viewpoints.SST5, ("mine", 2031, 53.6), ["2013", "2031"]),
-    ],
-)
-def test_accuracies_are_shown_with_their_names(saved, function, published, own, ticks):
-    (axes,) = saved(function([own])).axes
-    points = {tuple(line.get_xydata()[0]): line.get_color() for line in axes.get_lines()}
-    assert set(points) == {(x, accuracy) for _, x, accuracy in (*published, own)}
-    assert len({points[own[1:]], *(points[row[1:]] for row in published)}) == 2
-    texts = {text.get_text().replace("\n", " "): text for text in axes.texts}
-    assert set(texts) == {name for name, _, _ in (*published, own)}
-    assert set(ticks) <= {text.get_text() for text in axes.get_xticklabels()}
-    # No name is written over another.
-    figure, canvas = axes.figure, FigureCanvasAgg(axes.figure)
-    canvas.draw()
-    boxes = [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-    assert all(box.x1 <= figure.bbox.width and box.x0 >= 0 for box in boxes)
-
-
-def test_published_rows():
-    assert max(viewpoints.SMALLNORB, key=lambda row: row[2])[1:] == (273_000, 99.1)
-    assert max(viewpoints.SST5, key=lambda row: row[2])[1:] == (2019, 58.5)
-    assert len(viewpoints.accuracy_by_year().axes[0].get_lines()) == 12

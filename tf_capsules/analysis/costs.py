@@ -1,40 +1,38 @@
-"""What a network will cost, before it is trained: parameters, activations, votes, multiply-adds, memory."""
+"""What a network takes before it is trained: parameters, activations, votes, multiply-adds, memory."""
 
 import contextlib
 import dataclasses
 import functools
-import inspect
 import math
 import re
 
 import keras
 
-from tf_capsules.layers import ConcurrentRouting
+from tf_capsules.analysis.routing_layers import bytes_of_votes, is_chain
 from tf_capsules.layers.arguments import positive_int
-from tf_capsules.layers.base import RoutingLayer
 
 OTHER = "(loss, optimizer, other)"
 
-# What the first step adds to a process beside its tensors: each operation of the graph, in Python and in TensorFlow, as
-# `benchmarks/cost_estimate.py runtime` finds in chains of layers of one unit; and the kernels that are loaded and
-# compiled, as measured with a convolutional network at batch 1.
+# What a first step adds to a process beside its tensors: a part for the kernels, and one for each operation of the
+# graph, as `benchmarks/cost_estimate.py runtime` measures them.
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
+
+_NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
+_BYTES = ("activations", "stored_votes", "held_votes", "kept")
 
 
 @dataclasses.dataclass
 class LayerCost:
-    """What a layer takes. Bytes are those of a batch; a layer that is called several times counts each time.
+    """What a layer takes for one batch. A layer that is called several times counts each time.
 
     Attributes:
-        name, kind: of the layer, and its class's.
+        name, kind: of the layer, and of its class.
         parameters: numbers, trained or not.
         activations: bytes of what the layer returns.
-        stored_votes: bytes that the votes would take; None for a routing that this package doesn't know.
-        held_votes: bytes that the layer holds of its votes, or in their stead for each pair of a child and a parent;
-            None as above.
-        multiply_adds: products of two numbers in the forward pass, each with the addition that mostly follows.
-        kept: bytes made in the layer's forward pass that are there when memory is at its peak.
-        unknown: kinds of operations whose multiply-adds are not counted; "" for none.
+        stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package.
+        held_votes: bytes that it holds of its votes, or in their place for each pair of a child and a parent; or None.
+        multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries.
+        kept: bytes of its forward pass that exist when memory is at its peak.
     """
 
     name: str
@@ -45,21 +43,19 @@ class LayerCost:
     held_votes: int | None = 0
     multiply_adds: int = 0
     kept: int = 0
-    unknown: str = ""
 
 
 @dataclasses.dataclass
 class Cost:
-    """What a network takes, in a training step or an inference; `str()` gives a table.
+    """What a network takes in a training step or an inference. `str()` gives a table.
 
     Attributes:
-        layers: a `LayerCost` for each layer, and a last one, `OTHER`, for what belongs to none.
+        layers: a `LayerCost` for each layer, and a last one, `OTHER`, for what belongs to no layer.
         batch_size: examples.
         training: whether it is a training step.
-        multiply_adds: of the whole step, in training with those of the gradient and of the optimizer.
-        memory: bytes by what they are for: "weights", "optimizer" (its slots), "inputs", "activations" (kept from the
-            forward pass when memory is at its peak), "working" (gradients and all else that is there at that time),
-            "allocator" (what its gaps and its books take) and "runtime" (TensorFlow's first step, and the graph).
+        multiply_adds: of the whole step, in training with those of the gradient and the optimizer.
+        memory: bytes at the peak: of "weights", "optimizer" (its slots), "inputs", "activations" (kept from the forward
+            pass), "working" (gradients and all else) and "runtime" (TensorFlow itself).
     """
 
     layers: list
@@ -70,45 +66,26 @@ class Cost:
 
     @property
     def peak(self):
-        """Bytes, beyond those of a process that has imported its libraries."""
+        """Bytes beyond those of a process that has imported its libraries."""
         return sum(self.memory.values())
 
     def total(self, name):
-        """The sum of a number over the layers, those left out that have none."""
+        """The sum of a number over the layers that have it."""
         return sum(getattr(layer, name) or 0 for layer in self.layers)
 
     def __str__(self):
-        columns = ("layer", "kind", "parameters", "activations", "stored votes", "held votes", "multiply-adds", "kept")
-        rows = [
-            (
-                layer.name,
-                layer.kind,
-                f"{layer.parameters:,}",
-                *(_mib(getattr(layer, name)) for name in ("activations", "stored_votes", "held_votes")),
-                f"{layer.multiply_adds:,}" + (" + ?" if layer.unknown else ""),
-                _mib(layer.kept),
-            )
-            for layer in self.layers
-        ]
-        names = ("activations", "stored_votes", "held_votes")
-        rows.append(
-            (
-                "in all",
-                "",
-                f"{self.total('parameters'):,}",
-                *(_mib(self.total(name)) for name in names),
-                f"{self.total('multiply_adds'):,}",
-                _mib(self.total("kept")),
-            )
-        )
-        widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+        rows = [("layer", "kind", *(name.replace("_", " ").replace("multiply ", "multiply-") for name in _NUMBERS))]
+        rows += [(one.name, one.kind, *(_text(n, getattr(one, n)) for n in _NUMBERS)) for one in self.layers]
+        rows.append(("in all", "", *(_text(name, self.total(name)) for name in _NUMBERS)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
-            "  ".join(text.ljust(width) if i < 2 else text.rjust(width) for i, (text, width) in enumerate(pairs))
-            for pairs in (zip(row, widths, strict=True) for row in (columns, *rows))
+            "  ".join(
+                text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
         ]
         lines.insert(1, "-" * len(lines[0]))
         lines.insert(-1, lines[1])
-        lines += [f"{layer.name}: not counted are the multiply-adds of {layer.unknown}" for layer in self._uncounted]
         what = "a training step" if self.training else "an inference"
         parts = ", ".join(f"{name} {_mib(size)}" for name, size in self.memory.items())
         return "\n".join(
@@ -116,29 +93,26 @@ class Cost:
                 *lines,
                 f"Bytes in MiB, of a batch of {self.batch_size}. Multiply-adds of layers: of the forward pass; "
                 f"{what} has {self.multiply_adds:,}.",
-                f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}).",
+                f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}). A process took 1.1 to 1.6 times as much.",
             ]
         )
 
-    @property
-    def _uncounted(self):
-        return [layer for layer in self.layers if layer.unknown]
-
 
 def estimate_cost(model, batch_size, training=True, size=None, targets=None):
-    """What a network will take, from the graph of its step: nothing is computed, and no activation is made.
+    """Estimates what a network takes, from the TensorFlow graph of its step. Nothing is computed.
 
-    Memory is that of TensorFlow's executor on a CPU, without XLA: `tf_capsules.analysis.graph_costs` says how it is
-    counted.
+    Memory is that of the graph's tensors, each from the operation that makes it to its last reader, plus a part for
+    TensorFlow itself. Gaps of the allocator and scratch memory are left out: in the training steps of six networks on
+    two CPU cores a process took 1.1 to 1.6 times as much (`benchmarks/cost_estimate.py`).
 
     Args:
-        model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; for a training step
-            compiled, by `compile`.
+        model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; compiled, for a
+            training step.
         batch_size: examples.
         training: whether a training step or an inference is meant.
         size: of each further axis of the inputs whose size is unknown, such as a text's tokens.
-        targets: what the labels look like, a `keras.KerasTensor` without the batch's axis or a structure of these; None
-            for class numbers.
+        targets: what labels look like, a `keras.KerasTensor` without the batch's axis or a structure of these; None:
+            class numbers.
 
     Returns:
         A `Cost`.
@@ -154,7 +128,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         (561297, 2.1)
     """
     if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"Costs are read off TensorFlow's graphs. Received the backend: {keras.backend.backend()}")
+        raise ValueError(f"Costs need the TensorFlow backend. Received: {keras.backend.backend()}")
     batch_size = positive_int("batch_size", batch_size)
     if training and not getattr(model, "compiled", False):
         raise ValueError(f"A training step needs a compiled model: its loss and optimizer. Received: {model!r}")
@@ -168,7 +142,8 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     with _watched(calls):
         if training:
             model.optimizer.build(model.trainable_variables)
-            labels = _target_specs(targets, batch_size)
+            targets = keras.KerasTensor((), "int64") if targets is None else targets
+            labels = keras.tree.map_structure(lambda t: tf.TensorSpec((batch_size, *t.shape), t.dtype), targets)
             graph = tf.function(lambda x, y: model.train_step((x, y))).get_concrete_function(inputs, labels).graph
         else:
             graph = tf.function(lambda x: model(x, training=False)).get_concrete_function(inputs).graph
@@ -176,34 +151,23 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     rows = [_layer_cost(layer, calls[layer], graph_costs.size_of) for layer in layers] + [LayerCost(OTHER, "")]
     of_layers = {id(weight) for layer in layers for weight in layer.weights}
     rows[-1].parameters = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in of_layers)
-    counts, unknown = graph_costs.multiply_adds(graph)
+    counts, tensors = graph_costs.multiply_adds(graph), graph_costs.peak_tensors(graph)
     for op, count in counts.items():
         number, forward = _place(op)
         rows[number].multiply_adds += count if forward else 0
-    for op, kinds in unknown.items():
-        row = rows[_place(op)[0]]
-        row.unknown = ", ".join(sorted({*filter(None, row.unknown.split(", ")), *kinds.split(", ")}))
-    weights, slots = _bytes(model.variables), _bytes(model.optimizer.variables if training else ())
-    peak = graph_costs.peak_memory(graph, weights + slots)
-    for size, op in peak.holders:
+    for bytes_, op in tensors:
         number, forward = _place(op)
-        rows[number].kept += size if forward else 0
+        rows[number].kept += bytes_ if forward else 0
     kept = sum(row.kept for row in rows)
-    return Cost(
-        rows,
-        batch_size,
-        training,
-        sum(counts.values()),
-        {
-            "weights": sum(weights),
-            "optimizer": sum(slots),
-            "inputs": sum(graph_costs.size_of(spec) for spec in tf.nest.flatten(inputs)),
-            "activations": kept,
-            "working": peak.total - kept,
-            "allocator": peak.resident - peak.total,
-            "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
-        },
-    )
+    memory = {
+        "weights": _bytes(model.variables),
+        "optimizer": _bytes(model.optimizer.variables) if training else 0,
+        "inputs": sum(map(graph_costs.size_of, tf.nest.flatten(inputs))),
+        "activations": kept,
+        "working": sum(bytes_ for bytes_, _ in tensors) - kept,
+        "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
+    }
+    return Cost(rows, batch_size, training, sum(counts.values()), memory)
 
 
 def _specs(model, batch_size, size):
@@ -230,20 +194,13 @@ def _specs(model, batch_size, size):
     return keras.tree.map_structure(spec, inputs)
 
 
-def _target_specs(targets, batch_size):
-    import tensorflow as tf
-
-    targets = keras.KerasTensor((), "int64") if targets is None else targets
-    return keras.tree.map_structure(lambda t: tf.TensorSpec((batch_size, *t.shape), t.dtype), targets)
-
-
 def _layers(model):
     """The layers that a table has rows for: those of models and of chains inside, each once, in order."""
     found = {}
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             found |= dict.fromkeys(_layers(layer))
-        elif isinstance(layer, ConcurrentRouting):
+        elif is_chain(layer):
             found |= dict.fromkeys(layer.chain)
         elif not isinstance(layer, keras.layers.InputLayer):
             found[layer] = None
@@ -285,23 +242,18 @@ def _place(op):
 def _layer_cost(layer, calls, size_of):
     tensors = [t for *_, results in calls for t in keras.tree.flatten(results) if hasattr(t, "shape")]
     parameters = sum(math.prod(weight.shape) for weight in layer.weights)
-    cost = LayerCost(layer.name, type(layer).__name__, parameters, sum(map(size_of, tensors)))
-    if isinstance(layer, RoutingLayer):
-        for args, options, _ in calls:
-            later = options.get("parents") is not None
-            votes = layer.votes_cost(tuple(args[0].shape), later, options.get("capsules"))
-            # The votes of further iterations are the same ones.
-            cost.stored_votes = max(cost.stored_votes, votes.tensor)
-            cost.held_votes = max(cost.held_votes, votes.held)
-    elif "return_couplings" in inspect.signature(layer.call).parameters:
-        cost.stored_votes = cost.held_votes = None
-    return cost
+    votes = bytes_of_votes(layer, calls)
+    return LayerCost(layer.name, type(layer).__name__, parameters, sum(map(size_of, tensors)), *votes)
 
 
 def _bytes(variables):
     import tensorflow as tf
 
-    return [math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables]
+    return sum(math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables)
+
+
+def _text(name, number):
+    return _mib(number) if name in _BYTES else f"{number:,}"
 
 
 def _mib(size):

@@ -1,112 +1,33 @@
-"""Does routing do anything? Measured after each epoch by a Keras callback, for any model with routing layers."""
+"""A Keras callback that measures after each epoch whether routing does anything."""
 
 import csv
 import importlib.util
-import inspect
 import pathlib
 import warnings
 
 import keras
 import numpy as np
 
-from tf_capsules.analysis.measures import couplings_of_chain, stopped, to_numpy
+from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, measure_couplings
+from tf_capsules.analysis.inference import predict_probabilities
 from tf_capsules.files import read_csv, reading
-from tf_capsules.layers import ConcurrentRouting
-from tf_capsules.models import class_probabilities
 
-EVEN = 0.99  # entropy from which on couplings are called even
-DEAD = 0.1  # shares of an even one, below which a capsule gets next to nothing
+EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
 
 
-def measure_couplings(model, inputs):
-    """The couplings of each routing layer after each of its iterations.
-
-    Args:
-        model: a `CapsuleClassifier` or a functional Keras model.
-        inputs: what the model takes, a batch.
-
-    Returns:
-        Dict from the name of a layer, of a `ConcurrentRouting` of each layer of its chain, to a list of arrays
-        (batch, ..., children, parents), one an iteration. Layers of one's own are found by the argument
-        `return_couplings` of their call, and where they have no `iterations`, measured once.
-
-    Raises:
-        ValueError: a model that is not functional, or that has no routing layer.
-
-    Example:
-        >>> {name: len(each) for name, each in measure_couplings(model, images).items()}
-        {'class_capsules': 3}
-    """
-    network = getattr(model, "encoder", model)
-    if not isinstance(network, keras.Sequential) and not hasattr(network, "operations"):
-        raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")
-    found = {}
-    for layer in network.layers:
-        chained = isinstance(layer, ConcurrentRouting)
-        if not chained and "return_couplings" not in inspect.signature(layer.call).parameters:
-            continue
-        below = keras.Model(network.input, keras.tree.flatten(layer.input))(inputs, training=False)
-        below = tuple(below) if isinstance(below, (tuple, list)) else (below,)
-        if chained:
-            found |= couplings_of_chain(layer, below)
-            continue
-        counts = range(1, layer.iterations + 1) if hasattr(layer, "iterations") else (None,)
-        each = (layer if count is None else stopped(layer, count) for count in counts)
-        found[layer.name] = [to_numpy(one(*below, return_couplings=True)[-1]) for one in each]
-    if not found:
-        raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`.")
-    return found
-
-
-def coupling_entropy(couplings):
-    """Mean entropy of how a child shares itself out, as a share of that of even couplings: 1 even, 0 all to one.
-
-    Args:
-        couplings: (..., children, parents), not negative; a child without any is left out.
-
-    Returns:
-        A number in [0, 1]; 0 for a single parent.
-
-    Example:
-        >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
-        0.5
-    """
-    parents = couplings.shape[-1]
-    mass = couplings.sum(-1)
-    shares = couplings[mass > 0] / mass[mass > 0][:, None]
-    if parents == 1 or not len(shares):
-        return 0.0
-    entropies = -(shares * np.log(np.maximum(shares, 1e-30))).sum(-1)
-    return float(np.clip(entropies.mean() / np.log(parents), 0, 1))
-
-
-def dead_capsules(couplings):
-    """Share of the parents that in no example get a tenth of an even share.
-
-    Args:
-        couplings: (batch, ..., children, parents), not negative.
-
-    Example:
-        >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
-        1.0
-    """
-    masses = couplings.reshape(len(couplings), -1, couplings.shape[-1]).sum(1)
-    relative = masses / np.maximum(masses.mean(-1, keepdims=True), 1e-30)
-    return float((relative.max(0) < DEAD).mean())
-
-
 class RoutingDiagnostics(keras.callbacks.Callback):
-    """After each epoch: what routing does with a few examples, as rows, in a CSV file and in TensorBoard.
+    """Measures after each epoch what routing does with a few examples: rows, a CSV file, TensorBoard.
 
-    For each routing layer and iteration `coupling_entropy`, the share of `dead_capsules`, and how much couplings have
-    changed since the iteration before (mean absolute change over the mean coupling; 0 in the first); and the histogram
-    of the class probabilities, which for many networks are lengths. It warns where routing does nothing, and says what
-    to change.
+    For each routing layer and iteration it measures `coupling_entropy`, the share of `dead_capsules`, and the change of
+    the couplings since the iteration before: the mean absolute change divided by the mean coupling, 0 in the first
+    iteration. It also counts the class probabilities in a histogram; in many networks they are lengths. It warns where
+    routing does nothing, and says what to change.
 
     Args:
-        inputs: what the model takes, a batch of 32 to 100.
-        path: a CSV file, or None; a training that goes on adds to it. Histograms go beside it, "_lengths" in the name.
+        inputs: a batch of 32 to 100 of what the model takes.
+        path: a CSV file, which a resumed training continues, or None. Histograms go to a file beside it whose name has
+            "_lengths".
         log_dir: folder for TensorBoard, or None; needs TensorFlow.
 
     Attributes:
@@ -114,12 +35,12 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         lengths: dicts of "epoch", "from" and "share", ten bins an epoch.
 
     Raises:
-        ValueError: where training begins: see `measure_couplings`.
+        ValueError: when training begins, see `measure_couplings`.
 
     Example:
         >>> callback = RoutingDiagnostics(images[:50], "diagnostics.csv")
         >>> history = model.fit(images, labels, epochs=3, callbacks=[callback])
-        >>> figures.routing_diagnostics(callback.rows)
+        >>> plots.draw_routing_diagnostics(callback.rows)
     """
 
     def __init__(self, inputs, path=None, log_dir=None):
@@ -132,7 +53,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             raise ValueError("`log_dir` needs TensorFlow, which writes for TensorBoard.")
 
     def on_train_begin(self, logs=None):
-        measure_couplings(self.model, self.inputs)  # fails now or never
+        measure_couplings(self.model, self.inputs)  # a model that can't be measured fails before it is trained
         if self.path is not None and self.path.exists():
             self.rows, self.lengths = read_rows(self.path), read_rows(_lengths_path(self.path), ("epoch",))
 
@@ -149,8 +70,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
                 self.rows.append(row | {"change": float(change)})
                 before = couplings
             self._warn(self.rows[-1])
-        outputs = self.model(self.inputs, training=False)
-        lengths = to_numpy(class_probabilities(self.model, outputs))
+        lengths = predict_probabilities(self.model, self.inputs)
         shares = np.histogram(lengths, LENGTH_BINS, (0, 1))[0] / lengths.size
         self.lengths += [
             {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)
@@ -162,7 +82,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             self._log(epoch, lengths)
 
     def _warn(self, row):
-        """Once for each layer and finding, from the second epoch on: before, no network has learned to route."""
+        """Warns once for each layer and finding, from the second epoch on: a first epoch is too early to judge."""
         found = {}
         if row["iteration"] > 1 and row["coupling_entropy"] > EVEN:
             found["even"] = (
@@ -195,7 +115,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
 
 def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", "dead_capsules", "change")):
-    """The rows that a `RoutingDiagnostics` has written, numbers as numbers; none where there is no file."""
+    """The rows that a `RoutingDiagnostics` wrote, with numbers as numbers; none where there is no file."""
     if not pathlib.Path(path).exists():
         return []
     whole = ("epoch", "iteration")

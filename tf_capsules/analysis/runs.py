@@ -1,20 +1,18 @@
-"""The figures that a recipe asks for, drawn from its run."""
+"""The figures that a recipe names: what each measures in a run, and how it is drawn."""
 
 import functools
 
 import keras
 
-from tf_capsules.analysis import figures, measures, viewpoints
-from tf_capsules.analysis.attribution import class_shares, sentence_attribution
-from tf_capsules.analysis.parse_tree import draw_parse_tree
-from tf_capsules.models import class_probabilities
+from tf_capsules import analysis
+from tf_capsules.analysis import plots, viewpoints
 
 
 def draw(run):
     """Yields (name, matplotlib figure) for each of the recipe's figures that the run can give.
 
-    A figure is left out, with a printed line that says why, where the run has no history or its data lack what the
-    figure shows, such as views of the same toy.
+    A figure is left out where the run has no history or its data lack what the figure shows, such as views of the same
+    toy. A printed line says why.
 
     Args:
         run: a `tf_capsules.training.Run`.
@@ -49,88 +47,101 @@ def _no_pairs(run):
 
 
 def _training_curves(run):
-    return figures.training_curves(run.history)
+    return plots.draw_training_curves(run.history)
 
 
 def _reconstructions(run):
-    images, labels = run.examples(256)
-    return figures.reconstructions(run.model, images, labels, class_names=run.data.spec.class_names)
+    measured = analysis.measure_reconstructions(run.model, *run.examples(256))
+    return plots.draw_reconstructions(measured, run.data.spec.class_names)
 
 
 def _dimension_perturbation(run):
-    images, labels = run.examples(1)
-    return figures.dimension_perturbation(run.model, images[0], labels[0], run.data.spec.class_names)
+    (image,), (label,) = run.examples(1)
+    images = analysis.perturb_dimensions(run.model, image, label)
+    return plots.draw_dimension_perturbation(images, run.data.spec.class_names[label])
 
 
 def _overlapping_reconstructions(run):
     images, targets = run.examples(8)
     parts, labels = targets["parts"], targets["part_labels"]
-    return figures.overlapping_reconstructions(run.model, images, parts, labels, run.data.spec.class_names)
+    measured = analysis.measure_overlapping_reconstructions(run.model, images, parts, labels)
+    return plots.draw_overlapping_reconstructions(measured, run.data.spec.class_names)
 
 
 def _routing_changes(run):
     images, _ = run.examples(64)
-    return figures.routing_changes(run.model, images)
+    return plots.draw_routing_changes(analysis.measure_routing_changes(run.model, images), len(images))
 
 
 def _pose_changes(run):
     images, _ = run.examples(4)  # fifty iterations, twice: a quarter of a minute
-    return figures.pose_changes(run.model, images)
+    schedules = ("concurrent", "sequential")
+    measured = {one: analysis.measure_pose_changes(run.model, images, schedule=one) for one in schedules}
+    layers = [layer.name for layer in run.model.encoder.get_layer("routing").chain]
+    return plots.draw_pose_changes(measured, layers, len(images))
 
 
 def _routing_maps(run):
     images, _ = run.examples(4, raw=True)
     inputs, labels = run.examples(4)
     labels = labels["label"] if isinstance(labels, dict) else labels
-    return figures.routing_maps(run.model, images, inputs, labels, class_names=run.data.spec.class_names)
+    maps, scores = analysis.measure_routing_maps(run.model, inputs), analysis.predict_probabilities(run.model, inputs)
+    return plots.draw_routing_maps(images, maps, scores, labels, class_names=run.data.spec.class_names)
 
 
 def _parse_tree(run):
     images, _ = run.examples(1, raw=True)
     inputs, _ = run.examples(1)
-    shown = images if images.shape == inputs.shape else inputs  # what is cut off has no capsules
-    return draw_parse_tree(run.model, shown[0], inputs[0], class_names=run.data.spec.class_names)
+    shown = images if images.shape == inputs.shape else inputs  # cropped-off borders have no capsules
+    levels = analysis.measure_parse_tree(run.model, inputs[0])
+    (scores,) = analysis.predict_probabilities(run.model, inputs)
+    return plots.draw_parse_tree(shown[0], levels, scores, class_names=run.data.spec.class_names)
 
 
 def _vote_distances(run):
-    images, labels = run.examples(256)
-    return figures.vote_distances(run.model, images, labels, class_names=run.data.spec.class_names)
+    measured = analysis.measure_example_votes(run.model, *run.examples(256))
+    return plots.draw_vote_distances(measured, class_names=run.data.spec.class_names)
 
 
 def _vote_similarities(run):
     images, labels = run.examples(256)
-    return figures.vote_similarities(run.models(), images, labels)
+    models = run.models().items()
+    measured = {name: analysis.measure_vote_similarities(model, images, labels) for name, model in models}
+    return plots.draw_vote_similarities(measured, len(images))
 
 
 def _stereo_pairs(run):
-    return viewpoints.stereo_sheet(run.data.test_split, run.data.spec.class_names)
+    arrays = run.data.test_split.arrays
+    views = viewpoints.find_views(arrays, "azimuth")
+    return plots.draw_stereo_sheet(arrays["image"], views, run.data.spec.class_names)
 
 
 def _poses(run, factor):
-    predict = functools.partial(measures.predict, run.model)
+    predict = functools.partial(analysis.predict, run.model)
     return viewpoints.measure_view_poses(predict, run.data.test_split, factor, run.recipe.preprocess)
 
 
 def _poses_by_azimuth(run):
-    return viewpoints.pose_curves(_poses(run, "azimuth"))
+    return plots.draw_pose_curves(_poses(run, "azimuth"))
 
 
 def _poses_by_elevation(run):
-    return viewpoints.pose_curves(_poses(run, "elevation"))
+    return plots.draw_pose_curves(_poses(run, "elevation"))
 
 
 def _pose_trajectories(run):
     measured = [_poses(run, factor) for factor in ("elevation", "azimuth")]
-    return viewpoints.pose_trajectories(measured, run.data.spec.class_names)
+    return plots.draw_pose_trajectories(measured, run.data.spec.class_names)
 
 
 def _sentence_attribution(run):
     texts, _ = run.examples(1, raw=True)
     inputs, _ = run.examples(1)
-    outputs, shares = class_shares(run.model, inputs, return_outputs=True)
-    shares, scores = (keras.ops.convert_to_numpy(x[0]) for x in (shares, class_probabilities(run.model, outputs)))
+    (shares,) = keras.ops.convert_to_numpy(analysis.class_shares(run.model, inputs))
+    (probabilities,) = analysis.predict_probabilities(run.model, inputs)
     tokens = run.data.transformer.tokens(texts[0])
-    return sentence_attribution(tokens, shares[: len(tokens)], run.data.spec.class_names, scores)
+    names = run.data.spec.class_names
+    return plots.draw_sentence_attribution(tokens, shares[: len(tokens)], names, probabilities)
 
 
 DRAWERS = {
@@ -151,7 +162,7 @@ DRAWERS = {
     "sentence_attribution": _sentence_attribution,
 }
 
-# What a run may lack for a figure: functions that say it, or return None.
+# Functions that say what a run lacks for a figure, or return None.
 LACKS = {
     "training_curves": _no_history,
     "stereo_pairs": _no_pairs,

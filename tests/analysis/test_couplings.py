@@ -1,0 +1,90 @@
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules.analysis import couplings, measure_couplings
+from tf_capsules.layers import (
+    CapsuleLength,
+    ConvDynamicRouting,
+    DynamicRouting,
+    EMRouting,
+    HeinsenRouting,
+    PrimaryCapsules,
+)
+from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.tsai2020 import AttentionCapsNet
+
+IMAGES = np.random.default_rng(0).random((6, 8, 8, 1)).astype("float32")
+
+
+def own_model():
+    """A functional model of several kinds of routing, none of them of the papers' networks."""
+    images = keras.Input((8, 8, 1))
+    x = PrimaryCapsules(types=4, pose=4, kernel_size=3, strides=2)(images)
+    x = ConvDynamicRouting(3, 4, kernel_size=2, name="convolution")(x)
+    x = DynamicRouting(3, 5, iterations=2, name="classes")(x)
+    model = keras.Model(images, CapsuleLength()(x))
+    for layer in model.layers:
+        if isinstance(layer, (DynamicRouting, ConvDynamicRouting)):
+            layer.kernel.assign(30 * layer.kernel)  # votes as long as after a training, so that routing does something
+    return model
+
+
+def test_couplings_of_every_iteration_and_layer():
+    found = measure_couplings(own_model(), IMAGES)
+    assert {name: [x.shape for x in each] for name, each in found.items()} == {
+        "convolution": [(6, 2, 2, 16, 3)] * 3,
+        "classes": [(6, 12, 3)] * 2,
+    }
+    for each in found.values():
+        np.testing.assert_allclose(each[0], 1 / 3, atol=1e-6)
+        np.testing.assert_allclose(each[-1].sum(-1), 1, atol=1e-5)
+        assert np.abs(each[-1] - each[0]).max() > 1e-6
+
+
+def test_couplings_of_a_chain_are_those_of_its_layers():
+    options = dict(types=4, pose=(2, 2), convolutions=((3, 3, 1),), filters=8, iterations=2)
+    model = AttentionCapsNet((12, 12, 1), classes=3, **options)
+    images = np.random.default_rng(0).random((2, 12, 12, 1)).astype("float32")
+    found = measure_couplings(model, images)
+    chain = model.encoder.get_layer("routing").chain
+    assert list(found) == [layer.name for layer in chain] and all(len(each) == 2 for each in found.values())
+    *_, last = found.values()
+    np.testing.assert_allclose(last[0], 1 / 3, atol=1e-6)
+    np.testing.assert_allclose(last[1].sum(-1), 1, atol=1e-5)
+    assert np.abs(last[1] - last[0]).max() > 1e-4
+
+
+def test_em_and_heinsen_routing_are_measured_too():
+    em = MatrixCapsNet((17, 17, 1), classes=3, filters=4, types=2, capsules=(3, 4), iterations=2)
+    images = np.random.default_rng(0).random((2, 17, 17, 1)).astype("float32")
+    assert all(len(each) == 2 for each in measure_couplings(em, images).values())
+    assert EMRouting in {type(layer) for layer in em.encoder.layers}
+    poses = keras.Input((20, 4))
+    routed = HeinsenRouting(5, 4, name="heinsen")(poses)
+    found = measure_couplings(keras.Model(poses, routed), np.random.default_rng(0).normal(size=(2, 20, 4)))
+    assert [x.shape for x in found["heinsen"]] == [(2, 20, 5)] * 3
+
+
+def test_entropy_and_dead_capsules():
+    assert couplings.coupling_entropy(np.full((2, 7, 4), 0.25)) == pytest.approx(1)
+    assert couplings.coupling_entropy(np.eye(3)[None]) == 0
+    assert couplings.coupling_entropy(np.array([[0.0, 0.0], [0.5, 0.5]])) == pytest.approx(1)  # one child is masked
+    assert couplings.coupling_entropy(np.ones((2, 3, 1))) == 0
+    half = np.array([0.5, 0.5, 0.0, 0.0])
+    assert couplings.coupling_entropy(half[None]) == pytest.approx(0.5)
+    once = np.stack([np.tile(half, (3, 1)), np.tile(half[::-1], (3, 1))])
+    assert couplings.dead_capsules(once) == 0  # each is alive in one example
+    assert couplings.dead_capsules(once[:1]) == 0.5
+
+
+def test_models_without_routing_are_refused():
+    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(3)], name="plain")
+    with pytest.raises(ValueError, match="'plain' has no layer"):
+        measure_couplings(plain, IMAGES)
+
+    class Own(keras.Model):
+        pass
+
+    with pytest.raises(ValueError, match="functional"):
+        measure_couplings(Own(), IMAGES)

@@ -1,0 +1,24 @@
+import keras
+import numpy as np
+import pytest
+from analysis.capsnets import small_capsnet, small_images
+
+from tf_capsules.analysis import inference
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_capsnet()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return small_images()
+
+
+def test_predictions_do_not_depend_on_the_batches(model, images):
+    whole, parts = inference.predict(model, images), inference.predict(model, images, batch_size=4)
+    for name in ("activations", "poses"):
+        np.testing.assert_allclose(parts[name], whole[name], atol=1e-6)
+    plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
+    assert inference.predict(plain, images, batch_size=4).shape == (6, 5)

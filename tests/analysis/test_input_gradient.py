@@ -1,0 +1,81 @@
+import keras
+import numpy as np
+import pytest
+from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear
+
+from tf_capsules.analysis.attacks import fgsm
+from tf_capsules.analysis.input_gradient import InputGradient
+from tf_capsules.analysis.robustness import measure_gradients
+from tf_capsules.models.sabour2017 import CapsNet
+
+
+@pytest.fixture(scope="module")
+def gradient():
+    return InputGradient(linear(KERNEL), batch_size=3)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((7, *SHAPE), dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def labels():
+    return np.array([0, 1, 2, 3, 0, 2, 1])
+
+
+def test_gradient_of_a_softmax_classifier_is_that_in_closed_form(gradient, images, labels):
+    np.testing.assert_allclose(gradient(images, labels), expected_gradient(images, labels), atol=1e-6)
+
+
+def test_each_loss_is_of_its_own_image_whatever_the_batches(gradient, images, labels):
+    whole = gradient(images, labels)
+    for i in (0, 6):
+        np.testing.assert_allclose(gradient(images[i : i + 1], labels[i : i + 1])[0], whole[i], atol=1e-6)
+    np.testing.assert_allclose(InputGradient(gradient.model)(images, labels), whole, atol=1e-6)
+
+
+def test_capsule_lengths_are_attacked_by_their_log_odds():
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    model, labels = CapsNet((8, 7, 1), classes=5, dim=9, **sizes, decoder_units=None), np.array([1, 4, 0])
+    pictures = np.random.default_rng(1).random((3, 8, 7, 1), dtype="float32")
+
+    def losses(x):
+        lengths = keras.ops.convert_to_numpy(model(x)["activations"]).astype("float64")
+        odds = lengths / (1 - lengths)
+        return -np.log(odds[np.arange(3), labels] / odds.sum(-1))
+
+    gradient = InputGradient(model)
+    got = gradient(pictures, labels)
+    direction = np.random.default_rng(2).normal(size=pictures.shape)
+    direction = (direction / np.linalg.norm(direction, axis=(1, 2), keepdims=True)).astype("float32")
+    slope = (losses(pictures + 0.02 * direction) - losses(pictures - 0.02 * direction)) / 0.04
+    np.testing.assert_allclose((got * direction).sum((1, 2, 3)), slope, rtol=0.02, atol=1e-4)
+    raised = losses(fgsm(gradient, pictures, labels, 0.1))
+    assert (raised > losses(pictures)).all()
+
+
+def test_a_logistic_function_that_is_1_in_float32_hides_no_gradient(images, labels):
+    inputs = keras.Input(SHAPE)
+    logits = keras.layers.Dense(4)(keras.layers.Flatten()(inputs))
+    logits = keras.layers.Rescaling(1.0, [20.0, 22.0, 24.0, 26.0])(logits)
+    outputs = {"activations": keras.ops.sigmoid(logits), "poses": logits}
+    hidden, told = keras.Model(inputs, outputs), keras.Model(inputs, {**outputs, "logits": logits})
+    assert measure_gradients(InputGradient(hidden), images, labels)[0] == 1
+    zeros, norm = measure_gradients(InputGradient(told), images, labels)
+    assert zeros == 0 and norm > 0
+
+
+def test_scores_that_are_logits_need_a_loss_of_logits(gradient, images, labels):
+    model = linear(KERNEL, bias=-9.0, logits=True)
+    with pytest.raises(ValueError, match="Where its scores are logits"):
+        InputGradient(model)(images, labels)
+    told = InputGradient(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    np.testing.assert_allclose(told(images, labels), gradient(images, labels), atol=1e-6)
+
+
+def test_losses_that_make_no_sense_are_refused(gradient):
+    with pytest.raises(ValueError, match="`loss` must be one of 'crossentropy', 'trained'. Received: 'hinge'"):
+        InputGradient(gradient.model, "hinge")
+    with pytest.raises(ValueError, match="needs a compiled model"):
+        InputGradient(linear(KERNEL), "trained")

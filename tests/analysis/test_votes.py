@@ -1,0 +1,94 @@
+import keras
+import numpy as np
+import pytest
+from analysis.capsnets import array, small_capsnet, small_images
+
+from tf_capsules import analysis
+from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.li2018 import CapNet
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_capsnet()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return small_images()
+
+
+@pytest.mark.parametrize("pose", [(4, 3), 6])
+def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
+    sizes = dict(classes=5, filters=4, types=2, capsules=(3, 6), iterations=2)
+    model = MatrixCapsNet((25, 22, 1), pose=pose, **sizes)
+    images = np.random.default_rng(0).normal(size=(4, 25, 22, 1)).astype("float32")
+    routing = model.encoder.get_layer("class_capsules")
+    routing.inverse_temperature = (0.01, 0.03)
+    inputs = keras.Model(model.encoder.input, routing.input)
+    poses, activations = inputs.predict(images, batch_size=2, verbose=0)
+    assert poses.shape[1:4] == (3, 2, 6)
+    poses, kernel = poses.reshape(4, 3, 2, 6, -1, poses.shape[-1]), array(routing.kernel)
+    votes = np.einsum("bhwnrc,nocd->bhwnord", poses, kernel)
+    rows, columns = np.array([1, 3, 5]) / 6, np.array([1, 3]) / 4
+    first, second = ((0, 2), (1, 2)) if pose == (4, 3) else ((0, 0), (0, 1))
+    votes[..., first[0], first[1]] += rows[:, None, None, None]
+    votes[..., second[0], second[1]] += columns[:, None, None]
+    votes, activations = votes.reshape(4, 36, 5, -1), activations.reshape(4, 36, 1)
+    distances, couplings = analysis.measure_vote_distances(model, images, batch_size=2)
+    assert distances.shape == couplings.shape == (2, 4, 36, 5)
+    np.testing.assert_allclose(couplings[0], 0.2, atol=1e-6)
+    np.testing.assert_allclose(couplings[1].sum(-1), 1, atol=1e-5)
+    assert couplings[1].std() > 0.01
+    for iteration in range(2):
+        shares = couplings[iteration] * activations
+        means = np.einsum("bio,bioe->boe", shares, votes) / shares.sum(1)[..., None]
+        want = np.linalg.norm(votes - means[:, None], axis=-1)
+        # Untrained couplings amplify the rounding of the two forms of the votes.
+        np.testing.assert_allclose(distances[iteration], want, atol=5e-3)
+    routed = model.predict(images, batch_size=2, verbose=0)["poses"]
+    np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
+    model = CapNet((8, 8, 3), classes=4, dim=3, grid=(1, 1), routing=routing)
+    images = np.random.default_rng(0).random((5, 8, 8, 3)).astype("float32")
+    labels = np.array([3, 0, 1, 1, 2])
+    layer = model.encoder.get_layer("class_capsules")
+    inputs = keras.Model(model.encoder.input, keras.tree.flatten(layer.input)[0])
+    poses = inputs.predict(images, verbose=0).reshape(5, 32, 3)
+    bias = layer.vote_bias if routing == "dynamic" else layer.bias
+    votes = np.einsum("bid,ijde->bije", poses, array(layer.kernel)) + array(bias)
+    parents = model.predict(images, verbose=0)["poses"]
+    shares, lengths = np.zeros(21), np.zeros(21)
+    for sample, label in enumerate(labels):
+        for vote in votes[sample, :, label]:
+            norm, parent = np.linalg.norm(vote), parents[sample, label]
+            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
+            shares[place] += 1
+            lengths[place] += norm
+    found = analysis.measure_vote_similarities(model, images, labels, batch_size=2)
+    np.testing.assert_allclose(found[0], shares / 160, atol=2 / 160)  # a vote on the edge of a bin
+    np.testing.assert_allclose(np.nansum(found[0] * found[1]), lengths.sum() / 160, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, layer="encoder_input"),
+            "encoder_input",
+        ),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 5), "6 images and 5 labels"),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [9] * 6), "9"),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=20), "odd.*Received: 20"),
+        (
+            lambda model, images: analysis.measure_vote_distances(model, images),
+            "layer 'class_capsules' is a DynamicRouting, not an EMRouting",
+        ),
+    ],
+)
+def test_bad_input_is_named(model, images, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(model, images)

@@ -1,0 +1,133 @@
+"""The coupling coefficients of a network's routing layers, and two numbers that sum them up."""
+
+import keras
+import numpy as np
+
+from tf_capsules.analysis.inference import inputs_of, to_numpy
+from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, stopped
+
+DEAD = 0.1  # part of an even share below which a capsule counts as dead
+
+
+def measure_couplings(model, inputs):
+    """The coupling coefficients of each routing layer after each of its iterations.
+
+    Args:
+        model: a `CapsuleClassifier` or a functional Keras model.
+        inputs: a batch of what the model takes.
+
+    Returns:
+        Dict from the name of a layer to a list of arrays (batch, ..., children, parents), one an iteration. A
+        `ConcurrentRouting` gives an entry for each layer of its chain. Layers of your own are found by the argument
+        `return_couplings` of their call; one without `iterations` is measured once.
+
+    Raises:
+        ValueError: a model that is not functional, or that has no routing layer.
+
+    Example:
+        >>> {name: len(each) for name, each in measure_couplings(model, images).items()}
+        {'class_capsules': 3}
+    """
+    network = getattr(model, "encoder", model)
+    if not isinstance(network, keras.Sequential) and not hasattr(network, "operations"):
+        raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")
+    found = {}
+    for layer in filter(gives_couplings, network.layers):
+        children = inputs_of(layer, network, inputs)
+        if is_chain(layer):
+            results = layer(*children, return_iterations=True)
+            for number, one in enumerate(layer.chain):
+                found[one.name] = [
+                    couplings_at(layer, children, results, number, at)[1] for at in range(layer.iterations)
+                ]
+            continue
+        counts = range(1, layer.iterations + 1) if hasattr(layer, "iterations") else (None,)
+        each = (layer if count is None else stopped(layer, count) for count in counts)
+        found[layer.name] = [to_numpy(one(*children, return_couplings=True)[-1]) for one in each]
+    if not found:
+        raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`.")
+    return found
+
+
+def couplings_at(routing, lowest, found, number, at):
+    """What one layer of a `ConcurrentRouting` takes in one iteration, and its couplings.
+
+    Args:
+        routing: the `ConcurrentRouting`.
+        lowest: what its lowest layer takes, a tuple.
+        found: what it returned with `return_iterations`.
+        number: of the layer in the chain, from 0.
+        at: number of the iteration, from 0.
+
+    Returns:
+        A pair: the children as a tuple, and couplings.
+    """
+    below = None if number == 0 else found[number - 1]
+    if routing.schedule == "sequential":
+        children = lowest if below is None else below[-1]
+    else:
+        # The first iteration reads the new results of the layer below, later ones those of the iteration before.
+        children = lowest if below is None else below[max(at - 1, 0)]
+    children = tuple(children) if isinstance(children, (tuple, list)) else (children,)
+    parents = found[number][at - 1] if at > 0 else None
+    return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])
+
+
+def last_couplings(routing, lowest, found=None):
+    """The couplings that made the last layer's result, for each layer of a `ConcurrentRouting`.
+
+    They are those of the last iteration in the last layer. With concurrent routing each layer below is one iteration
+    earlier.
+
+    Args:
+        routing: the `ConcurrentRouting`.
+        lowest: what its lowest layer takes, a tuple.
+        found: what it returned with `return_iterations`; None: it is called.
+
+    Returns:
+        A list of (layer, its children as a tuple, couplings), the lowest layer first.
+    """
+    found = routing(*lowest, return_iterations=True) if found is None else found
+    at, results = routing.iterations - 1, []
+    for number in reversed(range(len(routing.chain))):
+        results.insert(0, (routing.chain[number], *couplings_at(routing, lowest, found, number, at)))
+        if routing.schedule == "concurrent":
+            at = max(at - 1, 0)
+    return results
+
+
+def coupling_entropy(couplings):
+    """Mean entropy of a child's couplings, divided by that of even couplings: 1 is even, 0 is all to one parent.
+
+    Args:
+        couplings: (..., children, parents), not negative; a child without any is left out.
+
+    Returns:
+        A number in [0, 1]; 0 for a single parent.
+
+    Example:
+        >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
+        0.5
+    """
+    parents = couplings.shape[-1]
+    mass = couplings.sum(-1)
+    shares = couplings[mass > 0] / mass[mass > 0][:, None]
+    if parents == 1 or not len(shares):
+        return 0.0
+    entropies = -(shares * np.log(np.maximum(shares, 1e-30))).sum(-1)
+    return float(np.clip(entropies.mean() / np.log(parents), 0, 1))
+
+
+def dead_capsules(couplings):
+    """Share of the parents that get less than a tenth of an even share in every example.
+
+    Args:
+        couplings: (batch, ..., children, parents), not negative.
+
+    Example:
+        >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
+        1.0
+    """
+    masses = couplings.reshape(len(couplings), -1, couplings.shape[-1]).sum(1)
+    relative = masses / np.maximum(masses.mean(-1, keepdims=True), 1e-30)
+    return float((relative.max(0) < DEAD).mean())

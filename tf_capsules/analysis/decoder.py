@@ -1,0 +1,199 @@
+"""Reconstructions from class capsules."""
+
+import dataclasses
+
+import numpy as np
+
+from tf_capsules.analysis.inference import check_labels, predict, predict_classes, to_numpy
+
+OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
+
+
+def perturb_dimensions(model, image, label, offsets=OFFSETS):
+    """Reconstructions from a class capsule of which one dimension at a time is changed.
+
+    Source: Sabour et al. 2017, section 5.1 and figure 4. The changed capsule is not squashed again.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        image: (height, width, channels).
+        label: the class whose capsule is changed and decoded.
+        offsets: what is added to a dimension, from -0.25 to 0.25 in steps of 0.05.
+
+    Returns:
+        (dimensions, offsets, height, width, channels), the dimensions of a matrix pose row by row.
+
+    Raises:
+        ValueError: no decoder, a label that is no class, or an image of another shape.
+
+    Example:
+        >>> perturb_dimensions(model, images[0], labels[0]).shape
+        (16, 11, 28, 28, 1)
+    """
+    _need_decoder(model)
+    poses = predict(model, image[None])["poses"][0]
+    check_labels(label, len(poses))
+    offsets = np.asarray(offsets, "float32")
+    size = poses[0].size
+    changes = np.eye(size, dtype="float32")[:, None] * offsets[:, None]
+    changed = np.tile(poses, (size * len(offsets), *[1] * poses.ndim))
+    changed[:, label] += changes.reshape(-1, *poses.shape[1:])
+    images = _reconstruct(model, changed, np.full(len(changed), label))
+    return images.reshape(size, len(offsets), *images.shape[1:])
+
+
+def reconstruct_parts(model, images, labels):
+    """Reconstructs each image once from each of several class capsules.
+
+    Source: Sabour et al. 2017, section 6 (two digits an image).
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels).
+        labels: (batch, parts), the classes whose capsules are decoded.
+
+    Returns:
+        (batch, parts, height, width, channels).
+
+    Raises:
+        ValueError: no decoder, labels that are no classes, or images of another shape.
+
+    Example:
+        >>> reconstruct_parts(model, images, part_labels).shape
+        (6, 2, 36, 36, 1)
+    """
+    _need_decoder(model)
+    poses, labels = predict(model, images)["poses"], np.asarray(labels)
+    check_labels(labels, poses.shape[1])
+    if labels.ndim != 2 or len(labels) != len(poses):
+        raise ValueError(f"`labels` must be (batch, parts) for {len(poses)} images. Received shape {labels.shape}.")
+    decoded = _reconstruct(model, np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1))
+    return decoded.reshape(*labels.shape, *decoded.shape[1:])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reconstructions:
+    """Images, and what the decoder makes of one of their class capsules.
+
+    Attributes:
+        images, decoded: (examples, height, width, channels).
+        labels, predictions, sources: (examples,): the true class, the most active one, the one that is decoded.
+        classes: number of the model's classes.
+    """
+
+    images: np.ndarray
+    decoded: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    sources: np.ndarray
+    classes: int
+
+
+def measure_reconstructions(model, images, labels, right=6, wrong=2):
+    """Reconstructs some images from the class capsule of their label and of their prediction.
+
+    Source: Sabour et al. 2017, figure 3.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        right: number of correctly classified images, the first ones.
+        wrong: number of wrongly classified images, as far as there are any. Each stands there twice: reconstructed
+            from the prediction and from the label.
+
+    Returns:
+        `Reconstructions`, the correctly classified images first.
+
+    Raises:
+        ValueError: no decoder, images and labels that do not fit, or no image to show.
+
+    Example:
+        >>> measure_reconstructions(model, test_images, test_labels, right=8, wrong=3).decoded.shape
+        (14, 28, 28, 1)
+    """
+    predictions, labels = predict_classes(model, images, labels)
+    hits = np.flatnonzero(predictions == labels)[:right]
+    misses = np.flatnonzero(predictions != labels)[:wrong]
+    columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
+    if not columns:
+        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    index, sources = (np.array(values) for values in zip(*columns, strict=True))
+    shown = np.asarray(images)[index]
+    decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
+    return Reconstructions(shown, decoded, labels[index], predictions[index], sources, _classes(model))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OverlappingReconstructions:
+    """Images of two objects, and each object as the decoder makes it.
+
+    Attributes:
+        images: (examples, height, width, channels), both objects together.
+        parts: (examples, 2, height, width, channels), each object alone.
+        labels, predictions, wrong: (examples, 2): the true classes, the two most active ones, and a wrong choice, the
+            first label with the least active class. Shared classes stand at the same place.
+        decoded: (3, examples, 2, height, width, channels), from these three choices.
+        classes: number of the model's classes.
+    """
+
+    images: np.ndarray
+    parts: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    wrong: np.ndarray
+    decoded: np.ndarray
+    classes: int
+
+
+def measure_overlapping_reconstructions(model, images, parts, part_labels):
+    """Reconstructs two overlapping objects one by one.
+
+    Source: Sabour et al. 2017, figure 5.
+
+    Args:
+        model: a `CapsuleClassifier` with a decoder.
+        images: (batch, height, width, channels), the merged images.
+        parts: (batch, 2, height, width, channels), the single objects.
+        part_labels: (batch, 2), their classes.
+
+    Returns:
+        `OverlappingReconstructions`.
+
+    Raises:
+        ValueError: no decoder, or arrays that do not fit the model or each other.
+
+    Example:
+        >>> measure_overlapping_reconstructions(model, images, parts, part_labels).decoded.shape
+        (3, 6, 2, 36, 36, 1)
+    """
+    images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
+    if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
+        raise ValueError(
+            f"`parts` must be two images, and `part_labels` two classes, for each of the images {images.shape}. "
+            f"Received shapes {parts.shape} and {labels.shape}."
+        )
+    activations = predict(model, images)["activations"]
+    pairs = zip(activations.argsort(-1)[:, :-3:-1], labels, strict=True)
+    predictions = np.stack([_aligned(pair, truth) for pair, truth in pairs])
+    wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)
+    decoded = np.stack([reconstruct_parts(model, images, choice) for choice in (labels, predictions, wrong)])
+    return OverlappingReconstructions(images, parts, labels, predictions, wrong, decoded, _classes(model))
+
+
+def _aligned(pair, truth):
+    """The two classes in the order in which a shared one keeps its place, and with it its colour."""
+    return pair[::-1] if pair[0] == truth[1] or pair[1] == truth[0] else pair
+
+
+def _classes(model):
+    return model.encoder.output["activations"].shape[-1]
+
+
+def _reconstruct(model, poses, labels):
+    return to_numpy(model.reconstruct(poses, labels))
+
+
+def _need_decoder(model):
+    if getattr(model, "decoder", None) is None:
+        raise ValueError(f"Reconstructions need a model with a decoder; {model.name!r} has none.")

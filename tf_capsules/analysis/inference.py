@@ -1,0 +1,68 @@
+"""Running a network on any number of images, with NumPy arrays in and out."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tf_capsules.models import class_probabilities
+
+
+def predict(model, images, batch_size=100):
+    """The outputs of a model in inference mode: a dict of arrays, or the class scores of a plain network."""
+    outputs = [model(batch, training=False) for batch in in_batches(model, images, batch_size)]
+    return keras.tree.map_structure(lambda *parts: np.concatenate([to_numpy(part) for part in parts]), *outputs)
+
+
+def predict_probabilities(model, inputs):
+    """The score of each class as (batch, classes): a probability, unless the model gives something else."""
+    return to_numpy(class_probabilities(model, model(inputs, training=False)))
+
+
+def inputs_of(layer, network, inputs):
+    """What a layer of a functional network takes when the network takes `inputs`, as a tuple."""
+    found = keras.Model(network.input, keras.tree.flatten(layer.input))(inputs, training=False)
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def in_batches(model, images, batch_size):
+    """The images, float32, as a list of batches.
+
+    Raises:
+        ValueError: no images, or images of another shape than the model takes.
+    """
+    shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    images = np.asarray(images, "float32")
+    fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
+    if not fits or not len(images):
+        raise ValueError(f"The model takes one or more images {shape}. Received an array of shape {images.shape}.")
+    return [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
+
+
+def to_numpy(tensor):
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+
+
+def check_labels(labels, classes):
+    """Raises a ValueError unless all labels are class numbers."""
+    labels = np.asarray(labels)
+    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {labels.tolist()}")
+
+
+def predict_classes(model, images, labels):
+    """The most active class of each image and the labels, (batch,) both.
+
+    Raises:
+        ValueError: another number of labels than of images.
+    """
+    labels = np.asarray(labels).reshape(-1)
+    predictions = predict(model, images)["activations"].argmax(-1)
+    if len(labels) != len(predictions):
+        raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
+    return predictions, labels
+
+
+def first_of_each_class(labels, index, count):
+    """Of the examples `index` the first of each class, at most `count` of them, as a list."""
+    _, first = np.unique(labels[index], return_index=True)
+    return [int(i) for i in index[np.sort(first)][:count]]

@@ -1,0 +1,170 @@
+"""The gradient of a network's loss with respect to its input images, on every Keras backend."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from tf_capsules.analysis.inference import check_labels, in_batches, to_numpy
+from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.models import class_scores
+from tf_capsules.routing.precision import at_least_float32
+
+LOSSES = ("crossentropy", "trained")
+
+_TINY = 1e-37  # its inverse is a finite float32, too
+_HALF_STEP = 2.0**-24  # from 1 down to the next float32
+
+
+class InputGradient:
+    """The gradient of a network's loss with respect to its input images, compiled once.
+
+    Source: Goodfellow et al. 2015, section 4 (the loss of the right class); Hinton et al. 2018, section 5.2.
+
+    The loss "crossentropy" suits networks of all kinds. For a plain classifier it is `-log p_t` of its class
+    probabilities p. Capsule activations a are no distribution: each is the probability that its own class is present.
+    Their log odds, `log(a / (1 - a))`, correspond to a CNN's logits, so the softmax is taken of them. They rank the
+    classes as the network does, and their slope does not vanish where squashing or the logistic function is flat.
+    Activations divided by their sum would not do: the step would raise all other capsules alike, and the network would
+    look robust. No loss is the strongest everywhere: check a claim of robustness with a second one.
+
+    The loss "trained" is the one the model was compiled with, without reconstruction. It is not the default, because
+    margin loss and spread loss, and their gradients, are exactly 0 for each image that is classified well enough.
+
+    Args:
+        model: a `CapsuleClassifier`, or a Keras model from images to class probabilities.
+        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class scores, for instance for a plain
+            model that gives logits.
+        batch_size: images at a time. The last batch is filled up, so that one compiled program serves all.
+
+    Call arguments:
+        images: (batch, height, width, channels), any number of them.
+        labels: (batch,), the classes of the loss.
+
+    Returns:
+        (batch, height, width, channels), float32, the gradient of each image's own loss, in inference mode.
+
+    Raises:
+        ValueError: an unknown loss, images of another shape, labels that are no classes, or a gradient that is not
+            finite, such as that of negative scores.
+
+    Example:
+        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
+        >>> InputGradient(model)(np.ones((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0])).shape
+        (5, 2, 3, 1)
+    """
+
+    def __init__(self, model, loss="crossentropy", batch_size=100):
+        self.model = model
+        self.batch_size = positive_int("batch_size", batch_size)
+        outputs = model.outputs[0] if isinstance(model, keras.Sequential) else getattr(model, "encoder", model).output
+        self.classes = class_scores(outputs).shape[-1]
+        self._scores, self._gradient = _compiled(model, _loss_function(model, loss))
+
+    def __call__(self, images, labels):
+        gradients = self._in_batches(self._gradient, images, self._checked_labels(images, labels))
+        if not np.isfinite(gradients).all():
+            raise ValueError(
+                f"The gradient of {self.model.name!r} is not finite. Where its scores are logits, give it a loss of "
+                "logits, such as SparseCategoricalCrossentropy(from_logits=True)."
+            )
+        return gradients
+
+    def classify(self, images):
+        """The classes (batch,) with the highest scores."""
+        return self._in_batches(self._scores, images).argmax(-1)
+
+    def _in_batches(self, function, images, *columns):
+        size = min(self.batch_size, len(images))
+        parts = []
+        for number, batch in enumerate(in_batches(self.model, images, size)):
+            rows = [batch, *(column[number * size : (number + 1) * size] for column in columns)]
+            filled = [np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)]) for x in rows]
+            parts.append(to_numpy(function(*filled))[: len(batch)])
+        return np.concatenate(parts)
+
+    def _checked_labels(self, images, labels):
+        labels = np.asarray(labels)
+        if labels.shape != (len(images),) or not len(labels):
+            raise ValueError(f"Each image needs one label. Received shapes {np.shape(images)} and {labels.shape}.")
+        check_labels(labels, self.classes)
+        return labels.astype("int32")
+
+
+def _loss_function(model, loss):
+    """A function of class numbers and the model's outputs that returns the loss of each sample."""
+    if isinstance(loss, str):
+        one_of("loss", loss, LOSSES)
+    if loss == "crossentropy":
+        return lambda labels, outputs: _crossentropy(model, labels, outputs)
+    if loss == "trained":
+        loss = getattr(model, "loss", None)
+        if loss is None:
+            raise ValueError(f'The loss "trained" needs a compiled model. Received: {model.name!r}, not compiled')
+    loss = keras.losses.get(loss)
+    of_samples = loss.call if isinstance(loss, keras.losses.Loss) else loss
+    return lambda labels, outputs: of_samples(labels, at_least_float32(class_scores(outputs)))
+
+
+def _crossentropy(model, labels, outputs):
+    scores = at_least_float32(class_scores(outputs))
+    if getattr(model, "logits", False):
+        logits = scores
+    elif not isinstance(outputs, dict):
+        logits = ops.log(scores + _TINY)
+    elif "logits" in outputs:
+        # Activations that are exactly 0 or 1 in float32 have no gradient; their logits have.
+        logits = at_least_float32(outputs["logits"])
+    else:
+        logits = ops.log(scores + _TINY) - ops.log(ops.maximum(1 - scores, _HALF_STEP))
+    return -ops.sum(ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype) * ops.log_softmax(logits), axis=-1)
+
+
+def _compiled(model, loss):
+    """Two functions on the current backend: class scores of images, and the gradient of images and labels."""
+
+    def scores(images):
+        return class_scores(model(images, training=False))
+
+    def total(images, labels):
+        return ops.sum(loss(labels, model(images, training=False)))
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        def gradient(images, labels):
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(images)
+                value = total(images, labels)
+            return tape.gradient(value, images, unconnected_gradients="zero")
+
+        shape = getattr(model, "image_shape", None) or model.input_shape[1:]
+        specs = tf.TensorSpec((None, *shape), tf.float32), tf.TensorSpec((None,), tf.int32)
+        traced = (
+            tf.function(function, autograph=False).get_concrete_function(*specs[:count])
+            for count, function in enumerate((scores, gradient), start=1)
+        )
+        return [lambda *arrays, function=function: function(*map(tf.constant, arrays)) for function in traced]
+    if keras.backend.backend() == "jax":
+        import jax
+
+        variables = *model.trainable_variables, *model.non_trainable_variables
+
+        # Weights are arguments, because constants would become a part of the compiled program.
+        def of_values(function):
+            def scoped(images, values, *labels):
+                with keras.StatelessScope(state_mapping=zip(variables, values, strict=True)):
+                    return function(images, *labels)
+
+            return scoped
+
+        def called(function):
+            return lambda images, *labels: function(images, [variable.value for variable in variables], *labels)
+
+        return called(jax.jit(of_values(scores))), called(jax.jit(jax.grad(of_values(total))))
+    import torch
+
+    def gradient(images, labels):
+        images = ops.convert_to_tensor(images).requires_grad_()
+        return torch.autograd.grad(total(images, ops.convert_to_tensor(labels)), images, materialize_grads=True)[0]
+
+    return torch.no_grad()(scores), gradient

@@ -1,0 +1,118 @@
+"""Pictures of adversarial images and of how well networks resist them."""
+
+import numpy as np
+
+from tf_capsules.analysis.attacks import ATTACKS
+from tf_capsules.analysis.plots.drawing import (
+    COLORS,
+    MARKERS,
+    add_caption,
+    add_legend,
+    bare,
+    counted,
+    image_grid,
+    names_of,
+    new_figure,
+    shortened,
+)
+
+
+def draw_robustness(rows, units="units of the input"):
+    """Accuracy under untargeted attacks, and success of targeted ones, against epsilon.
+
+    Source: Hinton et al. 2018, figure 3.
+
+    Args:
+        rows: of `measure_attacks`.
+        units: of epsilon, for the axis.
+
+    Returns:
+        A figure with a row of panels for each goal and a column for each attack. The colour is that of the model that
+        judges. Solid lines are white-box attacks. Dashed lines have the marker of the model the attack was made on.
+
+    Raises:
+        ValueError: no rows.
+
+    Example:
+        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "images": 50}
+        >>> figure = draw_robustness([row | {"epsilon": x, "value": 1 - x} for x in (0.0, 0.1, 0.2)])
+        >>> len(figure.axes)
+        1
+    """
+    rows = list(rows)
+    if not rows:
+        raise ValueError("There are no rows to show.")
+    curves = {}
+    for row in rows:
+        curves.setdefault((row["goal"], row["attack"], row["model"], row["made_on"]), []).append(row)
+    goals, attacks, models = ([*dict.fromkeys(row[key] for row in rows)] for key in ("goal", "attack", "model"))
+    figure = new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
+    grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
+    for (goal, attack, model, made_on), points in curves.items():
+        axes = grid[goals.index(goal), attacks.index(attack)]
+        own, judge, source = made_on == model, models.index(model), models.index(made_on)
+        color = COLORS[judge % len(COLORS)]
+        axes.plot(
+            [point["epsilon"] for point in points],
+            [100 * point["value"] for point in points],
+            "-" if own else "--",
+            color=color,
+            marker=MARKERS[source % len(MARKERS)],
+            markersize=5,
+            markerfacecolor=color if own else "white",
+            label=shortened(model) if own else f"{shortened(model)}, made on {shortened(made_on)}",
+        )
+    for axes, attack in zip(grid[0], attacks, strict=True):
+        axes.set_title(ATTACKS[attack], fontsize=11)
+    for line, goal in zip(grid, goals, strict=True):
+        line[0].set_ylabel({"untargeted": "accuracy (%), untargeted", "targeted": "success (%), targeted"}[goal])
+        line[0].set_ylim(-3, 103)
+    for axes in grid.flat:
+        bare(axes)
+    for axes in grid[-1]:
+        axes.set_xlabel(f"epsilon ({units})")
+    add_legend(figure, "outside upper center", ncols=min(len(attacks), len(models)))
+    images = counted(rows[0]["images"], "image").capitalize()
+    text = f"{images}. Solid: attacks along the gradients of the model that is judged."
+    if len(models) > 1:
+        text += " Dashed: along those of another one, whose marker they have."
+    return add_caption(figure, text)
+
+
+def draw_attacked_images(measured, class_names=None):
+    """Some images under a growing untargeted attack, and what the attacked model takes them for.
+
+    Args:
+        measured: `AttackedImages` of `measure_attacked_images`.
+        class_names: a name for each class; None for numbers.
+
+    Returns:
+        A figure with a row for the unchanged images and one for each epsilon.
+
+    Raises:
+        ValueError: another number of names than of classes.
+
+    Example:
+        >>> from tf_capsules.analysis.attacks import AttackedImages
+        >>> images, classes = np.random.rand(3, 5, 8, 7, 1), np.zeros((3, 5), int)
+        >>> measured = AttackedImages("bim", (0.0, 0.1, 0.2), images, classes, classes[0], classes=4, bounds=(0, 1))
+        >>> len(draw_attacked_images(measured).axes)
+        15
+    """
+    names = names_of(measured.classes, class_names)
+    pictures, labels = measured.images, measured.labels
+    # Standardized values have no bounds: they are shown in the range of all pictures of an image.
+    low, high = measured.bounds or (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4)))
+    low, high = (np.reshape(limit, (-1, 1, 1, 1)) for limit in (low, high))
+    figure = image_grid(
+        (pictures - low) / np.maximum(high - low, 1e-37),
+        ["clean", *(f"{epsilon:g}" for epsilon in measured.epsilons[1:])],
+        [names[label] for label in labels],
+        [False] * len(labels),
+        [[names[found] for found in row] for row in measured.predictions],
+    )
+    for line, row in zip(np.reshape(figure.axes, (len(pictures), -1)), measured.predictions, strict=True):
+        for axes, found, label in zip(line, row, labels, strict=True):
+            axes.xaxis.label.set_color("black" if found == label else COLORS[5])
+    text = "epsilon on the left. Above: the label. Below: the prediction, orange if wrong."
+    return add_caption(figure, f"{ATTACKS[measured.attack].capitalize()}, {text}")

@@ -1,0 +1,146 @@
+"""Pictures of reconstructions from class capsules."""
+
+import numpy as np
+
+from tf_capsules.analysis.decoder import OFFSETS
+from tf_capsules.analysis.plots.drawing import (
+    BLUE,
+    ORANGE,
+    add_caption,
+    image_grid,
+    names_of,
+    new_figure,
+    shortened,
+    show_image,
+)
+
+_LOW_CONTRAST = 0.25  # difference of the darkest and the brightest pixel, below which images look plain grey
+
+
+def draw_reconstructions(measured, class_names=None):
+    """Images above reconstructions from a class capsule, each column named (label, prediction, reconstructed from).
+
+    Source: Sabour et al. 2017, figure 3.
+
+    Args:
+        measured: `Reconstructions` of `measure_reconstructions`.
+        class_names: a name for each class; None for numbers. Long names are cut.
+
+    Returns:
+        A figure with a row of images above a row of reconstructions.
+
+    Raises:
+        ValueError: another number of names than of classes.
+
+    Example:
+        >>> from tf_capsules.analysis.decoder import Reconstructions
+        >>> images, labels = np.zeros((2, 8, 7, 1)), np.array([3, 1])
+        >>> len(draw_reconstructions(Reconstructions(images, images, labels, labels, labels, classes=5)).axes)
+        4
+    """
+    names = names_of(measured.classes, class_names)
+    titles = [
+        _joined(names, triple, "({})")
+        for triple in zip(measured.labels, measured.predictions, measured.sources, strict=True)
+    ]
+    wrong = measured.predictions != measured.labels
+    rows = [measured.images, measured.decoded]
+    figure = image_grid(rows, ["input", "reconstruction"], titles, wrong)
+    note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if wrong.any() else ""
+    return add_caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
+
+
+def draw_dimension_perturbation(images, name):
+    """Reconstructions while one dimension of a class capsule at a time is changed.
+
+    Source: Sabour et al. 2017, figure 4. Where they would look plain grey, as those of a model that is hardly trained,
+    the contrast is stretched, and the caption says so.
+
+    Args:
+        images: (dimensions, offsets, height, width, channels) of `perturb_dimensions` with its default offsets.
+        name: of the class. Long names are cut.
+
+    Returns:
+        A figure with a row for each dimension and a column for each change from -0.25 to 0.25.
+
+    Example:
+        >>> len(draw_dimension_perturbation(np.random.rand(16, 11, 8, 7, 1), "seven").axes)
+        1
+    """
+    text = f"Reconstructions from the capsule of class {shortened(name)}. The middle column is unchanged."
+    low, high = float(images.min()), float(images.max())
+    if high - low < _LOW_CONTRAST:
+        images = (images - low) / (high - low or 1)
+        text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
+    rows, columns = images.shape[:2]
+    mosaic = _mosaic(images)
+    figure = new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
+    axes = figure.subplots()
+    show_image(axes, mosaic)
+    height, width = ((size - 1) / count for size, count in zip(mosaic.shape, (rows, columns), strict=False))
+    axes.set_xticks((np.arange(columns) + 0.5) * width, [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS])
+    axes.set_yticks((np.arange(rows) + 0.5) * height, np.arange(1, rows + 1))
+    axes.tick_params(length=0, labelsize=9)
+    axes.set_xlabel("added to the dimension")
+    axes.set_ylabel("dimension of the capsule")
+    return add_caption(figure, text)
+
+
+def draw_overlapping_reconstructions(measured, class_names=None):
+    """Two overlapping digits, reconstructed one by one and laid over each other in two colours.
+
+    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue in place of red and green, which
+    many colour-blind readers can't tell apart; where both are bright the sum is white.
+
+    Args:
+        measured: `OverlappingReconstructions` of `measure_overlapping_reconstructions`.
+        class_names: a name for each class; None for numbers. Long names are cut.
+
+    Returns:
+        A figure with one column an image and the rows: the merged image; its two digits in colours; reconstructions
+        from the labels, from the predictions, and from a wrong choice.
+
+    Raises:
+        ValueError: another number of names than of classes.
+
+    Example:
+        >>> from tf_capsules.analysis.decoder import OverlappingReconstructions
+        >>> images, labels = np.zeros((3, 8, 7, 1)), np.array([[0, 1]] * 3)
+        >>> parts, decoded = np.zeros((3, 2, 8, 7, 1)), np.zeros((3, 3, 2, 8, 7, 1))
+        >>> measured = OverlappingReconstructions(images, parts, labels, labels, labels, decoded, classes=5)
+        >>> len(draw_overlapping_reconstructions(measured).axes)
+        15
+    """
+    classes = names_of(measured.classes, class_names)
+    rows = [measured.images, overlay(measured.parts), *map(overlay, measured.decoded)]
+    names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
+    titles = [_joined(classes, pair) for pair in measured.labels]
+    choices = measured.labels, measured.predictions, measured.wrong
+    below = [None, None, *([_joined(classes, pair) for pair in choice] for choice in choices)]
+    wrong = [set(p) != set(t) for p, t in zip(measured.predictions, measured.labels, strict=True)]
+    return add_caption(
+        image_grid(rows, names, titles, wrong, below),
+        "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes. "
+        "First orange, second blue, both together white.",
+    )
+
+
+def overlay(parts):
+    """Two grey images in orange and blue, added: (..., 2, height, width, channels) -> (..., height, width, 3)."""
+    first, second = np.moveaxis(np.asarray(parts, "float32").mean(-1), -3, 0)[..., None]
+    return np.clip(first * ORANGE + second * BLUE, 0, 1)
+
+
+def _joined(names, classes, form="{}"):
+    """The names of some classes: in one line where all names are as short as digits, else below each other."""
+    chosen = [names[number] for number in classes]
+    return form.format(", ".join(chosen)) if max(map(len, names)) < 3 else "\n".join(chosen)
+
+
+def _mosaic(images):
+    """(rows, columns, height, width, channels) as one image, tiles parted by lines one pixel wide."""
+    rows, columns, height, width, channels = images.shape
+    framed = np.ones((rows, columns, height + 1, width + 1, channels), "float32")
+    framed[:, :, 1:, 1:] = images
+    mosaic = framed.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 1), columns * (width + 1), channels)
+    return np.pad(mosaic, ((0, 1), (0, 1), (0, 0)), constant_values=1)

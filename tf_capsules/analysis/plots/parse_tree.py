@@ -1,0 +1,128 @@
+"""A picture of which capsules each class took, and from which places of the image these came."""
+
+import numpy as np
+
+from tf_capsules.analysis.plots.drawing import ORANGE, add_caption, names_of, new_figure, show_image
+
+
+def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None):
+    """An image, the likeliest classes, and below each the capsules and places that it took, layer by layer.
+
+    Source: see `measure_parse_tree`. The colours span at least half an even share, so that routing which makes hardly a
+    difference looks like it.
+
+    Args:
+        image: (height, width, channels), as it is to be seen.
+        levels: of `measure_parse_tree`.
+        scores: (classes,) of `predict_probabilities`.
+        classes: number of classes shown, the likeliest ones.
+        parts: where capsules lie on no grid, how many of them are shown for each class, those that gave it the most.
+        class_names: a name for each class; None for numbers.
+
+    Returns:
+        A figure with a column for each class. The picture of a layer on a grid shows how much of what each place sent
+        up reached the class. Where capsules on no grid lie between, those that gave the class the most are shown, with
+        their places. Places are drawn as equal parts of the image, which a capsule's window is not exactly.
+
+    Raises:
+        ValueError: names that do not fit the model; more than one layer without a grid.
+
+    Example:
+        >>> from tf_capsules.analysis.parse_tree import Level
+        >>> level = Level("classes", np.full((4, 4, 2, 5), 0.2), np.ones((4, 4, 2)), np.full((4, 4, 2, 5), 0.2))
+        >>> len(draw_parse_tree(np.zeros((12, 12, 1)), [level], scores=np.arange(5) / 10).axes)
+        4
+    """
+    names = names_of(levels[0].shares.shape[-1], class_names)
+    likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
+    grids = [level for level in levels if level.shares.ndim == 4]
+    flat = [level for level in levels if level.shares.ndim == 2]
+    if len(flat) > 1 or (flat and (len(grids) != 1 or grids[0].couplings is None)):
+        raise ValueError("A picture has room for one layer of capsules that are on no grid, above one that is on one.")
+    return (_draw_parts if flat else _draw_grids)(image, levels, likely, names, scores, parts)
+
+
+def _draw_grids(image, levels, likely, names, scores, parts):
+    cells = [(f"{level.layer}\ntook from", level.map, [(c, None) for c in likely]) for level in levels]
+    return _draw_rows(
+        image,
+        cells,
+        [f"{names[c]}: {scores[c]:.0%}" for c in likely],
+        "Under each class the layers that its votes came through, the highest first. The more orange a place, the more "
+        "of what its capsules sent up reached the class; on the left from which share to which",
+    )
+
+
+def _draw_parts(image, levels, likely, names, scores, parts):
+    above, below = levels
+    taken = above.taken
+    chosen = [(p, f"part {p}: {taken[p, c]:.0%}") for c in likely for p in np.argsort(-taken[:, c])[:parts]]
+    cells = [
+        ("all parts\ntook from", below.map, [(c, None) for c in likely]),
+        ("each part\ntook from", below.places(below.couplings), chosen),
+    ]
+    return _draw_rows(
+        image,
+        cells,
+        [f"{names[c]}: {scores[c]:.0%}" for c in likely],
+        "The more orange a place, the more of what its capsules sent up reached the class through all parts or, below, "
+        "one of those that gave the class the most (above them: what share of all that it took); on the left from "
+        "which share to which",
+    )
+
+
+def _draw_rows(image, cells, titles, text):
+    """The image as the root and rows of pictures below it, joined by lines.
+
+    Args:
+        image: (height, width, channels).
+        cells: for each row its name, a map of shares (rows, columns, capsules), and for each of its pictures a pair:
+            the number of the capsule and a title.
+        titles: of the first row.
+        text: the caption.
+    """
+    from matplotlib.patches import ConnectionPatch
+
+    low, high = image.min(), image.max()
+    shown = (image - low) / (high - low or 1)
+    columns = max(len(chosen) for _, _, chosen in cells)
+    heights = [1.5] + [2.0 if len(chosen) == len(titles) else 1.2 for _, _, chosen in cells]
+    figure = new_figure(max(1.1 * columns, 2.0 * len(titles)) + 1.6, sum(heights) + 0.2 * len(heights) + 0.7)
+    grid = figure.add_gridspec(1 + len(cells), columns, height_ratios=heights)
+    above = [figure.add_subplot(grid[0, :])]
+    show_image(above[0], shown)
+    for row, (name, values, chosen) in enumerate(cells, start=1):
+        drawn = values[..., [number for number, _ in chosen]]
+        seen = values.sum(-1) > 0  # where some window looks
+        least, most = drawn[seen].min(), drawn[seen].max()
+        span = max(most - least, 0.5 / values.shape[-1])
+        width, axes = columns // len(chosen), []
+        for number, (_, title) in enumerate(chosen):
+            cell = figure.add_subplot(grid[row, number * width : (number + 1) * width])
+            show_image(cell, shown)
+            extent = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
+            strength = 0.85 * np.clip((drawn[..., number] - least) / span, 0, 1) * seen
+            colors = np.broadcast_to(ORANGE, (*strength.shape, 3))
+            cell.imshow(np.dstack([colors, strength]), extent=extent, interpolation="nearest")
+            title = titles[number] if title is None and row == 1 else title
+            if title is not None:
+                heavy = "bold" if row == 1 and not number else "normal"
+                cell.set_title(title, fontsize=10 if row == 1 else 8, fontweight=heavy, parse_math=False)
+            line = ConnectionPatch(
+                (0.5, 0),
+                (0.5, 1.16 if title and row == 1 else 1.26 if title else 1),
+                "axes fraction",
+                "axes fraction",
+                axesA=above[number * len(above) // len(chosen)],
+                axesB=cell,
+            )
+            line.set(color="0.6", linewidth=1.2)
+            figure.add_artist(line)
+            axes.append(cell)
+        ends = [f"{round(100 * x, 1):g}%" for x in (least, most, 1 / values.shape[-1])]
+        label = "{}\n{} to {}\n({} if even)".format(name.replace("_", " "), *ends)
+        axes[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
+        above = axes
+    for cell in figure.axes:
+        cell.set(xticks=[], yticks=[])
+    return add_caption(figure, f"{text}.")

@@ -1,0 +1,74 @@
+"""Pictures of the places from which class capsules took their votes."""
+
+import numpy as np
+
+from tf_capsules.analysis.plots.drawing import add_caption, names_of, new_figure, show_image
+
+
+def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=None):
+    """From which places of each image the likeliest class capsules took their votes.
+
+    Source: see `measure_routing_maps`. The colours span at least half an even share, so that routing which makes hardly
+    a difference looks like it.
+
+    Args:
+        images: (batch, height, width, channels), as they are to be seen.
+        maps: (batch, rows, columns, classes) of `measure_routing_maps`.
+        scores: (batch, classes) of `predict_probabilities`.
+        labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.
+        classes: number of classes shown for each image, the likeliest ones.
+        class_names: a name for each class; None for numbers.
+
+    Returns:
+        A figure with a row for each image: the image, then a map for each of the classes.
+
+    Raises:
+        ValueError: names or scores that do not fit the maps.
+
+    Example:
+        >>> images, maps, scores = np.zeros((2, 12, 12, 1)), np.random.rand(2, 4, 4, 5), np.random.rand(2, 5)
+        >>> len(draw_routing_maps(images, maps, scores).axes)
+        9
+    """
+    names = names_of(maps.shape[-1], class_names)
+    if scores.shape != (len(images), len(names)):
+        raise ValueError(f"The model must give a score for each of {len(names)} classes. Received: {scores.shape}")
+    maps = np.where(maps.sum(-1, keepdims=True) > 0, maps, np.nan)  # nothing is drawn where no window looks
+    percent = scores.min() >= 0 and scores.max() <= 1
+    classes = min(classes, len(names))
+    height, width = images.shape[1:3]
+    true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in ([] if labels is None else labels)]
+    figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
+    axes = figure.subplots(len(images), classes + 1, squeeze=False)
+    likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
+    shown = np.concatenate([maps[i][..., chosen].ravel() for i, chosen in enumerate(likely)])
+    low, high = _range(shown, 0.5 / len(names))
+    for i, line in enumerate(axes):
+        for cell in line:
+            show_image(cell, images[i])
+            cell.set(xticks=[], yticks=[])
+        if labels is not None:
+            line[0].set_title(", ".join(names[c] for c in true[i]), fontsize=10, parse_math=False)
+        for cell, c in zip(line[1:], likely[i], strict=True):
+            cell.images[0].set_alpha(0.35)
+            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+            options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest", extent=extent)
+            drawn = cell.imshow(maps[i][..., c], **options)
+            right = labels is not None and c in true[i]
+            title = f"{names[c]} {100 * scores[i, c]:.0f}%" if percent else names[c]
+            cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
+    bar.ax.set_title("share", fontsize=9)
+    likeliest = f"{classes} with their probabilities" if percent else classes
+    text = (
+        "Of the votes that a place sent up, the share that reached the class capsule named above, the likeliest "
+        f"{likeliest}; {1 / len(names):.2g} if routing made no difference."
+    )
+    return add_caption(figure, text + (" Bold: a true class." if labels is not None else ""))
+
+
+def _range(values, least):
+    """The lowest and the highest value, or numbers around them that lie so far apart."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    lack = max(0.0, least - (high - low)) / 2
+    return low - lack, high + lack

@@ -1,0 +1,235 @@
+"""Loss and accuracy while networks train, and what accuracy they reach."""
+
+import numpy as np
+
+from tf_capsules.analysis.plots.drawing import (
+    COLORS,
+    MARKERS,
+    add_caption,
+    add_legend,
+    add_line,
+    label_axes,
+    log_scale,
+    new_figure,
+    show_at_least,
+)
+
+LEAST_PERCENT = 10  # of accuracy that an axis spans
+
+
+def draw_training_curves(history, losses=None):
+    """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
+
+    Source: Heinsen 2019, figure 8.
+
+    Args:
+        history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", a metric and its "val_" twin, and for
+            the bands "val_loss_std" and so on. Or several runs as a dict from name to rows, drawn without bands. Where
+            rows have "feedback", what feedback units add is subtracted from the loss.
+        losses: of several runs a dict from name to the kind of its loss: each kind gets a panel of its own. None: all
+            runs have the same loss.
+
+    Returns:
+        A figure with a panel for each kind of loss and one for the metric, if there is any.
+
+    Raises:
+        ValueError: no rows, or rows without a loss; a run whose kind of loss is not named.
+
+    Example:
+        >>> rows = [{"epoch": 1, "loss": 0.8, "val_loss": 0.7, "accuracy": 0.5, "val_accuracy": 0.6}]
+        >>> len(draw_training_curves({"3 iterations": rows, "1 iteration": rows}).axes)
+        2
+    """
+    runs = _runs(history)
+    kinds = _kinds(runs, losses)
+    metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
+    panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())] + [(metric, None)] * (metric is not None)
+    points = all(len(rows) == 1 for rows in runs.values())
+    figure = new_figure(4.8 * len(panels) + 1.8, 4.2)
+    for axes, (quantity, kind) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        factor = 1 if quantity == "loss" else 100
+        for number, (name, rows) in enumerate(runs.items()):
+            if quantity == "loss" and kinds[name] != kind:
+                continue
+            for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "validation")):
+                epochs, values = _column(rows, key)
+                if len(values):
+                    label = ", ".join(filter(None, (name, part)))
+                    add_line(axes, number, epochs, values * factor, label, style)
+            if len(runs) == 1:
+                _draw_band(axes, number, rows, quantity, factor, points)
+        title = quantity.replace("_", " ")
+        label_axes(axes, "epoch", f"{title} (%)" if factor == 100 else f"{title}, {kind}" if kind else title)
+        if points:  # no curve puts these into proportion
+            axes.set_ylim(0, 105 if factor == 100 else 1.1 * axes.dataLim.ymax or 1)
+        elif factor == 100:
+            show_at_least(axes, LEAST_PERCENT, 0, 105)
+        else:
+            axes.set_ylim(min(0, axes.dataLim.ymin), None)
+    add_legend(figure)
+    lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
+    text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
+    banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
+    return add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
+
+
+def _draw_band(axes, number, rows, quantity, factor, points):
+    """One standard deviation about the validation curve, where it was measured."""
+    epochs, spread = _column(rows, f"val_{quantity}_std")
+    if not len(spread):
+        return
+    centre = _column(rows, f"val_{quantity}")[1]
+    low, high = centre - spread, centre + spread
+    if factor == 100:
+        low, high = 100 * np.clip(low, 0, 1), 100 * np.clip(high, 0, 1)
+    if points:
+        axes.vlines(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=20)
+    else:
+        axes.fill_between(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
+
+
+def draw_convergence(groups, examples=None):
+    """Validation accuracy of many runs while they train, with a panel for each group and one scale for all.
+
+    Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
+
+    Args:
+        groups: dict from a group's name to a dict from a run's name to its rows (see `draw_training_curves`). Runs of
+            the same name have the same colour in all panels.
+        examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
+
+    Returns:
+        A figure with a panel for each group.
+
+    Raises:
+        ValueError: no groups, no rows, or rows without a validation metric.
+
+    Example:
+        >>> rows = [{"epoch": epoch, "loss": 1.0, "val_accuracy": epoch / 4} for epoch in (1, 2, 3)]
+        >>> len(draw_convergence({"dynamic": {"1 iteration": rows}, "EM": {"1 iteration": rows}}).axes)
+        2
+    """
+    if not groups:
+        raise ValueError("There are no groups of runs to draw.")
+    groups = {title: _runs(histories) for title, histories in groups.items()}
+    names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
+    figure = new_figure(3.6 * len(groups) + 1.8, 4.0)
+    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    for axes, (title, runs) in zip(panels, groups.items(), strict=True):
+        for name, rows in runs.items():
+            metric = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
+            if metric is None:
+                raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
+            epochs, values = _column(rows, metric)
+            add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
+        label_axes(axes, "epoch" if examples is None else "training images seen", "")
+        if examples is not None:
+            axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
+        axes.set_title(title, fontsize=11)
+    show_at_least(panels[0], LEAST_PERCENT, 0, 105)
+    panels[0].set_ylabel("test accuracy (%)")
+    add_legend(figure)
+    return figure
+
+
+def draw_loss_comparison(histories, losses=None):
+    """Training loss of several runs in one picture, on a logarithmic scale.
+
+    Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations); Li et al. 2018, figure 4 (with and without
+    feedback).
+
+    Args:
+        histories, losses: as in `draw_training_curves`.
+
+    Returns:
+        A figure with a panel for each kind of loss.
+
+    Raises:
+        ValueError: no rows, or rows without a loss; a run whose kind of loss is not named.
+
+    Example:
+        >>> rows = [{"epoch": 1, "loss": 0.8}, {"epoch": 2, "loss": 0.4}]
+        >>> len(draw_loss_comparison({"margin": rows, "spread": rows}, {"margin": "margin", "spread": "spread"}).axes)
+        2
+    """
+    runs = _runs(histories)
+    kinds = _kinds(runs, losses)
+    panels = list(dict.fromkeys(kinds.values()))
+    figure = new_figure(4.8 * len(panels) + 1.8, 4.4)
+    for axes, kind in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for number, (name, rows) in enumerate(runs.items()):
+            if kinds[name] == kind:
+                add_line(axes, number, *_column(rows, "loss"), name or "training")
+        label_axes(axes, "epoch", f"training loss, {kind}" if kind else "training loss")
+        log_scale(axes)
+    add_legend(figure)
+    return figure
+
+
+def draw_accuracy_by_iterations(accuracies):
+    """Accuracy against the number of routing iterations, a line for each network.
+
+    Source: the ablations of Tsai et al. 2020, section 5 (without layer normalization, sequential routing).
+
+    Args:
+        accuracies: dict from a network's name to a dict from its number of iterations to a pair: the accuracy and its
+            standard deviation, as shares. A network without routing has None for the number of iterations.
+
+    Returns:
+        A figure: points with bars of one deviation, and level lines for networks without routing.
+
+    Raises:
+        ValueError: nothing to draw.
+
+    Example:
+        >>> accuracies = {"routed": {1: (0.37, 0.005), 2: (0.36, 0.005)}, "CNN": {None: (0.4, 0.005)}}
+        >>> len(draw_accuracy_by_iterations(accuracies).axes)
+        1
+    """
+    if not any(accuracies.values()):
+        raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
+    figure = new_figure(6.4, 4.0)
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(accuracies.items()):
+        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        if None in values:
+            axes.axhline(100 * values[None][0], color=color, linestyle=":", label=name)
+        routed = sorted((count, *value) for count, value in values.items() if count is not None)
+        if routed:
+            x, y, deviations = np.transpose(routed) * [[1], [100], [100]]
+            axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
+    label_axes(axes, "routing iterations", "test accuracy (%)")
+    show_at_least(axes, LEAST_PERCENT, 0, 105)
+    add_legend(figure)
+    return figure
+
+
+def _runs(history):
+    """Named runs, checked, the loss without what feedback units add."""
+    runs = dict(history) if isinstance(history, dict) else {"": history}
+    for name, rows in runs.items():
+        if not len(rows) or "epoch" not in rows[0] or "loss" not in rows[0]:
+            raise ValueError(f'The history {name!r} needs rows with "epoch" and "loss". Received: {list(rows)[:1]!r}')
+    if not runs:
+        raise ValueError("There is no run to show.")
+    return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}
+
+
+def _kinds(runs, losses):
+    """The kind of loss of each run."""
+    lacking = [name for name in runs if losses is not None and name not in losses]
+    if lacking:
+        raise ValueError(f"`losses` must name the loss of each run. Received none for {lacking[0]!r}: {losses!r}")
+    return {name: None if losses is None else losses[name] for name in runs}
+
+
+def _without_feedback(row):
+    """The row with the loss alone, as validation has it."""
+    fed = float(row.get("feedback") or 0)
+    return {**row, "loss": float(row["loss"]) - fed} if fed and row.get("loss") not in (None, "") else row
+
+
+def _column(rows, key):
+    """Epochs and values of a quantity, where it was measured."""
+    measured = [(float(row["epoch"]), float(row[key])) for row in rows if row.get(key) not in (None, "")]
+    return np.array(measured).reshape(-1, 2).T

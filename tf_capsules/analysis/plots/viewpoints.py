@@ -1,0 +1,163 @@
+"""Pictures of class capsules while the viewpoint moves around a toy, and of the toys themselves."""
+
+import numpy as np
+
+from tf_capsules.analysis.plots.drawing import (
+    COLORS,
+    DARK_BLUE,
+    add_caption,
+    bare,
+    new_figure,
+    shortened,
+    show_at_least,
+)
+from tf_capsules.analysis.viewpoints import ViewPoses, project_poses
+
+
+def draw_pose_curves(measured):
+    """Change, norm ratio and cosine of each pose vector while the viewpoint moves around the toys.
+
+    Source: Heinsen 2019, figures 6 (azimuth) and 7 (elevation). Each axis spans at least 0.2.
+
+    Args:
+        measured: `ViewPoses` of `measure_view_poses`.
+
+    Returns:
+        A figure with a column for each pose vector and a row for each quantity; a thin line is a toy.
+
+    Example:
+        >>> from tf_capsules.analysis.viewpoints import ViewPoses, Views
+        >>> views = Views("azimuth", np.arange(0, 360, 20), np.array([2]), np.array([0]), np.arange(18)[None])
+        >>> figure = draw_pose_curves(ViewPoses(views, np.random.rand(1, 18, 4, 4), np.full((1, 18), 2)))
+        >>> len(figure.axes)
+        12
+    """
+    views, toys = measured.views, len(measured.poses)
+    vectors = measured.poses.shape[2]
+    names = (
+        r"$\|p(t) - p(0)\|\,/\,\|p(0)\|$",
+        r"$\|p(t)\|\,/\,\|p(0)\|$",
+        r"$\cos(p(t),\,p(0))$",
+    )
+    figure = new_figure(2.5 * vectors + 1.2, 7.2)
+    grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
+    for row, name, values in zip(grid, names, measured.changes, strict=True):
+        for vector, axes in enumerate(row):
+            for line in values[..., vector]:
+                axes.plot(views.degrees, line, color=COLORS[4], linewidth=0.6, alpha=0.55)
+            mean = values[..., vector].mean(0)
+            axes.plot(views.degrees, mean, color=DARK_BLUE, linewidth=2.2)
+            bare(axes)
+        row[0].set_ylabel(name)
+    show_at_least(grid[0, 0], 0.2, lowest=-0.01)
+    show_at_least(grid[1, 0], 0.2)
+    show_at_least(grid[2, 0], 0.2, highest=1.01)
+    for vector, axes in enumerate(grid[0]):
+        axes.set_title(f"pose vector {vector + 1}", fontsize=10)
+    for axes in grid[2]:
+        axes.set_xlabel(f"{views.factor} (degrees)")
+        axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
+    images = measured.activated.size
+    return add_caption(
+        figure,
+        f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category; "
+        f"{measured.differing} of {images} images activate another one.",
+    )
+
+
+def draw_pose_trajectories(measured, class_names=None, instance=None):
+    """The pose vectors of one toy of each category, in the plane that keeps their distances best.
+
+    Source: Heinsen 2019, figure 4; the points are those of `project_poses`.
+
+    Args:
+        measured: `ViewPoses`, or a sequence of them: a row each.
+        class_names: titles in place of the categories' numbers.
+        instance: number of the toy within its category; None: the first.
+
+    Returns:
+        A figure with a panel for each category. A view is a closed polygon whose corners are the pose vectors; later
+        views are more opaque. The ring is the first vector in the first view, the disc the same vector in the last.
+
+    Raises:
+        ValueError: a category has no toy of that number.
+
+    Example:
+        >>> from tf_capsules.analysis.viewpoints import ViewPoses, Views
+        >>> views = Views("elevation", np.arange(30, 75, 5), np.array([2]), np.array([0]), np.arange(9)[None])
+        >>> figure = draw_pose_trajectories(ViewPoses(views, np.random.rand(1, 9, 4, 4), np.full((1, 9), 2)))
+        >>> figure.axes[0].get_title()
+        'category 2, by elevation'
+    """
+    rows = [measured] if isinstance(measured, ViewPoses) else list(measured)
+    labels = np.unique(rows[0].views.labels)
+    figure = new_figure(2.9 * len(labels), 3.0 * len(rows) + 0.5)
+    grid = figure.subplots(len(rows), len(labels), squeeze=False)
+    for line, row in zip(grid, rows, strict=True):
+        for axes, label in zip(line, labels, strict=True):
+            _draw_trajectory(axes, project_poses(row.poses[row.views.toy(label, instance)]))
+            name = f"category {label}" if class_names is None else shortened(class_names[label])
+            axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
+    return add_caption(
+        figure,
+        "Corners: pose vectors; a polygon a view, more opaque from view to view. Ring: the first vector in the first "
+        "view; disc: in the last.",
+    )
+
+
+def _draw_trajectory(axes, points):
+    for opacity, corners in zip(np.linspace(0.2, 1, len(points)), points, strict=True):
+        closed = np.concatenate([corners, corners[:1]])
+        axes.plot(*closed.T, color=COLORS[0], alpha=opacity, linewidth=1.3, solid_joinstyle="round")
+    axes.plot(*points[0, 0], "o", markersize=9, markerfacecolor="none", markeredgecolor=DARK_BLUE, markeredgewidth=1.6)
+    axes.plot(*points[-1, 0], "o", markersize=9, color=DARK_BLUE)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.12)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_color("0.8")
+
+
+def draw_stereo_sheet(images, views, class_names=None, instance=None):
+    """One toy of each category from all sides, the left camera's pictures above the right one's.
+
+    Source: Heinsen 2019, figure 9.
+
+    Args:
+        images: (examples, height, width, 2), uint8: a split's images of two cameras.
+        views: its `Views` by azimuth, of `find_views`.
+        class_names: names in place of the categories' numbers.
+        instance: number of the toy within its category; None: the first.
+
+    Returns:
+        A figure with two rows for each category and a column for each azimuth.
+
+    Raises:
+        ValueError: images without two channels, or a category that has no toy of that number.
+
+    Example:
+        >>> from tf_capsules import datasets
+        >>> from tf_capsules.analysis.viewpoints import find_views
+        >>> options = {"elevations": 0, "lightings": 0, "train_pairs": 1, "test_pairs": None}
+        >>> toys = datasets.load("rendered_toys", size=8, **options)
+        >>> views = find_views(toys.test.arrays, "azimuth")
+        >>> len(draw_stereo_sheet(toys.test.arrays["image"], views, toys.class_names).axes)
+        5
+    """
+    if images.shape[-1] != 2:
+        raise ValueError(f"A stereo sheet needs images of two channels. Received: {images.shape}")
+    labels = np.unique(views.labels)
+    height, width = images.shape[1:3]
+    count = len(views.degrees)
+    figure = new_figure(12.0, (2 * 11.0 / count * height / width + 0.12) * len(labels) + 0.5)
+    for axes, label in zip(figure.subplots(len(labels), 1, squeeze=False)[:, 0], labels, strict=True):
+        pairs = images[views.index[views.toy(label, instance)]]
+        axes.imshow(pairs.transpose(3, 1, 0, 2).reshape(2 * height, count * width), cmap="gray", vmin=0, vmax=255)
+        axes.set_yticks([height / 2, 1.5 * height], ["left", "right"], fontsize=8)
+        name = f"category {label}" if class_names is None else shortened(class_names[label])
+        axes.set_ylabel(name.replace(" ", "\n"), fontsize=9, parse_math=False)
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    axes.set_xticks((np.arange(count) + 0.5) * width, views.degrees, fontsize=8)
+    axes.set_xlabel("azimuth (degrees)")
+    return figure

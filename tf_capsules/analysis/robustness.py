@@ -1,0 +1,221 @@
+"""How well networks resist adversarial images, and signs that gradients are masked."""
+
+import math
+
+import numpy as np
+
+from tf_capsules.analysis.attacks import ATTACKS, EPSILONS, checked_epsilon, checked_images, craft
+from tf_capsules.layers.arguments import one_of, positive_int
+
+GOALS = {"untargeted": "accuracy", "targeted": "success"}
+
+# Of the rows of `measure_attacks`.
+COLUMNS: tuple[str, ...] = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
+COLUMNS += ("zero_gradient_share", "gradient_norm")
+
+
+def measure_gradients(gradient, images, labels):
+    """Two simple checks for gradient masking: the share of zeros in the gradients, and their size.
+
+    Source: Hinton et al. 2018, section 5.2. A network whose gradient vanishes, by rounding or by saturation, resists
+    attacks along its gradient without being robust. Pixels that no unit sees count as zeros, too.
+
+    Args:
+        gradient: the `InputGradient` of a model.
+        images: (batch, height, width, channels).
+        labels: (batch,), the right classes.
+
+    Returns:
+        A pair of means over the images: the share of entries that are exactly 0, and the Euclidean norm.
+
+    Example:
+        >>> from tf_capsules.analysis.input_gradient import InputGradient
+        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
+        >>> share, norm = measure_gradients(InputGradient(model), np.ones((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0]))
+        >>> share
+        0.0
+    """
+    gradients = gradient(images, labels).astype("float64")
+    return float((gradients == 0).mean()), float(np.linalg.norm(gradients.reshape(len(gradients), -1), axis=1).mean())
+
+
+def measure_attacks(
+    gradients,
+    images,
+    labels,
+    epsilons=EPSILONS,
+    attacks=tuple(ATTACKS),
+    goals=tuple(GOALS),
+    steps=10,
+    bounds=None,
+    only_right=False,
+):
+    """How several models resist attacks on the same images. Attacks are made on each model and shown to all.
+
+    Source: Hinton et al. 2018, section 5.2 and figure 3. The measure of an untargeted attack is the accuracy that is
+    left. The measure of a targeted attack is its success: each image is attacked towards each other class, and success
+    is the share of images that get the wanted class, a mean over these classes.
+
+    Args:
+        gradients: dict from a model's name to its `InputGradient`.
+        images: (batch, height, width, channels).
+        labels: (batch,), the right classes.
+        epsilons: see `fgsm`; 0, the unchanged images, is always measured.
+        attacks: of "fgsm" and "bim".
+        goals: of "untargeted" and "targeted".
+        steps: of the basic iterative method.
+        bounds: see `fgsm`.
+        only_right: attack only the images that all models classify correctly, so that all begin at the same accuracy.
+            Otherwise a network with more errors on clean images looks less robust.
+
+    Returns:
+        An iterator of rows, dicts with the keys `COLUMNS`. For each attack and epsilon there is a row for every model.
+        "model" judged; the attack followed the gradient of "made_on", whose `measure_gradients` are
+        "zero_gradient_share" and "gradient_norm"; "value" is that of "metric", "accuracy" or "success".
+
+    Raises:
+        ValueError: unknown names, epsilons, images or labels out of range, models of different classes, or no image
+            that all models classify correctly.
+
+    Example:
+        >>> from tf_capsules.analysis.input_gradient import InputGradient
+        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
+        >>> images, labels = np.random.default_rng(0).random((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0])
+        >>> rows = list(measure_attacks({"dense": InputGradient(model)}, images, labels, epsilons=(0.1, 0.2)))
+        >>> len(rows), rows[-1]["attack"], rows[-1]["metric"]
+        (12, 'bim', 'success')
+    """
+    gradients = dict(gradients)
+    counts = {name: gradient.classes for name, gradient in gradients.items()}
+    if len(set(counts.values())) != 1 or min(counts.values()) < 2:
+        raise ValueError(f"One or more models of the same classes, two at least, are attacked. Received: {counts}")
+    for name, values, known in (("attacks", attacks, ATTACKS), ("goals", goals, GOALS)):
+        if not values:
+            raise ValueError(f"There are no {name} to be measured.")
+        for value in values:
+            one_of(name, value, known)
+    positive_int("steps", steps)
+    epsilons = sorted({checked_epsilon(epsilon) for epsilon in epsilons} - {0.0})
+    if not epsilons:
+        raise ValueError("There is no epsilon above 0 to be measured.")
+    images = checked_images(images, bounds)
+    clean = {name: gradient.classify(images) for name, gradient in gradients.items()}
+    labels = next(iter(gradients.values()))._checked_labels(images, labels)
+    if only_right:
+        right = np.all([classes == labels for classes in clean.values()], axis=0)
+        if not right.any():
+            raise ValueError(f"None of the {len(images)} images is classified rightly by all models.")
+        images, labels = images[right], labels[right]
+        clean = {name: classes[right] for name, classes in clean.items()}
+    return _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bounds)
+
+
+def _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bounds):
+    for made_on, gradient in gradients.items():
+        zeros, norm = measure_gradients(gradient, images, labels)
+        for attack in attacks:
+            for goal in goals:
+                targeted = goal == "targeted"
+                index, wanted = np.arange(len(labels)), labels
+                if targeted:
+                    index, wanted = np.nonzero(labels[:, None] != np.arange(gradient.classes))
+                crafted = craft(gradient, attack, images[index], wanted, epsilons, steps, targeted, bounds)
+                for epsilon in (0.0, *epsilons):
+                    attacked = next(crafted) if epsilon else None
+                    for name, judge in gradients.items():
+                        classes = judge.classify(attacked) if epsilon else clean[name][index]
+                        hits = classes == wanted
+                        shares = [hits[wanted == target].mean() for target in np.unique(wanted)] if targeted else hits
+                        value = float(np.mean(shares))
+                        count = 1 if attack == "fgsm" else steps
+                        row = name, made_on, attack, goal, epsilon, count, len(labels), GOALS[goal], value, zeros, norm
+                        yield dict(zip(COLUMNS, row, strict=True))
+
+
+def table(rows):
+    """The rows of `measure_attacks` as text, a line for each model that judges and each that was attacked.
+
+    Args:
+        rows: of `measure_attacks`.
+
+    Returns:
+        A str of several lines: a block for each attack and goal, in percent, and the measures of the gradients.
+
+    Example:
+        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "metric": "accuracy"}
+        >>> row |= {"zero_gradient_share": 0.25, "gradient_norm": 1.5}
+        >>> print(table([row | {"epsilon": x, "value": 1 - x} for x in (0.0, 0.1, 0.2)]))
+        fgsm, untargeted: accuracy (%)
+        epsilon       0    0.1    0.2
+        a         100.0   90.0   80.0
+        <BLANKLINE>
+        gradients of a: 25.00% of the entries are 0, mean norm 1.5
+    """
+    blocks = {}
+    for row in rows:
+        title = f"{row['attack']}, {row['goal']}: {row['metric']} (%)"
+        blocks.setdefault(title, {}).setdefault(_line_name(row), {})[row["epsilon"]] = row["value"]
+    width = max(len(name) for lines in blocks.values() for name in (*lines, "epsilon"))
+    texts = []
+    for title, lines in blocks.items():
+        epsilons = next(iter(lines.values()))
+        texts += [title, f"{'epsilon':{width}}" + "".join(f" {epsilon:6g}" for epsilon in epsilons)]
+        for name, values in lines.items():
+            texts.append(f"{name:{width}}" + "".join(f" {100 * value:6.1f}" for value in values.values()))
+        texts.append("")
+    for row in {row["made_on"]: row for row in rows}.values():
+        share, norm = row["zero_gradient_share"], row["gradient_norm"]
+        texts.append(f"gradients of {row['made_on']}: {share:.2%} of the entries are 0, mean norm {norm:.3g}")
+    return "\n".join(texts)
+
+
+def _line_name(row):
+    return row["model"] if row["made_on"] == row["model"] else f"{row['model']}, made on {row['made_on']}"
+
+
+def masking_signs(rows):
+    """Signs of masked gradients in the rows of `measure_attacks`, as sentences.
+
+    Source: Hinton et al. 2018, section 5.2 (images made on another network should not fool a model better than those
+    made on itself); Athalye et al. 2018, section 3.1 (one step should not do better than several). A difference counts
+    from two standard errors on, a share of zeros from a half on.
+
+    Args:
+        rows: of `measure_attacks`.
+
+    Returns:
+        A list of str. An empty list is no proof that nothing is masked.
+
+    Example:
+        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "epsilon": 0.1, "images": 50}
+        >>> masking_signs([row | {"metric": "accuracy", "value": 0.9, "zero_gradient_share": 0.75}])
+        ['a: 75.0% of the entries of its gradients are 0']
+    """
+    rows = list(rows)
+    zeros = {row["made_on"]: row["zero_gradient_share"] for row in rows}
+    said = "of the entries of its gradients are 0"
+    signs = [f"{name}: {share:.1%} {said}" for name, share in zeros.items() if share >= 0.5]
+    own = {_key(row): row for row in rows if row["made_on"] == row["model"]}
+    for row in rows:
+        model, made_on, attack, goal, epsilon = key = _key(row)
+        where = f"{model}: {goal}, epsilon {epsilon:g}:"
+        white = own.get((model, model, *key[2:]))
+        if made_on != model and white is not None and _is_stronger(row, white):
+            signs.append(f"{where} {attack} made on {made_on} {_against(row, white)} made on itself")
+        several = own.get((model, model, "bim", goal, epsilon))
+        if made_on == model and attack == "fgsm" and several is not None and _is_stronger(row, several):
+            signs.append(f"{where} one step {_against(row, several)} by {several['steps']} steps")
+    return signs
+
+
+def _key(row):
+    return row["model"], row["made_on"], row["attack"], row["goal"], row["epsilon"]
+
+
+def _is_stronger(row, other):
+    gain = other["value"] - row["value"] if row["metric"] == "accuracy" else row["value"] - other["value"]
+    return gain > 2 * math.sqrt(sum(x["value"] * (1 - x["value"]) / x["images"] for x in (row, other)))
+
+
+def _against(row, other):
+    return f"leaves {row['metric']} at {row['value']:.1%}, against {other['value']:.1%}"

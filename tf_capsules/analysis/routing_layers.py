@@ -1,0 +1,95 @@
+"""What the analysis asks of routing layers beyond their own answers. Classes of layers are told apart only here."""
+
+import inspect
+
+import keras
+from keras import ops
+
+from tf_capsules.analysis.inference import inputs_of, to_numpy
+from tf_capsules.layers import ConcurrentRouting, HeinsenRouting
+from tf_capsules.layers.base import RoutingLayer
+
+
+def find_layer(model, name, *kinds):
+    """The layer of this name in a `CapsuleClassifier` or a functional model.
+
+    Raises:
+        ValueError: no such layer, or one of another class than these.
+    """
+    layer = getattr(model, "encoder", model).get_layer(name)
+    if not isinstance(layer, kinds):
+        wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds)
+        raise ValueError(f"The layer {name!r} is a {type(layer).__name__}, not {wanted}.")
+    return layer
+
+
+def is_chain(layer):
+    """Whether the layer routes a chain of capsule layers together."""
+    return isinstance(layer, ConcurrentRouting)
+
+
+def gives_couplings(layer):
+    """Whether coupling coefficients can be asked of the layer, or of the layers of its chain."""
+    return is_chain(layer) or "return_couplings" in inspect.signature(layer.call).parameters
+
+
+def stopped(routing, iterations):
+    """A layer of the same class and weights that stops after this number of iterations."""
+    config = {**routing.get_config(), "iterations": iterations, "name": f"{routing.name}_{iterations}"}
+    if isinstance(config.get("inverse_temperature"), (tuple, list)):
+        config["inverse_temperature"] = config["inverse_temperature"][:iterations]
+    layer = type(routing).from_config(config)
+    layer.build(keras.tree.flatten(routing.input)[0].shape)
+    layer.set_weights(routing.get_weights())
+    return layer
+
+
+def route_again(model, images, name, iterations=None, schedule=None):
+    """All results of all iterations of a network's `ConcurrentRouting`.
+
+    Args:
+        model: a `CapsuleClassifier` or a functional model.
+        images: a batch.
+        name: of the layer.
+        iterations, schedule: in place of the layer's own.
+
+    Returns:
+        The layer with these options, what its lowest layer takes (a tuple), and the results.
+    """
+    routing = find_layer(model, name, ConcurrentRouting)
+    options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
+    again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
+    lowest = inputs_of(routing, getattr(model, "encoder", model), images)
+    return again, lowest, again(*lowest, return_iterations=True)
+
+
+def activations_of(routing, children):
+    """Activations (batch, ...) of the children that a layer takes, None where they have none.
+
+    Args:
+        routing: the layer.
+        children: what it takes, a tuple.
+    """
+    if len(children) < 2:
+        return None
+    return to_numpy(ops.sigmoid(children[1]) if isinstance(routing, HeinsenRouting) else children[1])
+
+
+def bytes_of_votes(layer, calls):
+    """Bytes of a layer's votes as one tensor, and bytes that the layer holds of them.
+
+    Args:
+        layer: any layer.
+        calls: for each of its calls the positional arguments, the named ones, and the results.
+
+    Returns:
+        A pair of numbers; of Nones for a routing layer that does not tell.
+    """
+    if not isinstance(layer, RoutingLayer):
+        return (None, None) if gives_couplings(layer) else (0, 0)
+    found = [
+        layer.votes_cost(tuple(args[0].shape), options.get("parents") is not None, options.get("capsules"))
+        for args, options, _ in calls
+    ]
+    # Further iterations have the same votes.
+    return max((one.tensor for one in found), default=0), max((one.held for one in found), default=0)

@@ -1,0 +1,68 @@
+"""From which places of an image each class capsule took its votes."""
+
+import numpy as np
+from keras import ops
+
+from tf_capsules.analysis.couplings import last_couplings
+from tf_capsules.analysis.inference import in_batches, to_numpy
+from tf_capsules.analysis.routing_layers import route_again
+
+
+def measure_routing_maps(model, images, layer="routing", batch_size=20):
+    """From which places of an image each class capsule took its votes.
+
+    Source: the routing of Tsai et al. 2020. The couplings divide a primary capsule's votes among the capsules of each
+    layer above. They are those of the iterations that made the class capsules (`couplings.last_couplings`).
+
+    Args:
+        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer, whose lowest layer takes
+            capsules on a grid.
+        images: (batch, height, width, channels).
+        layer: name of the `ConcurrentRouting`.
+        batch_size: images routed at a time.
+
+    Returns:
+        (batch, rows, columns, classes): the share of each class in what the primary capsules at a place sent up. The
+        shares sum to 1 over the classes; they are 0 where no window of a convolution looks.
+
+    Raises:
+        ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
+
+    Example:
+        >>> measure_routing_maps(model, images).shape
+        (20, 16, 16, 10)
+    """
+    return np.concatenate([_routing_maps(model, batch, layer) for batch in in_batches(model, images, batch_size)])
+
+
+def _routing_maps(model, images, layer):
+    routing, lowest, found = route_again(model, images, layer)
+    if len(lowest[0].shape) < 5:
+        raise ValueError(f"The capsules below {layer!r} are not on a grid. Received shape {tuple(lowest[0].shape)}.")
+    shares = None
+    for own, _, couplings in reversed(last_couplings(routing, lowest, found)):
+        shares = shares_below(own, couplings, shares)
+    maps = shares.reshape(*lowest[0].shape[:4], -1).sum(axis=3)
+    total = maps.sum(axis=-1, keepdims=True)
+    return np.divide(maps, total, out=np.zeros_like(maps), where=total > 0)
+
+
+def shares_below(layer, couplings, shares=None):
+    """Follows shares of the classes from the parents of a layer to its children.
+
+    Args:
+        layer: the routing layer.
+        couplings: its couplings, (batch, children, parents) or, in windows, (batch, new height, new width, children of
+            a window, parents).
+        shares: of what each parent holds the share of each class, (batch, parents, classes); None: the parents are the
+            classes.
+
+    Returns:
+        (batch, children, classes).
+    """
+    if couplings.ndim == 3:
+        return couplings if shares is None else couplings @ shares
+    flat = couplings.reshape(-1, *couplings.shape[3:])  # a window each
+    upward = flat if shares is None else flat @ shares.reshape(len(flat), couplings.shape[4], -1)
+    each = [to_numpy(layer.windows.scatter(ops.convert_to_tensor(one))) for one in np.moveaxis(upward, -1, 0)]
+    return np.stack(each, axis=-1).reshape(len(couplings), -1, len(each))

@@ -1,0 +1,145 @@
+"""How the votes for a class lie about the pose of its capsule."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from tf_capsules.analysis.inference import check_labels, first_of_each_class, in_batches, predict_classes, to_numpy
+from tf_capsules.analysis.routing_layers import find_layer, stopped
+from tf_capsules.layers import DynamicRouting, EMRouting
+
+
+def measure_vote_distances(model, images, layer="class_capsules", batch_size=20):
+    """The distance of each vote from the pose of its class capsule, after each routing iteration.
+
+    Source: Hinton et al. 2018, figure 2 (a histogram of these distances, weighted by the assignments).
+
+    Args:
+        model: a `CapsuleClassifier` with an `EMRouting` layer.
+        images: (batch, height, width, channels).
+        layer: name of the routing layer in the model's encoder.
+        batch_size: images routed at a time.
+
+    Returns:
+        A pair of (iterations, batch, children, classes): Euclidean distances of the votes from the pose that an
+        iteration finds, and the couplings by which it weighs the votes. Couplings sum to 1 over the classes.
+
+    Raises:
+        ValueError: a layer of another kind, or images of another shape.
+
+    Example:
+        >>> distances, couplings = measure_vote_distances(model, images)
+    """
+    routing = find_layer(model, layer, EMRouting)
+    inputs = keras.tree.flatten(routing.input)
+    each = [
+        stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
+    ]
+    routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in each)])
+    distances, couplings = [], []
+    for batch in in_batches(model, images, batch_size):
+        poses, *results = routed.predict_on_batch(batch)
+        votes = to_numpy(routing.votes(poses))
+        axes = tuple(range(3, votes.ndim))
+        distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
+        couplings.append([weights for _, weights in results])
+    return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
+
+
+def measure_vote_similarities(model, images, labels, layer="class_capsules", bins=21, batch_size=20):
+    """How similar the votes for the right class are to its capsule, and how long they are.
+
+    Source: Li et al. 2018, figure 2. The similarity is the cosine of a vote and the capsule's pose. Votes are counted
+    in bins `floor(10 cosine + 10)`; the last bin is for a cosine of exactly 1.
+
+    Args:
+        model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer.
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        layer: name of the routing layer in the model's encoder, whose parents are the classes.
+        bins: an odd number.
+        batch_size: images routed at a time.
+
+    Returns:
+        A pair of (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
+
+    Raises:
+        ValueError: a layer of another kind, an even number of bins, or images and labels that do not fit.
+
+    Example:
+        >>> shares, lengths = measure_vote_similarities(model, images, labels)
+    """
+    routing = find_layer(model, layer, DynamicRouting, EMRouting)
+    if bins < 3 or not bins % 2:
+        raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
+    labels = np.asarray(labels).reshape(-1)
+    check_labels(labels, routing.capsules)
+    if len(labels) != len(images):
+        raise ValueError(f"Received {len(images)} images and {len(labels)} labels.")
+    inputs = keras.tree.flatten(routing.input)[0]
+    routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
+    counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
+    for batch in in_batches(model, images, batch_size):
+        poses, parents = routed.predict_on_batch(batch)
+        right = np.arange(len(poses)), labels[start : start + len(poses)]
+        start += len(poses)
+        votes = to_numpy(routing.votes(poses))[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
+        parents = parents[right].reshape(len(poses), 1, -1)
+        norms = np.linalg.norm(votes, axis=-1)
+        cosines = (votes * parents).sum(-1) / np.maximum(norms * np.linalg.norm(parents, axis=-1), 1e-12)
+        half = bins // 2
+        places = np.clip(np.floor(half * cosines + half), 0, bins - 1).astype(int)
+        counts += np.bincount(places.ravel(), minlength=bins)
+        lengths += np.bincount(places.ravel(), norms.ravel(), minlength=bins)
+    with np.errstate(invalid="ignore"):
+        return counts / counts.sum(), lengths / counts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExampleVotes:
+    """Some images and where the votes for each class lie.
+
+    Attributes:
+        images: (examples, height, width, channels).
+        labels, predictions: (examples,).
+        distances, couplings: (iterations, examples, children, classes), see `measure_vote_distances`.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    distances: np.ndarray
+    couplings: np.ndarray
+
+
+def measure_example_votes(model, images, labels, right=2, wrong=1):
+    """The vote distances of some images that the model gets right and of some that it gets wrong.
+
+    Source: Hinton et al. 2018, figure 2.
+
+    Args:
+        model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
+        images: (batch, height, width, channels).
+        labels: (batch,).
+        right: number of correctly classified images, the first ones, each of another class.
+        wrong: the same for wrongly classified images, as far as there are any.
+
+    Returns:
+        `ExampleVotes`.
+
+    Raises:
+        ValueError: see `measure_vote_distances`; images and labels that do not fit, or no image to show.
+
+    Example:
+        >>> measure_example_votes(model, test_images, test_labels).labels
+        array([3, 0, 1])
+    """
+    predictions, labels = predict_classes(model, images, labels)
+    hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
+    others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
+    index = hits + first_of_each_class(labels, others, wrong)
+    if not index:
+        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    shown = np.asarray(images)[index]
+    return ExampleVotes(shown, labels[index], predictions[index], *measure_vote_distances(model, shown))
