@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.analysis.inference import inputs_of, to_numpy
-from tf_capsules.layers import ConcurrentRouting, HeinsenRouting
+from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.base import RoutingLayer
 
 
@@ -72,7 +72,8 @@ def activations_of(routing, children):
     """
     if len(children) < 2:
         return None
-    return to_numpy(ops.sigmoid(children[1]) if isinstance(routing, HeinsenRouting) else children[1])
+    logits = "logits" in inspect.signature(routing.call).parameters
+    return to_numpy(ops.sigmoid(children[1]) if logits else children[1])
 
 
 def bytes_of_votes(layer, calls):
