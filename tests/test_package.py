@@ -97,7 +97,14 @@ NEED_MORE = {
     "datasets.imagenet",
     "datasets.multimnist",
 }
-NEED_MORE |= {"datasets.pipeline", "datasets.sst", "export"}
+NEED_MORE |= {
+    "datasets.pipeline",
+    "datasets.sst",
+    "export.portable",
+    "export.saved_model",
+    "export.serving",
+    "export.text",
+}
 NEED_MORE |= {"text", "text.batches", "text.cache", "text.checkpoint", "text.tokenizers", "text.transformer"}
 
 

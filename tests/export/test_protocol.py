@@ -1,4 +1,4 @@
-"""Exports answer by TensorFlow Serving's protocol what the Keras model says. Those of texts: text/test_export.py."""
+"""Exports answer by TensorFlow Serving's protocol what the Keras model says. Those of texts: test_text.py."""
 
 import base64
 import io
@@ -166,6 +166,9 @@ ZEROS = np.zeros((2, *SHAPE), np.float32)
         ("serving_default", {"images": np.zeros(SHAPE, np.float32)}, "INVALID_ARGUMENT"),
         ("serving_default", {"images": np.zeros((0, 9, 7, 3), np.float32)}, "INVALID_ARGUMENT"),
         ("serving_default", {"images": np.zeros((2, *SHAPE))}, "INVALID_ARGUMENT"),
+        ("serving_default", {"images": ZEROS + 200}, "INVALID_ARGUMENT"),
+        ("serving_float32", {"images": ZEROS - 1}, "INVALID_ARGUMENT"),
+        ("serving_float32", {"images": ZEROS * np.nan}, "INVALID_ARGUMENT"),
         ("serving_uint8", {"images": ZEROS}, "INVALID_ARGUMENT"),
         ("serving_bytes", {"files": ZEROS}, "INVALID_ARGUMENT"),
         ("serving_bytes", {"files": [[PICTURE]]}, "INVALID_ARGUMENT"),
@@ -207,6 +210,7 @@ FILES = {"signature_name": "serving_bytes"}
         {"instances": RAGGED},
         {"inputs": RAGGED},
         {"instances": ZEROS[:, 1:].tolist()},
+        {"instances": (ZEROS + 200).tolist()},
         {"instances": [["a"]]},
         {"instances": [[1, 2], [3], [4, 5, 6]]},
         {"instances": GREY, "signature_name": 3},

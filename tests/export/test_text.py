@@ -176,7 +176,7 @@ def server(exported):
 
 
 class TestServer:
-    """The protocol of TensorFlow Serving. That of images: tests/test_serving.py."""
+    """The protocol of TensorFlow Serving. That of images: test_protocol.py."""
 
     @pytest.fixture
     def client(self, server):

@@ -1,0 +1,128 @@
+import importlib.util
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from served import STEPS, call, make_images, make_model
+from sweep import MODELS
+
+from tf_capsules import export
+from tf_capsules.datasets import augment
+from tf_capsules.models import class_probabilities
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("export runs on TensorFlow", allow_module_level=True)
+
+import tensorflow as tf  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    return make_model()
+
+
+def run_litert(file, images):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tf.lite.Interpreter announces that it will move to another package
+        return tf.lite.Interpreter(str(file)).get_signature_runner()(images=images)
+
+
+def run_onnx(file, images):
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"images": images}), strict=True))
+
+
+@pytest.fixture(params=["litert", "onnx"])
+def converter(request):
+    """(what writes a file, what runs it, the fewest images that it takes)."""
+    if request.param == "litert":
+        return export.export_litert, run_litert, 1
+    pytest.importorskip("tf2onnx")
+    return export.export_onnx, run_onnx, 0
+
+
+def assert_converted(converter, file, model, images, steps=()):
+    write, run, fewest = converter
+    assert write(model, file, steps, image_shape=images.shape[1:]) == file
+    want = call(model, np.stack([augment.apply(steps, image) for image in images]))
+    probabilities = keras.ops.convert_to_numpy(class_probabilities(model, want))
+    for batch in (len(images), 1, fewest):
+        answer = run(file, images[:batch])
+        assert set(answer) == {"probabilities", "poses", "class"} and answer["class"].dtype == np.int64
+        np.testing.assert_allclose(answer["probabilities"], probabilities[:batch], atol=1e-5)
+        np.testing.assert_allclose(answer["poses"], want["poses"][:batch], atol=1e-5)
+        np.testing.assert_array_equal(answer["class"], probabilities[:batch].argmax(-1))
+
+
+@pytest.mark.parametrize("steps", [(), STEPS])
+def test_converted_files_give_the_models_numbers(tmp_path, converter, steps):
+    model = make_model(3, width=8)
+    images = make_images((4, 18, 22, 3) if steps else (4, 8, 8, 3)) / np.float32(255)
+    assert_converted(converter, tmp_path / "model", model, images, steps)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["MatrixCapsNet", "AttentionCapsNet"])
+def test_networks_of_other_routings_are_converted(tmp_path, converter, name):
+    if name == "MatrixCapsNet" and converter[1] is run_litert and tf.__version__ < "2.21":
+        pytest.skip("TensorFlow's converter slices arrays of six axes from 2.21 on")
+    case = MODELS[name]
+    model, images = case.make(), case.arrays()["images"][:3]
+    assert_converted(converter, tmp_path / "model", model, images)
+
+
+def test_loops_within_an_image_are_for_litert_alone(tmp_path):
+    case = MODELS["CapNet"]
+    model, images = case.make(), case.arrays()["images"][:2]
+    assert_converted((export.export_litert, run_litert, 1), tmp_path / "model.tflite", model, images)
+    pytest.importorskip("tf2onnx")
+    with pytest.raises(ValueError, match="ONNX has no form for the loops within an image of capnet"):
+        export.export_onnx(model, tmp_path / "model.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.tflite"]
+
+
+def test_a_plain_network_is_converted(tmp_path, converter):
+    network = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Conv2D(3, 3), keras.layers.Flatten()])
+    network.add(keras.layers.Dense(5, "softmax"))
+    images = make_images() / np.float32(255)
+    write, run, _ = converter
+    answer = run(write(network, tmp_path / "model"), images)
+    assert set(answer) == {"probabilities", "class"}
+    np.testing.assert_allclose(answer["probabilities"], network(images), atol=1e-5)
+
+
+def test_the_range_of_images_is_not_checked_but_stated(model, tmp_path, converter):
+    """Both converters drop assertions."""
+    write, run, _ = converter
+    images = np.full((1, 8, 7, 1), 200, "float32")
+    want = call(model, images)
+    np.testing.assert_allclose(run(write(model, tmp_path / "model"), images)["poses"], want["poses"], atol=1e-5)
+    if run is run_onnx:
+        import onnx
+
+        assert "in [0, 1]" in onnx.load(tmp_path / "model").graph.input[0].doc_string
+
+
+def test_converters_refuse_half_precision_and_folders(model, tmp_path, converter):
+    half = keras.Sequential(
+        [keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5, dtype="mixed_bfloat16")]
+    )
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    for network in (half, MODELS["MatrixCapsNet"].make()):
+        with pytest.raises(ValueError, match="computes in bfloat16"):
+            converter[0](network, tmp_path / "model")
+    with pytest.raises(ValueError, match="is a folder"):
+        converter[0](model, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_its_packages_onnx_says_what_to_install(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ImportError, match=re.escape("tf2onnx, onnx, not installed (pip install 'tf_capsules[export]')")
+    ):
+        export.export_onnx(model, tmp_path / "model.onnx")

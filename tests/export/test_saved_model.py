@@ -1,0 +1,327 @@
+import pathlib
+import re
+import subprocess
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from served import NAMES, STEPS, call, encoded, make_images, make_model
+
+from tf_capsules import export
+from tf_capsules.datasets import augment
+from tf_capsules.layers import EMRouting, HeinsenRouting
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("export runs on TensorFlow", allow_module_level=True)
+
+import tensorflow as tf  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    return export.export_saved_model(model, tmp_path_factory.mktemp("export") / "model", class_names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return tf.saved_model.load(str(folder))
+
+
+def serve(folder, images):
+    """What a process with TensorFlow alone answers to uint8 images: {signature: {output: array}}."""
+    script = """
+import sys, numpy as np, tensorflow as tf
+images = np.load(sys.argv[2])
+loaded = tf.saved_model.load(sys.argv[1])
+answers = {
+    "serving_default": loaded.signatures["serving_default"](images=tf.constant(images / np.float32(255))),
+    "serving_uint8": loaded.signatures["serving_uint8"](images=tf.constant(images)),
+    "serving_bytes": loaded.signatures["serving_bytes"](files=tf.stack([tf.io.encode_png(i) for i in images])),
+    "serve": loaded.serve(images),
+}
+assert not [name for name in sys.modules if name.split(".")[0] == "tf_capsules"]
+np.savez(sys.argv[3], **{f"{s}/{k}": v.numpy() for s, answer in answers.items() for k, v in answer.items()})
+"""
+    place = folder.parent
+    np.save(place / "images.npy", images)
+    arguments = [str(folder), str(place / "images.npy"), str(place / "answers.npz")]
+    subprocess.run([sys.executable, "-c", script, *arguments], check=True, cwd=place, capture_output=True, timeout=120)
+    answers = {}
+    with np.load(place / "answers.npz", allow_pickle=True) as archive:
+        for key in archive:
+            signature, name = key.split("/")
+            answers.setdefault(signature, {})[name] = archive[key]
+    return answers
+
+
+def test_a_process_with_tensorflow_alone_gives_the_models_numbers(model, folder):
+    images = make_images()
+    want = call(model, images / np.float32(255))
+    answers = serve(folder, images)
+    assert set(answers) == {"serving_default", "serving_uint8", "serving_bytes", "serve"}
+    for answer in answers.values():
+        assert set(answer) == {"probabilities", "poses", "class", "label"}
+        np.testing.assert_allclose(answer["probabilities"], want["activations"], atol=1e-6)
+        np.testing.assert_allclose(answer["poses"], want["poses"], atol=1e-6)
+        np.testing.assert_array_equal(answer["class"], want["activations"].argmax(-1))
+        assert [label.decode() for label in answer["label"]] == [NAMES[c] for c in answer["class"]]
+        assert answer["class"].dtype == np.int64 and answer["poses"].dtype == np.float32
+    np.testing.assert_array_equal(answers["serving_bytes"]["poses"], answers["serving_uint8"]["poses"])
+
+
+def test_weights_are_stored_once_and_only_those_that_serve(model, folder):
+    model = make_model()
+    model.compile("adam", loss="mse")
+    model.optimizer.build(model.trainable_variables)
+    stored = tf.train.list_variables(str(folder / "variables" / "variables"))
+    numbers = sum(
+        int(np.prod(shape)) for name, shape in stored if "OBJECT_GRAPH" not in name and "save_counter" not in name
+    )
+    assert numbers == model.encoder.count_params()
+    size = (folder / "variables" / "variables.data-00000-of-00001").stat().st_size
+    assert 4 * numbers <= size < 4 * numbers + 4096
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_any_batch_size(model, loaded, batch):
+    images = make_images((batch, 8, 7, 1))
+    want = (
+        call(model, images / np.float32(255))
+        if batch
+        else {"activations": np.zeros((0, 5)), "poses": np.zeros((0, 5, 9))}
+    )
+    files = tf.constant([encoded(image) for image in images], tf.string, (batch,))
+    for answer in (
+        loaded.serve(images),
+        loaded.serve(images / np.float32(255)),
+        loaded.signatures["serving_default"](images=tf.constant(images / np.float32(255))),
+        loaded.signatures["serving_bytes"](files=files),
+    ):
+        np.testing.assert_allclose(answer["probabilities"], want["activations"], atol=1e-6)
+        np.testing.assert_allclose(answer["poses"], want["poses"], atol=1e-6)
+        assert answer["class"].shape == answer["label"].shape == (batch,)
+
+
+@pytest.mark.parametrize("default", ["float32", "uint8"])
+def test_default_chooses_what_serving_default_takes(model, tmp_path, default):
+    loaded = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model", default=default)))
+    specs = {name: signature.structured_input_signature[1] for name, signature in loaded.signatures.items()}
+    assert set(specs) == {"serving_default", "serving_float32", "serving_uint8", "serving_bytes"}
+    assert specs["serving_default"]["images"].dtype == default
+    assert specs["serving_uint8"]["images"].dtype == "uint8" and specs["serving_float32"]["images"].dtype == "float32"
+    assert specs["serving_default"]["images"].shape == (None, 8, 7, 1)
+    assert "label" not in loaded.signatures["serving_default"].structured_outputs
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_format_is_decoded_to_the_models_channels(tmp_path, kind, channels):
+    model = make_model(channels)
+    loaded = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model")))
+    grey = make_images((8, 7, 1))
+    answer = loaded.signatures["serving_bytes"](files=tf.constant([encoded(grey, kind)]))
+    want = loaded.serve(np.repeat(grey, channels, axis=-1)[None])
+    np.testing.assert_allclose(answer["poses"], want["poses"], atol=1e-6)
+
+
+def test_colours_become_grey_by_their_luma_and_alpha_is_dropped(loaded):
+    colours = make_images((8, 7, 4))
+    answer = loaded.signatures["serving_bytes"](files=tf.constant([encoded(colours)]))
+    grey = (colours[..., :3] / np.float32(255)) @ np.float32([0.299, 0.587, 0.114])
+    np.testing.assert_allclose(answer["poses"], loaded.serve(grey[None, ..., None])["poses"], atol=1e-6)
+
+
+def test_jpeg_files_and_files_of_other_sizes_are_resized(loaded):
+    big = np.repeat(np.repeat(make_images((8, 7, 1)), 4, axis=0), 4, axis=1)
+    for kind, tolerance in (("PNG", 1e-6), ("JPEG", 0.02)):
+        answer = loaded.signatures["serving_bytes"](files=tf.constant([encoded(big, kind)]))
+        small = tf.image.resize(big / np.float32(255), (8, 7), antialias=True)
+        np.testing.assert_allclose(answer["poses"], loaded.serve(small[None])["poses"], atol=tolerance)
+
+
+def test_two_channels_have_no_encoded_form(tmp_path):
+    loaded = tf.saved_model.load(str(export.export_saved_model(make_model(2), tmp_path / "model")))
+    assert "serving_bytes" not in loaded.signatures
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_preprocessing_runs_inside_under_every_policy(tmp_path, policy):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = make_model(3, width=8)
+    finally:
+        keras.config.set_dtype_policy(before)
+    images = make_images((3, 18, 22, 3))
+    want = call(model, np.stack([augment.apply(STEPS, image / np.float32(255)) for image in images]))
+    folder = export.export_saved_model(model, tmp_path / "model", STEPS, image_shape=(18, 22, 3))
+    loaded = tf.saved_model.load(str(folder))
+    answer = loaded.serve(images)
+    assert answer["poses"].dtype == answer["probabilities"].dtype == tf.float32
+    tolerance = 1e-6 if policy == "float32" else 0.02
+    np.testing.assert_allclose(answer["poses"], want["poses"], atol=tolerance)
+    files = tf.constant([encoded(image) for image in images])
+    np.testing.assert_array_equal(loaded.signatures["serving_bytes"](files=files)["poses"], answer["poses"])
+    assert loaded.serve(images[:0])["poses"].shape == (0, 5, 9)
+
+
+def test_the_shape_before_the_steps_is_found(tmp_path):
+    steps = (("pad", 1), ("downscale", 3), ("standardize",))
+    loaded = tf.saved_model.load(str(export.export_saved_model(make_model(width=10), tmp_path / "model", steps)))
+    assert loaded.signatures["serving_default"].structured_input_signature[1]["images"].shape == (None, 22, 28, 1)
+
+
+def test_steps_of_training_alone_add_nothing(model, tmp_path):
+    loaded = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model", (("shift", 2), ("flip",)))))
+    operations = {op.type for op in loaded.signatures["serving_float32"].graph.get_operations()}
+    nested = {
+        node.op
+        for f in loaded.signatures["serving_float32"].graph.as_graph_def().library.function
+        for node in f.node_def
+    }
+    assert not {name for name in operations | nested if "While" in name}
+
+
+def test_a_plain_network_answers_without_poses(tmp_path):
+    network = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5, "softmax")])
+    loaded = tf.saved_model.load(str(export.export_saved_model(network, tmp_path / "model", class_names=NAMES)))
+    images = make_images()
+    answer = loaded.serve(images)
+    assert set(answer) == {"probabilities", "class", "label"}
+    np.testing.assert_allclose(answer["probabilities"], network(images / np.float32(255)), atol=1e-6)
+
+
+IMAGES = keras.Input((4, 4, 2))
+CAPSULES = keras.layers.Reshape((8, 4))(IMAGES)
+LOGITS = {
+    "heinsen_routing": HeinsenRouting(3, 4, name="heinsen_routing")(CAPSULES)[1],
+    "em_routing": EMRouting(3, 4, name="em_routing")(CAPSULES, keras.layers.Activation("sigmoid")(CAPSULES[..., 0]))[2],
+    "dense": keras.layers.Dense(3, name="dense")(keras.layers.Flatten()(IMAGES)),
+    "last": keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3, name="last")])(IMAGES),
+}
+LOGITS["inner"] = keras.Model(IMAGES, [IMAGES, keras.layers.Dense(3, name="inner")(LOGITS["dense"])])(IMAGES)[1]
+
+
+@pytest.mark.parametrize("name", LOGITS)
+def test_logits_served_as_probabilities_are_warned_of(tmp_path, name):
+    """Also before training, when logits happen to lie in [0, 1]: all of `HeinsenRouting` are then 0."""
+    with pytest.warns(UserWarning, match=f"what are no probabilities: its layer '{name}' gives logits"):
+        export.export_saved_model(keras.Model(IMAGES, LOGITS[name]), tmp_path / "logits")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        export.export_saved_model(keras.Model(IMAGES, keras.layers.Softmax()(LOGITS[name])), tmp_path / "shares")
+
+
+def test_numbers_that_are_no_probabilities_are_warned_of(tmp_path):
+    five = keras.ops.add(LOGITS["dense"], 5.0)
+    with pytest.warns(UserWarning, match=r"what are no probabilities: it answers with numbers such as \d\.\d\d\."):
+        export.export_saved_model(keras.Model(IMAGES, five), tmp_path / "five")
+
+
+@pytest.mark.parametrize("value", [200.0, 1.02, -1.0, np.nan, np.inf])
+def test_float_images_beyond_their_range_are_refused(loaded, value):
+    images = make_images() / np.float32(255)
+    images[2, 3, 4, 0] = value
+    message = re.escape("float32 images must be in [0, 1]; pixels of 0 to 255 are for serving_uint8.")
+    for name in ("serving_default", "serving_float32"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            loaded.signatures[name](images=tf.constant(images))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        loaded.serve(images)
+
+
+def test_rounding_beyond_the_range_is_answered(loaded):
+    """Of images that were resized or were in half precision."""
+    for value in (1.005, -0.005):
+        images = np.full((2, 8, 7, 1), value, "float32")
+        assert np.isfinite(loaded.serve(images)["probabilities"]).all()
+
+
+def test_images_of_another_shape_or_dtype_are_refused(loaded):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=re.escape("[2,9,7,1] is not compatible with expected shape [?,8,7,1]")
+    ):
+        loaded.signatures["serving_default"](images=tf.zeros((2, 9, 7, 1)))
+    with pytest.raises(ValueError, match=re.escape("shape=(None, 8, 7, 1)")):
+        loaded.serve(np.zeros((2, 9, 7, 1), "float32"))
+    with pytest.raises(ValueError, match="float64"):
+        loaded.serve(np.zeros((2, 8, 7, 1), "float64"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
+        loaded.signatures["serving_bytes"](files=tf.constant(["not an image"]))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"default": "int8"}, "Received: 'int8'"),
+        ({"class_names": ["ant", "bee"]}, "5 classes. Received 2"),
+        ({"preprocess": (("blur", 2),)}, "'blur'"),
+        ({"preprocess": (("crop", 8),)}, "give `image_shape`"),
+        ({"preprocess": (("pad", 4),)}, "Received: 0"),
+        ({"image_shape": (8, 9, 1)}, r"images \(8, 7, 1\); images \(8, 9, 1\) are \(8, 9, 1\)"),
+        ({"image_shape": (8, None, 1)}, "Received: None"),
+    ],
+)
+def test_bad_arguments_are_refused_and_nothing_is_written(model, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        export.export_saved_model(model, tmp_path / "model", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else_is(model, tmp_path):
+    folder = tmp_path / "deep" / "model"
+    export.export_saved_model(make_model(width=9), folder)
+    export.export_saved_model(model, folder, class_names=NAMES)
+    assert "label" in tf.saved_model.load(str(folder)).signatures["serving_default"].structured_outputs
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+    (folder / "notes.txt").write_text("mine")
+    for other in (folder, folder / "notes.txt"):
+        with pytest.raises(ValueError, match=r"holds something else than a SavedModel \(notes.txt\)"):
+            export.export_saved_model(model, other)
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("entries", [["assets"], ["variables", "assets.extra"], ["saved_model.pb/of mine"]])
+def test_a_folder_that_is_no_saved_model_is_refused(model, tmp_path, entries):
+    folder = tmp_path / "mine"
+    for entry in entries:
+        (folder / entry).mkdir(parents=True)
+    with pytest.raises(ValueError, match="mine holds something else than a SavedModel .* is not overwritten"):
+        export.export_saved_model(model, folder)
+    assert all((folder / entry).is_dir() for entry in entries)
+
+
+def test_an_empty_folder_is_filled(model, tmp_path):
+    assert tf.saved_model.load(str(export.export_saved_model(model, tmp_path))).signatures
+
+
+def test_a_failure_while_writing_leaves_the_earlier_export(model, tmp_path, monkeypatch):
+    folder = export.export_saved_model(model, tmp_path / "model")
+    before = (folder / "saved_model.pb").read_bytes()
+
+    def save(module, path, signatures):
+        pathlib.Path(path).mkdir()
+        (pathlib.Path(path) / "saved_model.pb").write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(tf.saved_model, "save", save)
+    with pytest.raises(OSError, match="disk full"):
+        export.export_saved_model(model, folder)
+    assert (folder / "saved_model.pb").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_other_backends_are_told_the_way(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    images = (export.export_saved_model, export.export_litert, export.export_onnx)
+    for function in (*images, export.export_embeddings_saved_model):
+        with pytest.raises(RuntimeError, match="'jax'.*KERAS_BACKEND=tensorflow"):
+            function(model, tmp_path / "model")

@@ -1,0 +1,31 @@
+"""A small network on images, and images for it, to be exported."""
+
+import io
+
+import keras
+import numpy as np
+from PIL import Image
+
+from tf_capsules.models.sabour2017 import CapsNet
+
+NAMES = ["ant", "bee", "cat", "dog", "eel"]
+STEPS = (("downscale", 2), ("brightness", 63), ("crop", 8), ("standardize",))
+
+
+def make_model(channels=1, width=7, **options):
+    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
+    return CapsNet((8, width, channels), classes=5, dim=9, **sizes, decoder_units=(11,), **options)
+
+
+def make_images(shape=(4, 8, 7, 1), seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def encoded(image, kind="PNG"):
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, kind)
+    return file.getvalue()
+
+
+def call(model, images):
+    return {name: keras.ops.convert_to_numpy(value) for name, value in model(np.float32(images)).items()}

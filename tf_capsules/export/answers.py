@@ -1,0 +1,90 @@
+"""What every export answers, and the checks that a model can answer it."""
+
+import warnings
+
+import keras
+import numpy as np
+
+from tf_capsules.layers import ConvEMRouting, EMRouting, HeinsenRouting
+from tf_capsules.models import class_probabilities, class_scores
+
+ROUNDING = 0.01  # how far beyond [0, 1] numbers in half precision, or of an image that was resized, may lie
+_LOGITS = {HeinsenRouting: 1, EMRouting: 2, ConvEMRouting: 2}  # which result of a routing layer
+
+
+def need_tensorflow():
+    if keras.backend.backend() != "tensorflow":
+        raise RuntimeError(
+            f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here. Save the "
+            "weights, and load and export them in a process that is started with KERAS_BACKEND=tensorflow."
+        )
+
+
+def hidden_states(model):
+    """The symbolic hidden states (batch, tokens, layers, width) that a text network takes, or None."""
+    inputs = getattr(getattr(model, "encoder", model), "input", None)
+    return inputs["embeddings"] if isinstance(inputs, dict) and set(inputs) == {"embeddings", "mask"} else None
+
+
+def class_answers(model, outputs, class_names):
+    """The dict that a signature returns, from the outputs of a model."""
+    import tensorflow as tf
+
+    probabilities = tf.cast(class_probabilities(model, outputs), tf.float32)
+    classes = probabilities.shape[-1]
+    if class_names is not None and len(class_names) != classes:
+        raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
+    answers = {"probabilities": probabilities, "class": tf.argmax(probabilities, axis=-1)}
+    if isinstance(outputs, dict):
+        answers["poses"] = tf.cast(outputs["poses"], tf.float32)
+    if class_names is not None:
+        answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
+    return answers
+
+
+def for_any_number(answer):
+    """The function `answer`, extended to an empty batch: it gets one example of zeros, whose answer is cut off.
+
+    Some operations of TensorFlow, such as a convolution with bias, fail on an empty batch.
+    """
+    import tensorflow as tf
+
+    def answer_any_number(*inputs):
+        # Not every server checks shapes before it runs a graph, so the graph does.
+        inputs = [tf.ensure_shape(x, x.shape) for x in inputs]
+        count = tf.shape(inputs[0])[0]
+        none = tf.cast(count == 0, tf.int32)
+        inputs = [tf.concat([x, tf.zeros([none, *tf.unstack(tf.shape(x))[1:]], x.dtype)], axis=0) for x in inputs]
+        return {name: value[:count] for name, value in answer(*inputs).items()}
+
+    return answer_any_number
+
+
+def warn_of_logits(model, example):
+    """Warns of a model that answers with logits: its last layer gives them, or its answer to `example` shows it."""
+    outputs = getattr(getattr(model, "encoder", model), "output", None)
+    layer = None if outputs is None or getattr(model, "logits", False) else _logits_layer(class_scores(outputs))
+    if layer is not None:
+        sign = f"its layer {layer.name!r} gives logits"
+    else:
+        answer = keras.ops.convert_to_numpy(class_probabilities(model, model(example, training=False)))
+        farthest = answer.ravel()[np.abs(answer - 0.5).argmax()]
+        if abs(farthest - 0.5) <= 0.5 + ROUNDING:
+            return
+        sign = f"it answers with numbers such as {farthest:.2f}"
+    warnings.warn(
+        f"{model.name} serves as probabilities what are no probabilities: {sign}. "
+        "keras.layers.Softmax() behind them makes them so.",
+        stacklevel=3,
+    )
+
+
+def _logits_layer(tensor):
+    """The layer that gives this symbolic tensor, if it gives logits, or None."""
+    operation, _, index = tensor._keras_history
+    while isinstance(operation, keras.Sequential):
+        operation = operation.layers[-1]
+    if hasattr(operation, "outputs"):  # a functional model within another
+        return _logits_layer(operation.outputs[index])
+    linear = getattr(operation, "activation", None) is keras.activations.linear
+    return operation if linear or _LOGITS.get(type(operation)) == index else None

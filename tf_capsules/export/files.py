@@ -1,0 +1,66 @@
+"""Files and folders that are complete or not there: written beside their place, then renamed."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+
+_SAVED_MODEL = "saved_model.pb"
+_SAVED_MODEL_ENTRIES = {_SAVED_MODEL, "fingerprint.pb", "variables", "assets", "assets.extra"}
+
+
+def is_saved_model(folder):
+    return (pathlib.Path(folder) / _SAVED_MODEL).is_file()
+
+
+def free_folder(folder):
+    """The path, if nothing is there, an empty folder, or a SavedModel and nothing else.
+
+    Raises:
+        ValueError: there is something else, which would be lost.
+    """
+    folder = pathlib.Path(folder)
+    if folder.is_dir():
+        entries = {entry.name for entry in folder.iterdir()}
+        others = sorted(entries - _SAVED_MODEL_ENTRIES if is_saved_model(folder) else entries)
+    else:
+        others = [folder.name] if folder.exists() else []
+    if others:
+        few = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise ValueError(f"{folder} holds something else than a SavedModel ({few}) and is not overwritten.")
+    return folder
+
+
+def free_file(file):
+    """The path, if no folder is there."""
+    file = pathlib.Path(file)
+    if file.is_dir():
+        raise ValueError(f"`file` must name a file; {file} is a folder.")
+    return file
+
+
+@contextlib.contextmanager
+def written_beside(target):
+    """A path beside `target`, of this process alone, to write to and then rename; what is left there is removed."""
+    path = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def write_file(file, content):
+    with written_beside(file) as partial:
+        partial.write_bytes(content)
+        os.replace(partial, file)
+    return file
+
+
+def replace_folder(new, old):
+    """Puts `new` where `old` is. A filled folder can't be renamed over: it is moved aside for that moment."""
+    aside = old.with_name(f".{old.name}.{os.getpid()}.replaced")
+    if old.exists():
+        os.replace(old, aside)
+    os.replace(new, old)
+    shutil.rmtree(aside, ignore_errors=True)

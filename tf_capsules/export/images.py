@@ -1,0 +1,99 @@
+"""From images, as a client sends them, to what a model answers."""
+
+import numpy as np
+
+from tf_capsules.datasets import augment
+from tf_capsules.export.answers import ROUNDING, class_answers, hidden_states, need_tensorflow, warn_of_logits
+from tf_capsules.layers.arguments import positive_int
+
+
+def served_shape(model, preprocess, image_shape):
+    """(height, width, channels) of the served images, after all that can be checked before work starts."""
+    need_tensorflow()
+    if hidden_states(model) is not None:
+        raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
+    steps = augment.check(preprocess)
+    wanted = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    if image_shape is None:
+        image_shape = _shape_before(steps, wanted)
+    image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
+    given = augment.output_shape(steps, image_shape)
+    if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
+        raise ValueError(
+            f"The model takes images {wanted}; images {image_shape} are {given} after the steps {steps!r}. "
+            "Give `image_shape`, the shape before the steps."
+        )
+    return image_shape
+
+
+def warn_of_image_logits(model, preprocess, shape):
+    """`warn_of_logits`, by a random image of what `preprocess` makes of (height, width, channels)."""
+    shape = augment.output_shape(augment.check(preprocess), shape)
+    warn_of_logits(model, np.random.default_rng(0).random((1, *shape), "float32"))
+
+
+def image_answer(model, steps, shape, class_names=None):
+    """The function from float32 images in [0, 1] to the dict that all signatures return."""
+    import tensorflow as tf
+    import tensorflow.experimental.numpy as tnp
+
+    probe = np.zeros(shape, "float32")
+    changes = augment.apply(steps, probe) is not probe
+
+    def answer(images):
+        images = tf.ensure_shape(images, (None, *shape))
+        if changes:
+            images = tf.map_fn(lambda image: augment.apply(steps, image, xp=tnp), images)
+        return class_answers(model, model(images, training=False), class_names)
+
+    return answer
+
+
+def in_unit_range(images):
+    """uint8 images as float32 in [0, 1]; float32 images as they are, after a check in the graph of their range."""
+    import tensorflow as tf
+
+    if images.dtype == tf.uint8:
+        return tf.cast(images, tf.float32) / 255
+    lowest, highest = tf.reduce_min(images), tf.reduce_max(images)
+    inside = tf.reduce_all((images >= -ROUNDING) & (images <= 1 + ROUNDING))  # false for NaN
+    said = "float32 images must be in [0, 1]; pixels of 0 to 255 are for serving_uint8. Received least and greatest:"
+    with tf.control_dependencies([tf.debugging.Assert(inside, [said, lowest, highest])]):
+        return tf.identity(images)
+
+
+def decoded(file, shape):
+    """An encoded image as float32 in [0, 1] of the given shape."""
+    import tensorflow as tf
+
+    height, width, channels = shape
+    # Not every format can be decoded to a wished number of channels: 1 or 2 are grey (with alpha), 3 or 4 are colours.
+    image = in_unit_range(tf.io.decode_image(file, channels=0, expand_animations=False))
+    colour = tf.shape(image)[-1] >= 3
+    if channels == 1:
+        luma = tf.constant([0.299, 0.587, 0.114])
+        image = tf.cond(colour, lambda: tf.tensordot(image[..., :3], luma, 1)[..., None], lambda: image[..., :1])
+    else:
+        image = tf.cond(colour, lambda: image[..., :3], lambda: tf.repeat(image[..., :1], 3, axis=-1))
+    image = tf.cond(
+        tf.reduce_all(tf.shape(image)[:2] == (height, width)),
+        lambda: image,
+        lambda: tf.image.resize(image, (height, width), antialias=True),
+    )
+    return tf.ensure_shape(image, shape)
+
+
+def _shape_before(steps, shape):
+    """The shape that images had before `steps`, where that can be told."""
+    height, width, channels = shape
+    if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
+        raise ValueError(
+            f"The size of the served images can't be told from the model's {shape} and the steps {steps!r}: "
+            "give `image_shape`, the shape before the steps."
+        )
+    for name, *values in reversed(steps):
+        if name == "pad":
+            height, width = height - 2 * values[0], width - 2 * values[0]
+        elif name == "downscale":
+            height, width = height * values[0], width * values[0]
+    return height, width, channels

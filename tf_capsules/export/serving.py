@@ -1,0 +1,91 @@
+"""The folder that a TensorFlow server loads: signatures, weights, warm-up requests, and the number of the version."""
+
+import importlib.util
+import pathlib
+
+import keras
+import numpy as np
+
+from tf_capsules.export.files import is_saved_model, replace_folder, written_beside
+from tf_capsules.layers.arguments import positive_int
+
+_WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+
+
+def version_folder(folder, version=None):
+    """The folder of a new version of a model, where TensorFlow Serving looks for it: a number in the model's folder.
+
+    Args:
+        folder: the model's folder, which holds its versions. It need not exist.
+        version: a new whole number of at least 1, since a server does not load a version again. None: one more than
+            the highest that exists, or 1.
+
+    Returns:
+        The folder to export to, a `pathlib.Path`.
+
+    Raises:
+        ValueError: `version` is no such number or exists, or `folder` is a SavedModel itself.
+
+    Example:
+        >>> export_saved_model(model, version_folder("my_model"), warmup=True)
+        PosixPath('my_model/3')
+    """
+    folder = pathlib.Path(folder)
+    if is_saved_model(folder):
+        raise ValueError(f"{folder} is a SavedModel; versions of one go into a folder of their own.")
+    there = {int(path.name) for path in folder.glob("*") if path.name.isdecimal()}
+    version = max(there, default=0) + 1 if version is None else positive_int("version", version)
+    if version in there:
+        raise ValueError(f"{folder / str(version)} is there: give a new version another number.")
+    return folder / str(version)
+
+
+def check_warmup(warmup):
+    """Raises an ImportError where warm-up requests are wanted and their package is not installed."""
+    if warmup and importlib.util.find_spec("tensorflow_serving") is None:
+        raise ImportError(
+            "Warm-up requests need the package tensorflow-serving-api, which is not installed "
+            "(pip install 'tf_capsules[export]')"
+        )
+
+
+def write_saved_model(folder, signatures, warmup, **parts):
+    """Writes a SavedModel of signatures, and of `parts` that the loaded object has as attributes."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    for name, part in parts.items():
+        setattr(module, name, part)
+    # Keras's own export stores each variable twice.
+    variables = (variable for signature in signatures.values() for variable in signature.graph.variables)
+    module.weights = list({id(variable): variable for variable in variables}.values())
+    with written_beside(folder) as partial:
+        tf.saved_model.save(module, partial, signatures)
+        if warmup:
+            _write_warmup(partial / _WARMUP_FILE, signatures)
+        replace_folder(partial, folder)
+    return folder
+
+
+def _write_warmup(file, signatures):
+    """Writes a request of one example to each signature."""
+    import tensorflow as tf
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    file.parent.mkdir()
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for name, signature in signatures.items():
+            log = PredictionLog()
+            log.predict_log.request.model_spec.signature_name = name
+            for spec in keras.tree.flatten(signature.structured_input_signature):
+                log.predict_log.request.inputs[spec.name].CopyFrom(tf.make_tensor_proto(_one_example(spec)))
+            writer.write(log.SerializeToString())
+
+
+def _one_example(spec):
+    """Ones in the shape of a signature's argument; the smallest picture, or a text, where it takes strings."""
+    import tensorflow as tf
+
+    if spec.dtype == tf.string:
+        return [tf.io.encode_png(np.ones((1, 1, 1), np.uint8)).numpy() if spec.name == "files" else b"A text."]
+    return np.ones([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)

