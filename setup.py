@@ -5,5 +5,5 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=["tf_capsules*"]), "tf_capsules.results"],
     package_dir={"tf_capsules.results": "results"},
-    package_data={"tf_capsules.results": ["*.csv"], "tf_capsules.models": ["weights/*"]},
+    package_data={"tf_capsules": ["py.typed"], "tf_capsules.models": ["weights/*"], "tf_capsules.results": ["*.csv"]},
 )

@@ -49,7 +49,7 @@ def test_a_block_runs(place, tmp_path, monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow serves SavedModels")
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
 def test_the_clients_of_images_are_answered(tmp_path, monkeypatch):
-    """Those of texts: text/test_export.py."""
+    """Those of texts: export/test_text.py."""
     pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
     from loopback_server import serving
     from PIL import Image

@@ -272,7 +272,7 @@ def _weights_option(sub):
         "--weights",
         default="last",
         metavar="WHICH",
-        help="a run's last or best, or the number of a kept epoch; for a recipe a weights file, an author's .npz or a "
+        help="a run's last or best, or the number of a kept epoch; for a recipe a weights file, an author's .pt or a "
         "shipped set (default: last)",
     )
 

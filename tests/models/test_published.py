@@ -5,27 +5,51 @@ import pathlib
 import numpy as np
 import pytest
 from backend import array
+from pytorch_files import write
 
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.published import author_name, load_author_weights
 
 FOLDER = pathlib.Path(__file__).parents[2].parent / "shared" / "oracles" / "heinsen_pretrained"
-needs_weights = pytest.mark.skipif(not FOLDER.exists(), reason="the author's published weights are not at hand")
+NETWORKS = {
+    "smallNORB": ImageCapsNet,
+    "SST5R": lambda **options: TextCapsNet(classes=5, norm="post", **options),
+    "SST2R": lambda **options: TextCapsNet(classes=2, norm="post", **options),
+}
 
 
-@needs_weights
-@pytest.mark.parametrize("name, classes", [("smallNORB", 5), ("SST5R", 5), ("SST2R", 2)])
-def test_answers_equal_the_author_s(name, classes):
-    path = FOLDER / f"{name}.npz"
-    case = np.load(path)
-    if name == "smallNORB":
-        model, x = ImageCapsNet(weights=path), case["images"].astype("float32") / 255
+def case_of(name):
+    """The author's arrays, inputs, and what his code answers to them with these arrays."""
+    if not (FOLDER / f"{name}.npz").exists():
+        pytest.skip("the author's weights and answers are not at hand")
+    return np.load(FOLDER / f"{name}.npz")
+
+
+def assert_answers(model, case):
+    if "images" in case:
+        x = case["images"].astype("float32") / 255
     else:
-        model = TextCapsNet(classes=classes, norm="post", weights=path)
         x = {"embeddings": case["embeddings"].astype("float32"), "mask": case["mask"]}
     outputs = model(x)
     for ours, his in (("activations", "scores"), ("poses", "poses"), ("variances", "variances")):
         np.testing.assert_allclose(array(outputs[ours]), case[his], rtol=1e-4, atol=1e-5, err_msg=his)
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["archive", "sequence"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_answers_equal_the_author_s(name, zipped, tmp_path):
+    """Of his arrays in a file of either form. They are known as his: there is no warning, which would be an error."""
+    case = case_of(name)
+    arrays = {key.removeprefix("weight/"): case[key] for key in case if key.startswith("weight/")}
+    assert_answers(NETWORKS[name](weights=write(tmp_path / "state.pt", arrays, zipped)), case)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_published_file_is_read_as_it_is(name):
+    case, path = case_of(name), FOLDER / f"{name}_pretrained_model_state_dict.pt"
+    if not path.exists():
+        pytest.skip(f"{path.name}, as the author published it, is not at hand")
+    assert_answers(NETWORKS[name](weights=path), case)
 
 
 def small():
@@ -41,48 +65,53 @@ def arrays_of(model):
     return arrays
 
 
-def test_named_arrays_are_read(tmp_path):
+def of_nobody():
+    return pytest.warns(UserWarning, match="none of those that he published .*: their SHA-256 is [0-9a-f]{64}")
+
+
+def test_arrays_that_he_did_not_publish_are_read_with_a_warning(tmp_path):
     first, second = small(), small()
-    np.savez(tmp_path / "author.npz", **arrays_of(first), state=np.zeros(3))
-    load_author_weights(second, tmp_path / "author.npz")
+    path = write(tmp_path / "state.pt", {**arrays_of(first), "state": np.zeros(3)})
+    with of_nobody():
+        load_author_weights(second, path)
     for weight, other in zip(first.weights, second.weights, strict=True):
         np.testing.assert_array_equal(array(weight), array(other))
-    np.savez(tmp_path / "prefixed.npz", **{f"weight/{name}": value for name, value in arrays_of(first).items()})
-    again = TextCapsNet(layers=3, width=8, classes=4, dim=6, parts=9, norm="post", weights=tmp_path / "prefixed.npz")
+    with of_nobody():
+        again = TextCapsNet(layers=3, width=8, classes=4, dim=6, parts=9, norm="post", weights=path)
     np.testing.assert_array_equal(array(again.weights[0]), array(first.weights[0]))
 
 
 def test_what_does_not_fit_is_named(tmp_path):
-    arrays = arrays_of(small())
-    missing = {name: value for name, value in arrays.items() if name != "routings.1.W"}
-    np.savez(tmp_path / "author.npz", **missing)
+    arrays, path = arrays_of(small()), tmp_path / "state.pt"
+    write(path, {name: value for name, value in arrays.items() if name != "routings.1.W"})
     with pytest.raises(ValueError, match="no array 'routings.1.W'"):
-        load_author_weights(small(), tmp_path / "author.npz")
+        load_author_weights(small(), path)
     before = small()
     kept = [array(weight) for weight in before.weights]
-    np.savez(tmp_path / "author.npz", **{**arrays, "routings.1.W": np.zeros((9, 5, 2, 2))})
+    write(path, {**arrays, "routings.1.W": np.zeros((9, 5, 2, 2))})
     with pytest.raises(ValueError, match=r"'routings.1.W' has shape \(9, 5, 2, 2\).*\(9, 4, 2, 2\)"):
-        load_author_weights(before, tmp_path / "author.npz")
+        load_author_weights(before, path)
     for weight, value in zip(before.weights, kept, strict=True):
         np.testing.assert_array_equal(array(weight), value)
     with pytest.raises(ValueError, match="'dense/kernel' has no counterpart"):
         author_name("dense/kernel")
 
 
-def test_damaged_archives_and_pickles_are_refused(tmp_path):
-    path, arrays = tmp_path / "author.npz", arrays_of(small())
-    np.savez(path, **arrays)
-    whole = path.read_bytes()
-    for content, words in ((whole[:500], "no .npz archive"), (whole[:150] + b"?" + whole[151:], "Bad CRC-32")):
+def test_wrong_numbers_and_damaged_files_are_refused(tmp_path):
+    path, arrays = tmp_path / "state.pt", arrays_of(small())
+    whole = write(path, arrays).read_bytes()
+    place = whole.index(np.ascontiguousarray(arrays["routings.1.B"]).tobytes()[:16]) + 5
+    for content, words in (
+        (whole[:500], "not a zip file"),
+        (whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :], "Bad CRC-32"),
+    ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"{path} can't be read as a NumPy archive: .*{words}"):
+        with pytest.raises(ValueError, match=f"{path} can't be read as a PyTorch state dict: .*{words}"):
             load_author_weights(small(), path)
     for wrong, words in (
-        (np.array([print], object), "its array 'routings.1.B': Object arrays cannot be loaded"),
         (np.full((9, 4, 6, 1), np.nan), "'routings.1.B' has shape"),
         (np.full_like(arrays["routings.1.B"], np.inf), "'routings.1.B' of float32 has values that are no finite real"),
-        (arrays["routings.1.B"].astype(complex), "'routings.1.B' of complex128 has values that are no finite real"),
+        (arrays["routings.1.B"].astype("int64"), "'routings.1.B' of int64 has values that are no finite real numbers"),
     ):
-        np.savez(path, **{**arrays, "routings.1.B": wrong})
-        with pytest.raises(ValueError, match=f"author.npz.* {words}"):
-            load_author_weights(small(), path)
+        with pytest.raises(ValueError, match=f"state.pt.* {words}"):
+            load_author_weights(small(), write(path, {**arrays, "routings.1.B": wrong}))

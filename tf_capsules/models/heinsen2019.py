@@ -43,7 +43,7 @@ def ImageCapsNet(
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None, or a Keras model from images to a feature map, in place of coordinates and convolutions.
-        weights: None; the path of a weights file, or of an .npz of the author's published weights
+        weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
         name: of the model.
 
@@ -122,7 +122,7 @@ def TextCapsNet(
         iterations, density: see `HeinsenRouting`.
         norm: "pre" (the paper) or "post" (the author's later code, 140,480 and 138,944 parameters, and the weights that
             he published): see `SequenceCapsules`.
-        weights: None; the path of a weights file, or of an .npz of the author's published weights
+        weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
         name: of the model.
 

@@ -1,28 +1,30 @@
 """Weights that the papers' authors published, by the names of their own code.
 
-Heinsen 2019: the author's repository holds three PyTorch checkpoints, of smallNORB, SST-5/R and SST-2/R. An .npz of
-named arrays is made of one by
-
-    import numpy, torch
-    state = torch.load("FILE.pt", map_location="cpu")
-    numpy.savez("author.npz", **{name: value.numpy() for name, value in state.items()})
-
-and read by `ImageCapsNet(weights="author.npz")`, or for the texts, whose published weights are of the code's later
-order, by `TextCapsNet(classes=5, norm="post", weights="author.npz")`.
+Heinsen 2019: three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
+`SST5R_...` and `SST2R_...`. They are read without PyTorch by `ImageCapsNet(weights=FILE)` and, for the texts, whose
+published weights are of the code's later order, by `TextCapsNet(classes=5, norm="post", weights=FILE)`.
 """
 
+import hashlib
 import os
 import re
+import warnings
 
 import keras
 import numpy as np
 
-from tf_capsules.files import read_npz
+from tf_capsules.models.pytorch_file import read_state_dict
 
+# The SHA-256 of the arrays that the networks take from each published file, as `checksum` makes it.
+PUBLISHED = {
+    "smallNORB": "ee40536bcec7d907bad30840f00ca23ac241163eef264acb6db0f68d4b018264",
+    "SST5R": "a7cd1797dc3f0a9097782f39c38fca024af6d2fe6bd08181c8f137b722f939f8",
+    "SST2R": "072fa59d8180af4251c513ef074ddff12cdb5e80daebdd4a2859a31e59e33db2",
+}
 _PART = {"kernel": "weight", "bias": "bias"}
 _NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 _ROUTING = {"kernel": "W", "bias": "B", "beta_use": "beta_use", "beta_ignore": "beta_ign"}
-# Our path of a weight, the author's name, and how his array becomes ours.
+# Our path of a weight, and the author's name.
 _RULES = (
     (r"norm_(\d)/(\w+)", lambda i, part: f"convolve.{3 * (int(i) - 1)}.{_NORM[part]}"),
     (r"convolution_(\d)/(\w+)", lambda i, part: f"convolve.{3 * (int(i) - 1) + 1}.{_PART[part]}"),
@@ -51,20 +53,21 @@ def author_name(path: str):
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the weights of an .npz of the author's arrays.
+    """The model, with the weights of a state dict of the author's code.
 
-    Names may carry the prefix `weight/`; arrays that the model has no place for are left out.
+    Arrays that the model has no place for are left out. The arrays that it takes are compared by SHA-256 with those
+    that the author published; others are loaded, too, with a warning.
 
     Raises:
         ValueError: a damaged file, or an array that is missing, of another shape or not finite; the message names it.
     """
-    arrays = {name.removeprefix("weight/"): array for name, array in read_npz(path).items()}
-    values = []
+    arrays = read_state_dict(path)
+    taken, values = {}, []
     for weight in model.weights:
         name = author_name(weight.path.split("/", 1)[1] if weight.path.startswith("encoder/") else weight.path)
         if name not in arrays:
             raise ValueError(f"{path} has no array {name!r}, which {model.name!r} needs for {weight.path}.")
-        value = arrays[name]
+        value = taken[name] = arrays[name]
         if not name.startswith("routings"):
             value = value.transpose(2, 3, 1, 0) if value.ndim == 4 else value.T if "dense" in weight.path else value
         if value.shape != tuple(weight.shape):
@@ -72,6 +75,20 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
         if value.dtype.kind != "f" or not np.isfinite(value).all():
             raise ValueError(f"{path}: {name!r} of {value.dtype} has values that are no finite real numbers.")
         values.append(value)
+    if (digest := checksum(taken)) not in PUBLISHED.values():
+        warnings.warn(
+            f"{path} holds arrays by the author's names that are none of those that he published "
+            f"({', '.join(PUBLISHED)}): their SHA-256 is {digest}.",
+            stacklevel=2,
+        )
     for weight, value in zip(model.weights, values, strict=True):
         weight.assign(value)
     return model
+
+
+def checksum(arrays):
+    """The SHA-256 of named arrays: of names, shapes and numbers as float32, so that any form of file has the same."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.shape}".encode() + np.ascontiguousarray(array, "<f4").tobytes())
+    return digest.hexdigest()

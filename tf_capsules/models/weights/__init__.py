@@ -13,6 +13,7 @@ from tf_capsules.files import reading
 from tf_capsules.hints import Weights
 
 FOLDER = pathlib.Path(__file__).parent
+_RENAMED = {"heinsen2019-smallnorb": "heinsen2019-smallnorb-5-epochs"}
 
 
 def names():
@@ -26,6 +27,8 @@ def find(weights: str | os.PathLike):
     Raises:
         ValueError: there is neither.
     """
+    if str(weights) in _RENAMED:
+        raise ValueError(f"`weights`: the set {str(weights)!r} is now named {_RENAMED[str(weights)]!r}.")
     path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
     if not path.is_file():
         shipped = ", ".join(names())
@@ -34,7 +37,7 @@ def find(weights: str | os.PathLike):
 
 
 def load_weights(model: keras.Model, weights: Weights):
-    """The model, with the weights of a file, an author's arrays (.npz) or a shipped set; as it is for None.
+    """The model, with the weights of a file, an author's state dict (.pt) or a shipped set; as it is for None.
 
     Raises:
         ValueError: neither a file nor a shipped set, or a damaged file or one of another network.
@@ -42,7 +45,7 @@ def load_weights(model: keras.Model, weights: Weights):
     if weights is None:
         return model
     path = find(weights)
-    if path.suffix == ".npz":
+    if path.suffix == ".pt":
         from tf_capsules.models.published import load_author_weights
 
         return load_author_weights(model, path)
