@@ -28,7 +28,7 @@ ROWS = (
 
 def estimate(name, batch):
     from tf_capsules.analysis import estimate_cost
-    from tf_capsules.training import compile_model
+    from tf_capsules.runs.compiling import compile_model
 
     model, recipe, spec = build(name, batch)
     compile_model(model, recipe, spec, jit="off")
@@ -67,7 +67,7 @@ def main():
     if options.one:
         print(json.dumps(one(*options.one)))
         return
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for row in options.rows:
         if row == "runtime":

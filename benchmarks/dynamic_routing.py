@@ -47,7 +47,7 @@ def measure_network(options, batch, steps):
     import tensorflow as tf
 
     import tf_capsules
-    from tf_capsules.training import peak_memory_mb
+    from tf_capsules.runs.results import peak_memory_mb
 
     before = peak_memory_mb()
     model = network(options)
@@ -118,7 +118,7 @@ def main():
     if options.one:
         print(json.dumps(measure(*options.one)))
         return
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     runs = {variant: [] for variant in VARIANTS}
     for _ in range(3):

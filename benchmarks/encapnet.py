@@ -174,7 +174,7 @@ def main():
     if options.one:
         print(json.dumps(measure(*options.one)))
         return
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for name in options.rows:
         for network, arguments, form, batch in ROWS[name]:

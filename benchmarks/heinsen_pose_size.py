@@ -90,8 +90,8 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
     from tf_capsules.losses import SoftmaxCrossentropy
     from tf_capsules.models.heinsen2019 import SelfAttentionCapsNet
     from tf_capsules.optimizers import RAdam, one_cycle
+    from tf_capsules.runs.results import peak_memory_mb
     from tf_capsules.text import CachedStates, StateBatches
-    from tf_capsules.training import peak_memory_mb
 
     keras.utils.set_random_seed(seed)
     splits = sentences(data_dir, limit)
@@ -152,7 +152,7 @@ def prepare(data_dir, limit, transformer, cache):
 
 
 def pose_sizes(options, cache):
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     data = dict(data_dir=options.data_dir, limit=options.train_limit)
     # Not in this process: Linux counts what a process held when it started another one as the other's peak, too.
@@ -185,7 +185,7 @@ def pose_sizes(options, cache):
 def many_outputs(options):
     import heinsen_routing
 
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for rows, columns in CHILD_POSES:
         for form, (name, chunk) in FORMS.items():

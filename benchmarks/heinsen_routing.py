@@ -106,7 +106,7 @@ def torch_step(form, poses, scores, parents, out, chunk):
 
 
 def compare(steps, output):
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for name, shape in SHAPES.items():
         for batch in BATCHES[name]:
@@ -129,7 +129,7 @@ def compare(steps, output):
 
 
 def scale(steps, output):
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for children in CHILDREN:
         one = alone(__file__, "layer", 1, (children, 4, 4, 64, 4), steps, CHUNK)

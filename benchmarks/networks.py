@@ -40,10 +40,10 @@ def build(name, batch):
     import keras
 
     from tf_capsules import datasets
-    from tf_capsules.data import ImageSpec
     from tf_capsules.datasets import augment
-    from tf_capsules.tables import Row
-    from tf_capsules.training import build_model
+    from tf_capsules.runs.compiling import build_model
+    from tf_capsules.runs.data_spec import ImageSpec
+    from tf_capsules.runs.table import Row
 
     keras.utils.set_random_seed(0)
     row = Row(name)
@@ -58,7 +58,7 @@ def measure(name, what, batch, steps):
     import keras
     import numpy as np
 
-    from tf_capsules.training import compile_model
+    from tf_capsules.runs.compiling import compile_model
 
     model, recipe, spec = build(name, batch)
     shape, classes = spec.image_shape, len(spec.class_names)
@@ -135,7 +135,7 @@ def main():
     if options.draw:
         draw(options.draw)
         return
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for name in [one for asked in options.rows for one in TABLES.get(asked, [asked])]:
         for what in WHAT:

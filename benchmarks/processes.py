@@ -20,7 +20,7 @@ def alone(script, *arguments):
 
 def timed(step, steps, warm_up=2):
     """Median seconds of a step, MiB of the process above what it held before, and what the last step gave."""
-    from tf_capsules.training import peak_memory_mb
+    from tf_capsules.runs.results import peak_memory_mb
 
     before = peak_memory_mb()
     seconds = []
@@ -51,7 +51,7 @@ def compare(script, description, measure, case, cases, forms, batch, output):
     if options.one:
         print(json.dumps(measure(*options.one)))
         return
-    from tf_capsules.training import append_row, environment
+    from tf_capsules.runs.results import append_row, environment
 
     for name, argument in cases.items():
         if str(name) not in options.cases:

@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading
+from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading, replacing
 
 ARRAYS = {"x": np.arange(6).reshape(2, 3), "y": np.array(["a", "b"])}
 
@@ -141,3 +141,16 @@ def test_any_error_becomes_one_that_names_the_path():
 )
 def test_types(value, hint, fits):
     assert is_of(value, hint) is fits
+
+
+def test_a_file_is_replaced_when_it_is_written_whole(tmp_path):
+    path = tmp_path / "a.weights.h5"
+    path.write_text("old")
+    with pytest.raises(KeyError), replacing(path) as part:
+        part.write_text("half")
+        assert part.name.endswith(".weights.h5") and part.parent == tmp_path and path.read_text() == "old"
+        raise KeyError
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    with replacing(path) as part:
+        part.write_text("new")
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]

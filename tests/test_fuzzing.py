@@ -16,14 +16,16 @@ pytest.importorskip("hypothesis")
 from hypothesis import example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from tf_capsules import cli, tables, training  # noqa: E402
-from tf_capsules.data import ImageSpec  # noqa: E402
-from tf_capsules.datasets.arrays import load_npz  # noqa: E402
+from tf_capsules import cli  # noqa: E402
 from tf_capsules.datasets.folder import folder as load_folder  # noqa: E402
+from tf_capsules.datasets.npz import load_npz  # noqa: E402
 from tf_capsules.datasets.smallnorb import parse_matrix  # noqa: E402
 from tf_capsules.datasets.sst import tree_phrases  # noqa: E402
 from tf_capsules.models.weights import fill, seal  # noqa: E402
-from tf_capsules.settings import Settings  # noqa: E402
+from tf_capsules.runs import Settings, run, table, training  # noqa: E402
+from tf_capsules.runs.data_spec import ImageSpec  # noqa: E402
+from tf_capsules.runs.folder import RunFolder  # noqa: E402
+from tf_capsules.runs.results import csv_text  # noqa: E402
 
 few = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
@@ -74,7 +76,7 @@ def whole(tmp_path_factory):
     seal(place / "net.weights.h5")
     network().save(place / "net.keras")
     rows = [dict(epoch=i, learning_rate=0.1, seconds=1.5, loss=0.5, val_loss=0.5, val_accuracy=0.9) for i in (1, 2)]
-    (place / "history.csv").write_text(training.csv_text(rows))
+    (place / "history.csv").write_text(csv_text(rows))
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
 
@@ -130,7 +132,7 @@ def test_histories(whole, damage):
         path = pathlib.Path(place, "history.csv")
         path.write_bytes(damaged(whole[path.name], damage))
         with refusing(path):
-            assert all(row["val_accuracy"] is not None for row in training.RunFolder(place).history("accuracy"))
+            assert all(row["val_accuracy"] is not None for row in RunFolder(place).history("accuracy"))
 
 
 json_values = st.recursive(
@@ -156,13 +158,13 @@ def test_configurations_of_runs(place, value):
     *part, key = place
     (config[part[0]] if part else config)[key] = value
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "build_model", lambda *_: None)
-        patch.setattr(training, "compile_learner", lambda *_: network())
+        patch.setattr(run, "build_model", lambda *_: None)
+        patch.setattr(run, "compile_learner", lambda *_: network())
         path = pathlib.Path(folder, "config.json")
         path.write_text(json.dumps(config))
         pathlib.Path(folder, "best.weights.h5").write_bytes(b"none")
         with refusing(folder):
-            training.load_run(folder, "best")
+            run.load_run(folder, "best")
             raise AssertionError("there are no weights")
 
 
@@ -181,8 +183,8 @@ def test_trees(tree):
         assert all(label in range(5) and text for label, text in tree_phrases(tree))
 
 
-COMMANDS = ["list", "train", "table", "evaluate", "attack", "predict", "export", "figures"]
-OPTIONS = sorted({option for name in COMMANDS for option in cli._parser()._subparsers._group_actions[0]
+COMMANDS = [name for name in cli.COMMANDS if name != "cost"]
+OPTIONS = sorted({option for name in COMMANDS for option in cli.make_parser()._subparsers._group_actions[0]
                   .choices[name]._option_string_actions})  # fmt: skip
 VALUES = ["0", "-1", "1", "1e9", "nan", "inf", "", "none", "last", "a\nb", "\udc80", "mnist", "sst_fine", "digits",
           "sabour2017-digits", "heinsen2019-sst2", "li2018-mnist-cnn", "sabour2017-digits@0", "x.tflite", "my.npz",
@@ -201,9 +203,10 @@ def test_command_lines(command, rest):
 
     out, err, before = io.StringIO(), io.StringIO(), os.getcwd()
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_check_folder", stop)
+        patch.setattr(training, "check_folder", stop)
         patch.setattr(training, "load_data", stop)
-        patch.setattr(tables, "_run", stop)
+        patch.setattr(run, "load_data", stop)
+        patch.setattr(table, "_run", stop)
         os.chdir(place)
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -96,6 +96,7 @@ NEED_MORE = {
     "datasets.folder",
     "datasets.imagenet",
     "datasets.multimnist",
+    "datasets.npz",
 }
 NEED_MORE |= {
     "datasets.pipeline",

@@ -1,10 +1,11 @@
-"""Reading files that anyone may have written: what is wrong with one becomes one ValueError that names it.
+"""Files: what is wrong with one becomes one ValueError that names it; one that is written is there whole or not at all.
 
 Nothing that a file holds is run: no pickles, no serialized code.
 """
 
 import contextlib
 import csv
+import os
 import pathlib
 import textwrap
 import types
@@ -42,6 +43,32 @@ def reading(path, complaint, but=()):
         if isinstance(error, ValueError) and str(error).startswith(str(path)):
             raise
         raise ValueError(f"{path} {complaint}: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A path to write a file to, which takes the place of `path` once it is written whole.
+
+    A process that is killed, or a machine that stops, at any moment leaves the old file or the new one. The name ends
+    as that of `path` does, by which Keras tells kinds of files.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "a.txt")
+    ...     with replacing(path) as part:
+    ...         _ = part.write_text("whole")
+    ...     path.read_text(), len(list(path.parent.iterdir()))
+    ('whole', 1)
+    """
+    path = pathlib.Path(path)
+    part = path.with_name(f".part.{path.name}")
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def one_line(error):

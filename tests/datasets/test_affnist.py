@@ -5,7 +5,7 @@ tf = pytest.importorskip("tensorflow")
 
 from tf_capsules import datasets  # noqa: E402
 from tf_capsules.datasets.affnist import affine, random_map  # noqa: E402
-from tf_capsules.datasets.pipeline import Draw  # noqa: E402
+from tf_capsules.datasets.draws import TensorDraw  # noqa: E402
 
 STILL = {"angle": 0.0, "shear": 0.0, "scale": (1.0, 1.0), "place": (0.5, 0.5)}
 
@@ -51,7 +51,7 @@ def test_random_maps_keep_the_whole_digit():
 
     image = bar()
     for index in range(50):
-        options = {name: np.array(value) for name, value in random_map(Draw(0, index)).items()}
+        options = {name: np.array(value) for name, value in random_map(TensorDraw(0, index)).items()}
         assert abs(options["angle"]) <= 20 and abs(options["shear"]) <= 0.2
         assert (0.8 <= options["scale"]).all() and (options["scale"] <= 1.2).all()
         found = np.asarray(affine(tf.constant(image), 3, **options))[..., 0]
@@ -141,5 +141,5 @@ def test_absent_or_wrong_files(tmp_path):
 
 
 def test_bad_options_are_named():
-    with pytest.raises(ValueError, match="maps_per_digit .* not 0"):
+    with pytest.raises(ValueError, match="`maps_per_digit` must be .* Received: 0"):
         datasets.load("affnist_standin", maps_per_digit=0)

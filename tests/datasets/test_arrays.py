@@ -2,7 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from tf_capsules.datasets.arrays import ArrayBatches, load_npz
+from tf_capsules.datasets.arrays import ArrayBatches
+from tf_capsules.datasets.npz import load_npz
 
 STEPS = (("shift", 2), ("contrast", 0.5, 1.5))
 
@@ -163,7 +164,7 @@ def test_keras_fits_all_epochs():
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 2, "limit": -1}, "limit"),
         ({"batch_size": 2, "epochs": 0}, "epochs"),
-        ({"batch_size": 2, "epoch_size": 0, "training": True}, "epoch_size .* not 0"),
+        ({"batch_size": 2, "epoch_size": 0, "training": True}, "`epoch_size` must be .* Received: 0"),
         ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),

@@ -8,8 +8,7 @@ import pytest
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets import imagenet
-from tf_capsules.settings import Settings
-from tf_capsules.training import load_run, train
+from tf_capsules.runs import Settings, load_run, train
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("the pictures are decoded by TensorFlow", allow_module_level=True)
@@ -152,7 +151,7 @@ def test_clear_errors(prepared, classes, tmp_path):
             datasets.load(name, folder, **options)
 
     wrong(ValueError, "needs class_list", "h_imagenet")
-    wrong(ValueError, "image_size must be a whole number of pixels. Received: 0", image_size=0)
+    wrong(ValueError, "`image_size` must be a whole number of at least 1. Received: 0", image_size=0)
     wrong(FileNotFoundError, "'imagenet' is not in .*downloads/manual.*array_record", folder=tmp_path)
     wrong(ValueError, "no pictures of 996 classes, the first is n01494475")
     wrong(FileNotFoundError, "class list .*absent", class_list=tmp_path / "absent")

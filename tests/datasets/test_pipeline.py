@@ -3,7 +3,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from tf_capsules.datasets.pipeline import Draw, Split  # noqa: E402
+from tf_capsules.datasets.draws import TensorDraw  # noqa: E402
+from tf_capsules.datasets.pipeline import Split  # noqa: E402
 
 STEPS = (("shift", 2), ("brightness", 20))
 
@@ -205,9 +206,9 @@ def test_example_of_another_shape_is_refused():
 
 
 def test_draws_cover_their_range():
-    integers = {int(Draw(0, index).integers(-2, 2)) for index in range(99)}
+    integers = {int(TensorDraw(0, index).integers(-2, 2)) for index in range(99)}
     assert integers == {-2, -1, 0, 1, 2}
-    draw = Draw(0, 1)
+    draw = TensorDraw(0, 1)
     numbers = [float(draw.uniform(3.0, 4.0)) for _ in range(64)]
     assert len(set(numbers)) == 64 and 3 <= min(numbers) < 3.2 and 3.8 < max(numbers) < 4
     with pytest.raises(ValueError, match="at most 64"):
@@ -302,11 +303,11 @@ def test_mixup_of_generated_examples():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
-        ({"batch_size": 2, "limit": 0}, "limit .* not 0"),
+        ({"batch_size": 0}, "`batch_size` must be a whole number of at least 1. Received: 0"),
+        ({"batch_size": 2, "limit": 0}, "`limit` must be .* Received: 0"),
         ({"batch_size": 2, "seed": -1}, "seed .* not -1"),
         ({"batch_size": 2, "epochs": 3, "initial_epoch": 3}, "epochs 3 to 3"),
-        ({"batch_size": 2, "epoch_size": 0}, "epoch_size .* not 0"),
+        ({"batch_size": 2, "epoch_size": 0}, "`epoch_size` must be .* Received: 0"),
         ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),

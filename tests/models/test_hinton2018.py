@@ -43,6 +43,34 @@ def test_shapes_of_the_smallnorb_network():
     keras.utils.clear_session()
 
 
+@pytest.mark.parametrize(
+    "options, grids",
+    [
+        (dict(padding="same"), (16, 7, 5)),
+        (dict(capsules=(5, 6, 7)), (14, 6, 4, 2)),
+        (dict(capsules=(5,), strides=(3,)), (14, 4)),
+    ],
+)
+def test_any_number_of_convolutional_layers(options, grids):
+    with keras.StatelessScope(initialize_variables=False):
+        encoder = MatrixCapsNet(types=4, **options).encoder
+        assert encoder.get_layer("primary_capsules").output[0].shape[1:3] == (grids[0],) * 2
+        for number, grid in enumerate(grids[1:], 1):
+            layer = encoder.get_layer(f"convolutional_capsules_{number}")
+            assert layer.output[0].shape[1:4] == (grid, grid, layer.capsules)
+        assert layer.capsules == options.get("capsules", (32, 32))[-1]
+    keras.utils.clear_session()
+
+
+def test_the_inverse_temperature_is_that_of_every_routing_layer():
+    networks = [MatrixCapsNet(**TINY, inverse_temperature=value) for value in (0.01, [0.01 * 0.05, 0.01 * 0.0975], 1.0)]
+    for network in networks[1:]:
+        network.set_weights(networks[0].get_weights())
+    logits = [network.predict_on_batch(IMAGES)["logits"] for network in networks]
+    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4)  # the authors' schedule, written out
+    assert np.abs(logits[2] - logits[0]).max() > 1
+
+
 def test_activations_are_the_logistic_function_of_the_logits_or_the_logits():
     model, other = MatrixCapsNet(**TINY), MatrixCapsNet(logits=True, **TINY)
     other.set_weights(model.get_weights())
@@ -76,7 +104,13 @@ def test_the_weights_of_all_kernels_are_in_the_loss():
     "options, message",
     [
         (dict(image_shape=(16, 32, 2)), r"at least 17 x 17. Received: \(16, 32, 2\)"),
-        (dict(capsules=32), "`capsules` must be two numbers.*Received: 32"),
+        (dict(image_shape=(12, 32, 2), padding="same"), r"at least 13 x 13. Received: \(12, 32, 2\)"),
+        (dict(image_shape=(24, 32, 2), capsules=(6, 7, 8)), r"at least 25 x 25. Received: \(24, 32, 2\)"),
+        (dict(capsules=32), "`capsules` has a number for each convolutional layer.*Received: 32"),
+        (dict(capsules=()), r"`capsules` has a number for each convolutional layer.*Received: \(\)"),
+        (dict(strides=(2,)), r"`strides` has 2 numbers, as `capsules` has. Received: \(2,\)"),
+        (dict(padding="full"), "`padding` must be one of 'valid', 'same'. Received: 'full'"),
+        (dict(inverse_temperature=[0.1]), "`inverse_temperature`"),
         (dict(capsules=(32, 0)), "`capsules`.*Received: 0"),
         (dict(iterations=0), "`iterations`.*Received: 0"),
         (dict(weights="no-such-set"), "`weights`.*Received: 'no-such-set'"),

@@ -14,6 +14,7 @@ SVHN = dict(image_shape=(32, 32, 3), filters=64, types=16, pose=6, dim=8, decode
         (CapsNet, dict(decoder_units=None), 6_804_224),
         (CapsNet, dict(), 8_215_568),
         (CapsNet, dict(use_bias=True), 8_215_728),
+        (CapsNet, dict(initial_logits="learned"), 8_215_568 + 1152 * 10),
         (CapsNet, dict(image_shape=(36, 36, 1)), 11_361_808),
         (CapsNet, dict(image_shape=(36, 36, 1), decoder_units=None), 9_425_664),
         (CapsNet, dict(image_shape=(40, 40, 1)), 13_475_648),
@@ -53,6 +54,7 @@ def test_shapes_of_the_mnist_network():
         (dict(classes=0), "`classes`.*Received: 0"),
         (dict(image_shape=(16, 28, 1)), r"PrimaryCapsules.*Received input shape \(None, 8, 20, 256\)"),
         (dict(iterations=0), "`iterations`.*Received: 0"),
+        (dict(initial_logits="ones"), "`initial_logits` must be one of.*Received: 'ones'"),
         (dict(weights="no-such-set"), "`weights`.*Received: 'no-such-set'"),
     ],
 )

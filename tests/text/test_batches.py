@@ -191,7 +191,7 @@ class TestFitting:
         ({"batch_size": 0}, "batch_size"),
         ({"limit": 0}, "limit"),
         ({"epochs": 2, "initial_epoch": 2}, "epochs 2 to 2"),
-        ({"multiple": 0}, "multiple must be 1 or more, not 0"),
+        ({"multiple": 0}, "`multiple` must be .* Received: 0"),
         ({"mixup": (0.2, 3)}, "in evaluation"),
         ({"training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
         ({"labels": LABELS[:5]}, r"need 11 whole numbers as labels, not \(5,\)"),

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+from tf_capsules import files
 from tf_capsules.text import CachedStates, CacheTooLarge, LiveStates, cache, cache_states
 
 
@@ -113,7 +114,7 @@ def test_killed_at_any_moment(toy, tmp_path, monkeypatch):
         transformer._encode = or_be_killed(transformer._encode)
         system = {name: or_be_killed(getattr(os, name)) for name in ("replace", "fsync")}
         with monkeypatch.context() as patch:
-            patch.setattr(cache, "os", types.SimpleNamespace(**system))
+            patch.setattr(files, "os", types.SimpleNamespace(**system))
             try:
                 cache_states(transformer, texts(), folder, dtype="float32", report=lambda line: None)
                 finished = True
@@ -126,7 +127,7 @@ def test_killed_at_any_moment(toy, tmp_path, monkeypatch):
         states = cache_states(resumed, texts(), folder, dtype="float32", report=lines.append)
         x, mask = states.batch(range(23))
         np.testing.assert_array_equal(x[mask > 0], expected[mask > 0])
-        assert not list(folder.glob("*/*.partial"))
+        assert not list(folder.glob("*/.part.*"))
         assert resumed.encoded == sum(~np.isin(states._shard, range(there)))
         if finished:
             break

@@ -4,6 +4,7 @@ import pytest
 from toys import write_trees
 
 from tf_capsules import cli
+from tf_capsules.runs import exported
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_a_sentence_gets_a_label_and_a_picture_of_its_tokens(run, tmp_path, caps
 
 def test_long_texts_and_files_are_not_taken_for_sentences(run, tmp_path, capsys, monkeypatch):
     folder, _ = run
-    monkeypatch.setattr(cli, "_MOST_TOKENS", 10)
+    monkeypatch.setattr(exported, "MOST_TOKENS", 10)
     assert cli.main(["predict", str(folder), "film " * 200, "--output", str(tmp_path / "seen")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("film film") and "...: " in said[0] and len(said[0]) < 160

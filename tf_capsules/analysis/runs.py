@@ -15,7 +15,7 @@ def draw(run):
     toy. A printed line says why.
 
     Args:
-        run: a `tf_capsules.training.Run`.
+        run: a `tf_capsules.runs.Run`.
     """
     for name in run.recipe.figures:
         lack = LACKS[name](run) if name in LACKS else None

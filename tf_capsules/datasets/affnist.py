@@ -8,6 +8,7 @@ import numpy as np
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
+from tf_capsules.routing.arguments import positive_int
 
 _PAD = 6  # 28 + 2 * 6 = 40 pixels, the canvas of affNIST
 
@@ -52,8 +53,7 @@ def affnist_standin(data_dir=None, download=False, maps_per_digit=32, source="mn
         maps_per_digit: test images a digit; 32 as in affNIST (320,000 images).
         source: the data set of the digits.
     """
-    if not isinstance(maps_per_digit, int) or maps_per_digit < 1:
-        raise ValueError(f"maps_per_digit must be a whole number, 1 or more, not {maps_per_digit!r}")
+    positive_int("maps_per_digit", maps_per_digit)
     expanded = expanded_mnist(data_dir, download, source)
     arrays = expanded.test.arrays
     digits = len(arrays["label"])

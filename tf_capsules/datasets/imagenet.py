@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.routing.arguments import positive_int
 
 
 def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box_file=None):
@@ -66,8 +67,7 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
 
 
 def _load(name, data_dir, download, image_size, class_list, box_file):
-    if not isinstance(image_size, int) or image_size < 1:
-        raise ValueError(f"image_size must be a whole number of pixels. Received: {image_size!r}")
+    positive_int("image_size", image_size)
     sources, names = _sources(name, data_dir, download)
     kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
     boxes = None if box_file is None else _boxes(pathlib.Path(box_file))

@@ -7,46 +7,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import check_crop, check_mixup, check_stream, own_rows
+from tf_capsules.datasets.batching import Batching
+from tf_capsules.datasets.draws import TensorDraw
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
 # alone, so that every evaluation sees the same images; the keys of training examples are from 0 to 2**51, those of
 # mixed batches are negative, too. The windows of evaluation's random crops hang on keys from 2**52.
 _FIXED_KEY = -1
 _CROP_KEY = 2**52
-_DRAWS_PER_EXAMPLE = 64
-
-
-class Draw:
-    """The random numbers of one example: a pure function of (key, index, how many were drawn before).
-
-    >>> draw = Draw(key=0, index=5)
-    >>> down = draw.integers(-2, 2)         # an int32 tensor of shape (); both ends included
-    >>> angle = draw.uniform(-20.0, 20.0)   # a float32 tensor of shape ()
-    """
-
-    def __init__(self, key, index):
-        import tensorflow as tf
-
-        self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
-
-    def _seed(self):
-        import tensorflow as tf
-
-        if self._count == _DRAWS_PER_EXAMPLE:
-            raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
-        self._count += 1
-        return tf.stack([self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1])
-
-    def integers(self, low, high):
-        import tensorflow as tf
-
-        return tf.random.stateless_uniform((), self._seed(), low, high + 1, tf.int32)
-
-    def uniform(self, low, high):
-        import tensorflow as tf
-
-        return tf.random.stateless_uniform((), self._seed(), low, high)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,8 +27,8 @@ class Split:
         size: number of examples in an epoch; N unless `example` is given.
         image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
         example: makes the examples of a generated set: `example(tensors, index, draw)` with the arrays as tensors, the
-            index as an int64 tensor of shape () and a `Draw`, returns an image (H, W, C), uint8 or float32 in [0, 1],
-            and the target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
+            index as an int64 tensor of shape () and a `TensorDraw`, returns an image (H, W, C), uint8 or float32 in
+            [0, 1], and the target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
 
     >>> split = Split({"image": images, "label": labels})
     >>> for x, y in split.batches(32, training=True, seed=1):
@@ -99,25 +67,9 @@ class Split:
 
     def steps(self, batch_size, limit=None, epoch_size=None):
         """Number of batches in an epoch, the last short one included."""
-        check_stream(batch_size, limit, epoch_size=epoch_size)
-        return -(-(epoch_size or min(self.size, limit or self.size)) // batch_size)
+        return Batching(self.size, batch_size, training=True, limit=limit, epoch_size=epoch_size).steps
 
-    def batches(
-        self,
-        batch_size,
-        *,
-        preprocess=(),
-        training=False,
-        seed=0,
-        epochs=1,
-        initial_epoch=0,
-        limit=None,
-        epoch_size=None,
-        pad=False,
-        mixup=None,
-        crop=None,
-        part=None,
-    ):
+    def batches(self, batch_size, *, preprocess=(), **batching):
         """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
 
         x is float32 (batch, H, W, C), scaled to [0, 1] and then preprocessed. y is the label, int32 (batch,), or for
@@ -127,61 +79,38 @@ class Split:
         labels of the images before they were mixed.
 
         Args:
-            batch_size: examples a batch; the last batch of an epoch holds the rest.
+            batch_size, batching: options of `Batching`.
             preprocess: steps of `tf_capsules.datasets.augment`.
-            training: in a random order and with augmentation, else in order and without. Order, augmentation and
-                generated images are a pure function of (seed, epoch, index of the example).
-            seed: of the training stream, 0 to 2**31 - 1.
-            epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
-            limit: use the first `limit` examples only.
-            epoch_size: number of examples in an epoch of training, which goes on where the last one stopped: order,
-                augmentation and generated images hang on the pass over all examples in place of the epoch. None: all.
-            pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
-                (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
-                the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so
-                that the mean over the epoch is that over its examples.
-            mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in
-                Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
-                Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
-                step). The fill of `pad` is left out: it is neither mixed nor mixed in.
-            crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
-                pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
-            part: (index, count): of each batch, whose size is a multiple of count, only these rows, for one of so many
-                processes that train together; with `pad`, which makes all batches equally large. None: all.
 
         Raises:
             ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
                 several targets an image, for crop in training or without a step "crop".
         """
-        preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
+        this = Batching(self.size, batch_size, **batching)
+        preprocess = augment.check(preprocess) if this.training else augment.in_evaluation(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
-        check_stream(batch_size, limit, seed, epochs, initial_epoch, epoch_size, training)
-        check_mixup(mixup, training, self.arrays["label"])
-        check_crop(crop, training, preprocess)
-        own = own_rows(batch_size, part, pad)
-        steps, examples = self.steps(batch_size, limit, epoch_size), min(self.size, limit or self.size)
-        size = epoch_size or examples
+        this.check_labels(self.arrays["label"])
+        this.check_steps(preprocess)
+        steps, size, own, mixup = this.steps, this.size, this.rows, this.mixup
 
         import tensorflow as tf
 
         tensors = self._tensors
-        one = functools.partial(self._one, tensors, preprocess, training, crop)
+        one = functools.partial(self._one, tensors, preprocess, this.training, this.crop)
         signature = _signature(one, shape)
         if mixup and isinstance(signature[1], dict):
             raise ValueError(f"mixup {mixup!r} takes one label an image; here an image has {', '.join(signature[1])}")
 
         @tf.autograph.experimental.do_not_convert
         def batch(step):
-            epoch, start = initial_epoch + step // steps, step % steps * batch_size
+            epoch, start = this.initial_epoch + step // steps, step % steps * batch_size
             positions = start + tf.range(batch_size, dtype=tf.int64)
-            if not pad and size % batch_size:
+            if not this.pad and size % batch_size:
                 positions = positions[: size - start]
-            index, key = positions % size, tf.fill(tf.shape(positions), np.int64(_FIXED_KEY))
-            if training:
-                index += epoch * size
-                passes = index // examples
-                index = _shuffled(index % examples, seed, passes, examples)
-                key = np.int64(seed) * 2**20 + passes
+            index, passes = this.order(epoch, positions)
+            key = tf.fill(tf.shape(positions), np.int64(_FIXED_KEY))
+            if this.training:
+                index, key = _shuffled(index, this.seed, passes, this.examples), np.int64(this.seed) * 2**20 + passes
             if not mixup:
                 index, key = index[own], key[own]
             if self.example is None and not preprocess:
@@ -189,23 +118,22 @@ class Split:
             else:
                 x, y = tf.map_fn(lambda pair: one(*pair), (key, index), fn_output_signature=signature)
             if mixup:
-                key = -2 - (np.int64(seed) * 2**20 + epoch)
+                key = -2 - (np.int64(this.seed) * 2**20 + epoch)
                 x, y = _mixed(x, y, key, step % steps, batch_size, positions < size, float(mixup[0]), mixup[1])
                 x, y = tf.nest.map_structure(lambda values: values[own], (x, y))
-            if not pad:
+            if not this.pad:
                 return x, y
             real = tf.cast(tf.minimum(size - start, batch_size), tf.float32)
-            weights = tf.cast(positions < size, tf.float32)[own]
-            return x, y, weights * (batch_size / real if training else steps * batch_size / size)
+            return x, y, tf.cast(positions < size, tf.float32)[own] * this.shares(real)
 
-        stream = tf.data.Dataset.range(steps * (epochs - initial_epoch))
+        stream = tf.data.Dataset.range(this.batches)
         return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
     def _one(self, tensors, preprocess, training, crop, key, index):
         import tensorflow as tf
         import tensorflow.experimental.numpy as tnp
 
-        draw = Draw(key, index)
+        draw = TensorDraw(key, index)
         if self.example is None:
             image, target = tf.gather(tensors["image"], index), tf.gather(tensors["label"], index)
         else:
@@ -217,7 +145,7 @@ class Split:
         if isinstance(crop, str):
             draw = augment.FixedCrop(crop)
         elif crop is not None:
-            draw = Draw(_CROP_KEY + crop, index)
+            draw = TensorDraw(_CROP_KEY + crop, index)
         elif not training:
             draw = None
         return augment.apply(preprocess, _unit(image), draw, tnp), target

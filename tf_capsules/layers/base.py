@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import children_of, flatten_grid, rows_of
 from tf_capsules.routing.votes import TransformedVotes

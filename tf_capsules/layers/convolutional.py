@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from tf_capsules.hints import Size
+from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import known_axes, pair
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import input_spec, on_grid, rows_of

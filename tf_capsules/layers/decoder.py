@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer, Shape
+from tf_capsules.argument_types import Initializer, Shape
 from tf_capsules.layers.arguments import positive_int
 
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer, Size
+from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, pair, positive_int
 from tf_capsules.routing.squash import squash_exponential
 

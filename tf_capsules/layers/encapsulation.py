@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.hints import Size
+from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash

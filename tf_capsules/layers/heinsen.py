@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer
+from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import (

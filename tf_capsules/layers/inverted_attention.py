@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer, Size
+from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, truth_value
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import (

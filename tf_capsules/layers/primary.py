@@ -6,7 +6,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer, Size
+from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, positive_int
 from tf_capsules.routing.squash import squash
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.hints import Initializer
+from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import SHARING, check_per_child, count_groups, flatten_grid, input_spec, rows_of

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.hints import Shape
+from tf_capsules.argument_types import Shape
 from tf_capsules.layers.arguments import positive_int
 
 # Capsules and images have their channels last, whatever Keras is set to.

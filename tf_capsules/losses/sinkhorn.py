@@ -6,7 +6,7 @@ import numbers
 import keras
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length

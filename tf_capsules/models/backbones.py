@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from tf_capsules.hints import Shape, Tensor
+from tf_capsules.argument_types import Shape, Tensor
 from tf_capsules.layers.arguments import positive_int
 
 # Channels are the last axis under every Keras configuration.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.hints import Shape, Tensor
+from tf_capsules.argument_types import Shape, Tensor
 from tf_capsules.layers import Decoder, LabelMask
 from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
 from tf_capsules.routing.precision import at_least_float32

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from tf_capsules.hints import Shape, Weights
+from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.models.backbones import CHANNELS_LAST, image_input
 from tf_capsules.models.weights import load_weights
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from tf_capsules.hints import Shape, Weights
+from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models.backbones import features_of, image_input

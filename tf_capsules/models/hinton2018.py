@@ -5,14 +5,15 @@ from typing import Any
 
 import keras
 
-from tf_capsules.hints import Shape, Size, Weights
+from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
+from tf_capsules.layers.arguments import one_of, positive_ints
 from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
 
-SMALLEST_IMAGE = 17
+_CONVOLUTION, _WINDOW = 5, 3  # rows and columns of the convolution's kernel, and of a window of capsules
 
 
 def MatrixCapsNet(
@@ -21,8 +22,11 @@ def MatrixCapsNet(
     filters: int = 32,
     types: int = 32,
     capsules: Sequence[int] = (32, 32),
+    strides: Sequence[int] | None = None,
+    padding: str = "valid",
     pose: Size = (4, 4),
     iterations: int = 3,
+    inverse_temperature: float | Sequence[float] = 0.01,
     coordinates: bool = True,
     normalization: str = "data",
     l2: float | None = None,
@@ -31,20 +35,25 @@ def MatrixCapsNet(
     weights: Weights = None,
     name: str | None = "matrix_capsnet",
 ):
-    """The capsule network: a convolution, primary capsules, two convolutional routing layers, routed class capsules.
+    """The capsule network: a convolution, primary capsules, convolutional routing layers, routed class capsules.
 
     Source: Hinton et al. 2018, section 4 and figure 1; 317,194 parameters (the paper says 310K) and, with `filters=64,
     types=8, capsules=(16, 16)`, 68,754 (the paper says 68K). Different from the paper: `normalization`, without which
     the activations of an untrained network hardly differ from 1/2.
 
     Args:
-        image_shape: (height, width, channels), at least 17 x 17, or a feature map of at least 7 x 7.
+        image_shape: (height, width, channels); with the default values at least 17 x 17, or a feature map of at least
+            7 x 7.
         classes: number of classes.
         filters: channels of the convolution, the paper's A.
         types: types of primary capsules, B.
-        capsules: types of capsules of the two convolutional routing layers, (C, D).
+        capsules: types of capsules, a number for each convolutional routing layer: the paper's C and D.
+        strides: of these layers, whose windows are 3x3; None: 2 in the first and 1 in all others.
+        padding: of the convolution, "valid" (the paper's grids of 14, 6 and 4) or "same" (16, 7 and 5, as in the best
+            known open implementation).
         pose: of every capsule: (rows, columns), or the length of a vector.
         iterations: of each routing layer.
+        inverse_temperature: see `EMRouting`; a list has a number for each iteration.
         coordinates: whether a vote for a class is told where its child lies.
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
@@ -65,29 +74,39 @@ def MatrixCapsNet(
         >>> MatrixCapsNet().count_params()
         317194
     """
-    if not isinstance(capsules, (tuple, list)) or len(capsules) != 2:
-        raise ValueError(f"`capsules` must be two numbers, one a convolutional layer. Received: {capsules!r}")
+    capsules = positive_ints("capsules", capsules, "convolutional layer", (32, 32))
+    strides = (2, *[1] * (len(capsules) - 1)) if strides is None else strides
+    strides = positive_ints("strides", strides, "convolutional layer", (2, 1))
+    if len(strides) != len(capsules):
+        raise ValueError(f"`strides` has {len(capsules)} numbers, as `capsules` has. Received: {strides!r}")
+    one_of("padding", padding, ("valid", "same"))
+    grid = 1  # the smallest one of each layer, from the last to the first
+    for stride in reversed(strides):
+        grid = (grid - 1) * stride + _WINDOW
+    smallest = 2 * grid - 1 if padding == "same" else 2 * (grid - 1) + _CONVOLUTION
 
     def regularized() -> dict[str, Any]:
         return {"kernel_regularizer": None if l2 is None else keras.regularizers.L2(l2)}
 
     # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
-    routing: dict[str, Any] = dict(iterations=iterations, normalization=normalization, dtype="float32")
+    routing: dict[str, Any] = dict(
+        iterations=iterations, inverse_temperature=inverse_temperature, normalization=normalization, dtype="float32"
+    )
     columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
-    images = image_input(image_shape, classes, SMALLEST_IMAGE if backbone is None else 1)
+    images = image_input(image_shape, classes, smallest if backbone is None else 1)
     if backbone is None:
-        options = dict(strides=2, activation="relu", name="convolution")
-        backbone = keras.layers.Conv2D(filters, 5, **options, **CHANNELS_LAST, **regularized())
+        options = dict(strides=2, padding=padding, activation="relu", name="convolution")
+        backbone = keras.layers.Conv2D(filters, _CONVOLUTION, **options, **CHANNELS_LAST, **regularized())
     x = features_of(images, backbone)
     x = PrimaryCapsules(
         types, pose, activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized()
     )(x)
-    for number, strides in ((1, 2), (2, 1)):
+    for number, (types, stride) in enumerate(zip(capsules, strides, strict=True), 1):
         *x, _ = ConvEMRouting(
-            capsules[number - 1],
+            types,
             columns,
-            kernel_size=3,
-            strides=strides,
+            kernel_size=_WINDOW,
+            strides=stride,
             name=f"convolutional_capsules_{number}",
             **routing,
             **regularized(),

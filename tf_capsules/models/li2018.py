@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from tf_capsules.hints import Shape, Weights
+from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal

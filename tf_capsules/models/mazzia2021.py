@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
-from tf_capsules.hints import Shape, Weights
+from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import (
     CapsuleLength,
     Decoder,

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from tf_capsules.hints import Shape, Size, Weights
+from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
 from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
@@ -29,6 +29,7 @@ def CapsNet(
     leaky: bool = False,
     use_bias: bool = False,
     competition: str = "parents",
+    initial_logits: str = "zeros",
     decoder_units: Sequence[int] | None = (512, 1024),
     reconstruction_weight: float = 0.0005,
     backbone: keras.Model | None = None,
@@ -51,7 +52,7 @@ def CapsNet(
         primary_scale: see `PrimaryCapsules`.
         padding: of both convolutions, "valid" or "same".
         dim: length of a class capsule.
-        iterations, leaky, use_bias, competition: see `DynamicRouting`.
+        iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
         backbone: None, or a Keras model from images to a feature map, in place of the first convolution.
@@ -85,6 +86,7 @@ def CapsNet(
         leaky=leaky,
         use_bias=use_bias,
         competition=competition,
+        initial_logits=initial_logits,
         dtype="float32",
         name="class_capsules",
     )(x)

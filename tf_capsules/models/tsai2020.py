@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from tf_capsules.hints import Shape, Size, Weights
+from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import (
     CapsuleLength,
     ConcurrentRouting,

@@ -2,7 +2,7 @@
 
 import keras
 
-from tf_capsules.hints import Rate
+from tf_capsules.argument_types import Rate
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.hints import Rate
+from tf_capsules.argument_types import Rate
 
 
 class _Coupled:

@@ -6,7 +6,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.hints import Rate
+from tf_capsules.argument_types import Rate
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

@@ -23,8 +23,9 @@ class Recipe:
         transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the model's
             input; None for images.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
-        loss: function that returns a Keras loss on the activations. It has no arguments, or with `margin_schedule` the
-            margin.
+        loss: function of `loss_options`, and with `margin_schedule` of the margin, that returns a Keras loss on the
+            activations.
+        loss_options: its arguments.
         margin_schedule: "sigmoid", "linear" or "ramp": how the margin of `SpreadLoss` grows over the steps of the whole
             run (`tf_capsules.losses.SpreadMargin.over`); None for a fixed margin, or another loss.
         metric: "accuracy"; "top_5", whether the class is among the five most probable; or "exact_match", where an image
@@ -66,6 +67,7 @@ class Recipe:
     transformer: str | None = None
     preprocess: tuple = ()
     loss: Callable = MarginLoss
+    loss_options: dict = dataclasses.field(default_factory=dict)
     margin_schedule: str | None = None
     metric: str = "accuracy"
     threshold: float | None = None
@@ -107,11 +109,12 @@ class Recipe:
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 
     def replace(self, **changes):
-        """A copy with other values. Options are merged; those of another model are not."""
-        if "model" in changes and changes["model"] is not self.model:
-            changes = {"model_options": {}, **changes}
-        else:
-            changes = self._merged("model_options", changes)
+        """A copy with other values. Options are merged; those of another model or loss are not."""
+        for name in ("model", "loss"):
+            if name in changes and changes[name] is not getattr(self, name):
+                changes = {f"{name}_options": {}, **changes}
+            else:
+                changes = self._merged(f"{name}_options", changes)
         for options in ("dataset_options", "feedback_options"):
             changes = self._merged(options, changes)
         return dataclasses.replace(self, **changes)

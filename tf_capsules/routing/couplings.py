@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.precision import at_least_float32
 
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.arguments import positive_int
 from tf_capsules.routing.couplings import couple
 from tf_capsules.routing.squash import squash

@@ -5,7 +5,7 @@ import math
 
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.couplings import couple, softmax
 from tf_capsules.routing.precision import at_least_float32

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 
 
 def at_least_float32(x: Tensor):

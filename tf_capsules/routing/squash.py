@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.precision import at_least_float32
 
 # Inside the root, so that value and gradient are finite for a capsule of zeros; a length of 1e-3 is off by 5e-7.

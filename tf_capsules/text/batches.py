@@ -3,6 +3,7 @@
 import numpy as np
 
 from tf_capsules.datasets.arrays import ShuffledBatches
+from tf_capsules.routing.arguments import positive_int
 
 
 class StateBatches(ShuffledBatches):
@@ -19,17 +20,9 @@ class StateBatches(ShuffledBatches):
     Args:
         states: `CachedStates` or `LiveStates`.
         labels: whole numbers from 0, (texts,).
-        batch_size: texts a batch; the last batch of an epoch holds the rest.
-        training: in a random order, else in that of the texts.
-        seed: of order and mixup, 0 to 2**31 - 1.
-        epochs, initial_epoch: the epochs initial_epoch .. epochs - 1, one after another.
-        limit: use the first `limit` texts only.
-        epoch_size: number of texts in an epoch, which goes on where the last one stopped; None for all.
-        pad: fill an epoch's last batch with texts from the epoch's start, and give weights as `Split.batches` does.
-        mixup: (alpha, classes) mixes every training batch (Heinsen 2019, section 4.2): embeddings, masks and one-hot
-            labels become (1 - r) x + r x[permutation], with one r from Beta(alpha, alpha) for each sample and one
-            permutation for the batch. The fill of `pad` is neither mixed nor mixed in.
-        part: as in `Split.batches`; all parts of a batch are padded to the longest text of the whole.
+        batch_size, batching: options of `tf_capsules.datasets.batching.Batching` but for `crop`. With `mixup`
+            embeddings, masks and one-hot labels are mixed (Heinsen 2019, section 4.2). All parts of a batch are padded
+            to the longest text of the whole.
         multiple: the number of tokens is rounded up to a multiple of this; compiled models then meet fewer shapes.
 
     Raises:
@@ -39,30 +32,13 @@ class StateBatches(ShuffledBatches):
     >>> model.fit(batches.dataset(), steps_per_epoch=batches.steps, epochs=3, shuffle=False)
     """
 
-    def __init__(
-        self,
-        states,
-        labels,
-        batch_size,
-        *,
-        training=False,
-        seed=0,
-        epochs=1,
-        initial_epoch=0,
-        limit=None,
-        epoch_size=None,
-        pad=False,
-        mixup=None,
-        part=None,
-        multiple=1,
-    ):
+    def __init__(self, states, labels, batch_size, *, multiple=1, **batching):
         labels = np.asarray(labels)
         if labels.shape != (len(states),) or not len(labels) or not np.issubdtype(labels.dtype, np.integer):
             raise ValueError(f"need {len(states)} whole numbers as labels, not {labels.shape} {labels.dtype}")
-        super().__init__(labels, batch_size, training, seed, epochs, initial_epoch, limit, epoch_size, pad, mixup, part)
-        if multiple < 1:
-            raise ValueError(f"multiple must be 1 or more, not {multiple!r}")
-        self._states, self._multiple = states, multiple
+        super().__init__(labels, batch_size, **batching)
+        self.batching.check_steps(())
+        self._states, self._multiple = states, positive_int("multiple", multiple)
 
     def _inputs(self, positions, passes, own):
         embeddings, mask = self._states.batch(positions[own])
@@ -82,9 +58,9 @@ class StateBatches(ShuffledBatches):
             "mask": tf.TensorSpec((None, None)),
         }
         y = tf.TensorSpec((None,), tf.int32)
-        if self._mixup:
-            y = {"label": tf.TensorSpec((None, self._mixup[1])), "unmixed": y}
-        signature = (x, y, tf.TensorSpec((None,))) if self._pad else (x, y)
+        if self.batching.mixup:
+            y = {"label": tf.TensorSpec((None, self.batching.mixup[1])), "unmixed": y}
+        signature = (x, y, tf.TensorSpec((None,))) if self.batching.pad else (x, y)
         batches = tf.data.Dataset.from_generator(
             lambda: (self[item] for item in range(len(self))), output_signature=signature
         )

@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 import time
 
 import numpy as np
 
-from tf_capsules.files import read_npz, reading
+from tf_capsules.files import read_npz, reading, replacing
 from tf_capsules.text.transformer import unicode_texts
 
 _FORMAT = 1  # part of the key: raise it when the files change
@@ -170,8 +169,6 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     report(f"{_size(about)} in {path}{there}")
 
     path.mkdir(parents=True, exist_ok=True)
-    for partial in path.glob("*.partial"):
-        partial.unlink()
     _write(path / "index.npz", lambda file: np.savez(file, lengths=lengths, shard=shard, start=start))
     begin, done = time.monotonic(), 0
     todo = sum(int(lengths[shard == number].sum()) for number in wanted)
@@ -261,9 +258,5 @@ def _shard_name(number):
 
 
 def _write(path, fill):
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    with replacing(path) as part, part.open("wb") as file:
         fill(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)

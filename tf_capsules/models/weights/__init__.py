@@ -9,8 +9,8 @@ import warnings
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Weights
 from tf_capsules.files import reading
-from tf_capsules.hints import Weights
 
 FOLDER = pathlib.Path(__file__).parent
 _RENAMED = {"heinsen2019-smallnorb": "heinsen2019-smallnorb-5-epochs"}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 
 
 class Votes:

@@ -5,7 +5,7 @@ import functools
 import keras
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 
 # Axis legend as in `transformed.py`; q product of two columns of a child's pose, f feature (1, x, products).

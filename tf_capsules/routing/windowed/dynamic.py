@@ -1,6 +1,6 @@
 """Dynamic routing in windows (Sabour et al. 2017)."""
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.dynamic import check_dynamic_routing
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_attention

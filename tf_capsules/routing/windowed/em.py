@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.em import (
     cost_factor,

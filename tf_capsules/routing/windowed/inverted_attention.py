@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from tf_capsules.hints import Tensor
+from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.inverted_attention import TINY, routed_by_examples
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.windowed.votes import (

@@ -1,12 +1,14 @@
 import keras
 import numpy as np
 import pytest
+from small_runs import TINY, write_arrays
 from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text
-from tf_capsules.data import DataSpec, ImageSpec, load_data
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.settings import Settings, TrainingError
+from tf_capsules.runs import Settings, TrainingError
+from tf_capsules.runs.data import load_data
+from tf_capsules.runs.data_spec import DataSpec, ImageSpec
 
 SST2 = recipes.get("heinsen2019-sst2")
 DIGITS = recipes.get("sabour2017-digits")
@@ -171,3 +173,29 @@ def test_what_does_not_describe_data(values, words):
         values = spec.to_json() | values
     with pytest.raises(ValueError, match=words):
         DataSpec.from_json(values)
+
+
+def test_a_folder_of_images_is_resized(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for i in range(6):
+            Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / name / f"{i}.png")
+    for source in (dict(data=str(tmp_path)), dict(dataset="folder", data_dir=str(tmp_path))):
+        for side in (9, None):
+            settings = Settings(image_size=side, **source)
+            settings.check(TINY)
+            data = load_data(settings.apply(TINY), settings)
+            assert data.spec.raw_shape == (side or 32, side or 32, 3) and data.spec.class_names == ("cat", "dog")
+
+
+def test_limits_take_some_of_every_class_of_sorted_arrays(tmp_path):
+    path = tmp_path / "sorted.npz"
+    x, y = write_arrays(path)
+    order, rest = np.argsort(y[:60], kind="stable"), 60 + np.argsort(y[60:], kind="stable")
+    np.savez(path, x_train=x[order], y_train=y[order], x_test=x[rest], y_test=y[rest])
+    settings = Settings(data=str(path), train_limit=20, test_limit=12)
+    data = load_data(settings.apply(TINY), settings)
+    assert (data.spec.train_size, data.spec.test_size) == (20, 12)
+    for batches in (data.train, data.test):
+        assert set(np.asarray(batches(batch_size=20)[0][1]).tolist()) == {0, 1, 2, 3}

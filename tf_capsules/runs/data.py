@@ -1,11 +1,9 @@
-"""What a recipe trains on: batches for `fit`, and what a model has to know of them."""
+"""What a recipe trains on: training, validation and test batches for `fit`."""
 
 import dataclasses
 import functools
 import importlib.util
-import json
 import pathlib
-import typing
 from collections.abc import Callable
 
 import keras
@@ -13,75 +11,9 @@ import numpy as np
 
 from tf_capsules import datasets, text
 from tf_capsules.datasets import augment
-from tf_capsules.datasets.arrays import ArrayBatches, load_npz
-from tf_capsules.files import is_of
-
-
-@dataclasses.dataclass(frozen=True)
-class DataSpec:
-    """What a model has to know of its data: all of it fits into `config.json`. `train_size` is that of an epoch."""
-
-    name: str
-    class_names: tuple[str, ...]
-    train_size: int
-    test_size: int
-    note: str
-
-    def to_json(self):
-        """The values as plain JSON ones."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
-
-    @staticmethod
-    def from_json(values):
-        """The `DataSpec` that `to_json` gave.
-
-        Raises:
-            ValueError: values of another version, or none at all.
-        """
-        if not isinstance(values, dict):
-            raise ValueError(f"data are described by a dict. Received: {values!r}")
-        kind = TextSpec if "transformer" in values else ImageSpec
-        hints = typing.get_type_hints(kind)
-        if set(values) != set(hints):
-            raise ValueError(f"data are described by {', '.join(hints)}. Received: {', '.join(values)}")
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-        for key, value in values.items():
-            if not is_of(value, hints[key]):
-                raise ValueError(f"the {key} of data can't be {value!r}")
-        return kind(**values)
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageSpec(DataSpec):
-    """Images: `raw_shape` before the recipe's preprocessing, `image_shape` as the model sees them."""
-
-    raw_shape: tuple[int, int, int]
-    image_shape: tuple[int, int, int]
-
-    @property
-    def model_arguments(self):
-        return {"image_shape": self.image_shape, "classes": len(self.class_names)}
-
-    @property
-    def inputs(self):
-        return f"images {self.image_shape}"
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSpec(DataSpec):
-    """Texts, which the model sees as all hidden states of a frozen transformer."""
-
-    transformer: str
-    layers: int
-    width: int
-
-    @property
-    def model_arguments(self):
-        return {"layers": self.layers, "width": self.width, "classes": len(self.class_names)}
-
-    @property
-    def inputs(self):
-        return f"{self.layers} hidden states of {self.width}"
+from tf_capsules.datasets.arrays import ArrayBatches
+from tf_capsules.datasets.npz import load_npz
+from tf_capsules.runs.data_spec import DataSpec, ImageSpec, TextSpec
 
 
 @dataclasses.dataclass(frozen=True)

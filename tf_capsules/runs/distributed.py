@@ -1,4 +1,4 @@
-"""Several machines train one model: a process each, through Keras's distribution API on the JAX backend."""
+"""Training shared by the devices of one machine (TensorFlow), or by several machines, a process each (JAX)."""
 
 import contextlib
 import dataclasses
@@ -10,11 +10,11 @@ import zlib
 import keras
 import numpy as np
 
-from tf_capsules.settings import TrainingError
+from tf_capsules.runs.errors import TrainingError
 
 
 @dataclasses.dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """The processes that train one model together, as one of them sees them.
 
     Its methods are called by all of them, at the same place of the program.
@@ -38,8 +38,8 @@ class Team:
         """Where a model is built and trained: its variables lie on all devices, which share each batch."""
         return contextlib.nullcontext() if self.distribution is None else self.distribution.scope()
 
-    def together(self, function, *args):
-        """What a function returns; where it raises a TrainingError in one process, all of them raise one."""
+    def run_on_all(self, function, *args):
+        """What a function returns in each process; a TrainingError in one of them is raised in all."""
         if self.count == 1:
             return function(*args)
         result = error = None
@@ -54,15 +54,15 @@ class Team:
             raise TrainingError(f"Process {failed[0]} of {self.count} can't start: its own message says why.")
         return result
 
-    def from_first(self, function, *args):
-        """What a function that process 0 alone calls returns there, in all; JSON must be able to hold it."""
+    def run_on_first(self, function, *args):
+        """Calls a function in process 0 alone and returns its result, of JSON values, in all processes."""
         if self.count == 1:
             return function(*args)
-        text = self.together(lambda: json.dumps(function(*args)).encode() if self.index == 0 else b"")
+        text = self.run_on_all(lambda: json.dumps(function(*args)).encode() if self.index == 0 else b"")
         return json.loads(self._bytes_from_first(text))
 
     @contextlib.contextmanager
-    def weights_from_first(self, path):
+    def first_weights(self, path):
         """A path at which each process finds the weights file that process 0 names; the others give None."""
         content = self._bytes_from_first(b"" if path is None else path.read_bytes()) if self.count > 1 else None
         if self.index == 0:
@@ -99,8 +99,8 @@ class Team:
 
 
 @contextlib.contextmanager
-def alone():
-    """Where one process makes variables that are its own: elsewhere that waits for the others to do the same."""
+def without_distribution():
+    """Disables the Keras distribution for a while, so that one process can create variables without the others."""
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
     try:
@@ -109,7 +109,7 @@ def alone():
         keras.distribution.set_distribution(distribution)
 
 
-def join(settings, batch_size):
+def join_processes(settings, batch_size):
     """Joins the processes that train together, which waits until all of them are there.
 
     Args:
@@ -117,14 +117,14 @@ def join(settings, batch_size):
         batch_size: examples a step, over all devices.
 
     Returns:
-        A `Team`; of this process alone where `settings.processes` is None.
+        A `ProcessGroup`; of this process alone where `settings.processes` is None.
 
     Raises:
         TrainingError: the others can't be reached, the machines have unlike numbers of devices, or a batch can't be
             shared evenly by all devices.
     """
     if settings.processes is None:
-        return Team()
+        return ProcessGroup()
     import jax
 
     count, index = settings.processes, settings.process or 0
@@ -137,12 +137,46 @@ def join(settings, batch_size):
                 f"Process {index} of {count} can't join the others at --coordinator {settings.coordinator}: {reason}"
             ) from error
     devices = keras.distribution.list_devices()
-    team = Team(count, index, keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
-    own = team._gathered(jax.local_device_count()) if count > 1 else np.array([len(devices)])
+    group = ProcessGroup(count, index, keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+    own = group._gathered(jax.local_device_count()) if count > 1 else np.array([len(devices)])
     if len(set(own.tolist())) > 1:
         raise TrainingError(f"Each process must have as many devices as the others. They have: {own.tolist()}")
     if batch_size % len(devices):
         raise TrainingError(
             f"--batch-size {batch_size} can't be shared evenly by the {len(devices)} devices of --processes {count}."
         )
-    return team
+    return group
+
+
+def mirrored_strategy(devices, batch_size):
+    """A MirroredStrategy over so many GPUs, or logical CPU devices where there is no GPU.
+
+    Raises:
+        TrainingError: more GPUs asked for than there are, TensorFlow has already been started with fewer devices, or
+            the devices can't share a batch evenly.
+    """
+    strategy = _mirrored(devices)
+    if batch_size % strategy.num_replicas_in_sync:
+        count = strategy.num_replicas_in_sync
+        raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")
+    return strategy
+
+
+def _mirrored(devices):
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        if devices and devices > len(gpus):
+            raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
+        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(devices or len(gpus))])
+    count = devices or 1
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError as error:
+        if len(tf.config.list_logical_devices("CPU")) < count:
+            raise TrainingError(
+                f"TensorFlow runs already, with fewer than {count} CPU devices: start a new process."
+            ) from error
+    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])

@@ -9,7 +9,10 @@ import sys
 
 from tf_capsules import recipes
 from tf_capsules.files import read_csv, reading
-from tf_capsules.settings import Settings, TrainingError
+from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.folder import RunFolder
+from tf_capsules.runs.results import append_row
+from tf_capsules.runs.settings import DECLARED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +92,7 @@ def make_table(names, folder, settings, results, test=True):
         run = folder / row.name
         options = dataclasses.replace(settings, iterations=row.iterations)
         drawn = ("--resume", "--no-figures", "--no-export")
-        _run("train", row.recipe.name, *drawn, "--output", run, *_arguments(options))
+        _run("train", row.recipe.name, *drawn, "--output", run, *options.as_arguments())
         _add_curve(_curves_file(results), row, run)
         if test:
             _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
@@ -180,10 +183,9 @@ def _curves_file(results):
 def _found(results, row, settings):
     """The row of results that is this one, or None."""
     wanted = settings.apply(row.recipe)
-    asked = [] if row.iterations is None else [f"iterations {row.iterations}"]
+    asked = dataclasses.replace(settings, iterations=row.iterations).notes()
     asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
-    asked += [f"network {text}" for text in settings.network_as_text()]
-    kinds = ("iterations ", "epochs of ", "network ")
+    kinds = ("epochs of ", *(f"{name} " for name, one in DECLARED.items() if one.option.noted))
     columns = "note", "recipe", "dataset", "epochs", "train_examples", "batch_size", "learning_rate", "seed", "dtype"
     for found in _rows_of(results, *columns, "value", "test_examples", "parameters", "seconds"):
         with reading(results, "is no file of results"):
@@ -210,21 +212,7 @@ def _drawn(curves, row, settings):
     return any((point["row"], point["epoch"]) == (row.name, str(last)) for point in _rows_of(curves, "row", "epoch"))
 
 
-def _arguments(settings):
-    """The command's options for what differs from the defaults."""
-    for field in dataclasses.fields(Settings):
-        value = getattr(settings, field.name)
-        if field.name == "network":
-            yield from (part for text in settings.network_as_text() for part in ("--network", text))
-        elif value != field.default:
-            yield f"--{field.name.replace('_', '-')}"
-            if value is not True:
-                yield value
-
-
 def _add_curve(path, row, run):
-    from tf_capsules.training import RunFolder, append_row
-
     folder, metric = RunFolder(run), row.recipe.metric
     config = folder.config()
     there = {(point["row"], point["epoch"]) for point in _rows_of(path, "row", "epoch")}

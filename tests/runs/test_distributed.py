@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import pytest
 
-from tf_capsules import machines, recipes, training
-from tf_capsules.settings import Settings, TrainingError
+from tf_capsules import recipes
+from tf_capsules.runs import RunFolder, Settings, TrainingError, distributed
 
-REPOSITORY = pathlib.Path(__file__).parents[1]
+REPOSITORY = pathlib.Path(__file__).parents[2]
 needs_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="processes train together on JAX")
 
 START = f"""
@@ -28,8 +28,10 @@ coordinator, processes, process, folder = sys.argv[1], int(sys.argv[2]), int(sys
 
 TRAIN = f"""{START}
 import os, signal
-from test_training import RECTIFIED, SpreadLoss
-from tf_capsules import training
+from small_runs import RECTIFIED
+from tf_capsules import runs
+from tf_capsules.losses import SpreadLoss
+from tf_capsules.runs import training
 
 class Killed(training.Recorder):
     def on_epoch_begin(self, epoch, logs=None):
@@ -41,22 +43,21 @@ if "killed" in sys.argv:
     training.Recorder = Killed
 together = dict(processes=processes, process=process, coordinator=coordinator) if processes > 1 else {{}}
 # 131 examples in batches of 50: of the last batch process 0 has 25, process 1 has 6 and a fill.
-settings = training.Settings(train_limit=131, test_limit=31, **together)
+settings = runs.Settings(train_limit=131, test_limit=31, **together)
 recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1, epochs=3)
-run = training.train(recipe, folder, settings, resume=True, verbose=0)
+run = runs.train(recipe, folder, settings, resume=True, verbose=0)
 run.model.predict_on_batch(run.examples(3)[0])  # each can call it without the others
 print(run.result["value"], run.result["strategy"])
 """
 
-TEAM = f"""{START}
+GROUP = f"""{START}
 import pathlib
-from tf_capsules import machines
-from tf_capsules.settings import Settings, TrainingError
+from tf_capsules.runs import Settings, TrainingError, distributed
 
 settings = Settings(processes=processes, process=process, coordinator=coordinator)
 for batch_size in (7, 8):
     try:
-        team = machines.join(settings, batch_size)
+        group = distributed.join_processes(settings, batch_size)
     except TrainingError as error:
         print(error)
 
@@ -64,17 +65,17 @@ def fails():
     if process == 1:
         raise TrainingError("no data here")
 
-print(team.part, team.from_first(lambda: {{"epochs": [process, 2]}}), team.together(lambda: process))
-for call in (lambda: team.together(fails), lambda: team.check_equal(seed=0, data=process)):
+print(group.part, group.run_on_first(lambda: {{"epochs": [process, 2]}}), group.run_on_all(lambda: process))
+for call in (lambda: group.run_on_all(fails), lambda: group.check_equal(seed=0, data=process)):
     try:
         call()
     except TrainingError as error:
         print(error)
-team.check_equal(seed=0)
+group.check_equal(seed=0)
 file = pathlib.Path(folder, "of the first")
 if process == 0:
     file.write_bytes(b"weights")
-with team.weights_from_first(None if process else file) as path:
+with group.first_weights(None if process else file) as path:
     print(path == file, path.read_bytes())
 """
 
@@ -115,7 +116,7 @@ def test_two_processes_give_the_weights_of_one_also_after_one_was_killed(tmp_pat
     finally:
         first.kill()
         second.communicate()
-    assert training.RunFolder(tmp_path / "two").checkpoints() == [2], errors[-3000:]
+    assert RunFolder(tmp_path / "two").checkpoints() == [2], errors[-3000:]
     resumed = answers(start(TRAIN, tmp_path / "two"))
     [[alone]] = answers(whole)
     value, strategy = alone.split(" ", 1)
@@ -136,7 +137,7 @@ def test_two_processes_give_the_weights_of_one_also_after_one_was_killed(tmp_pat
 
         a.visititems(same)
     assert len(compared) > 10 and any("optimizer" in name for name in compared)
-    histories = [training.RunFolder(tmp_path / name).history() for name in ("one", "two")]
+    histories = [RunFolder(tmp_path / name).history() for name in ("one", "two")]
     assert [row["epoch"] for row in histories[1]] == [1, 2, 3]
     for a, b in zip(*histories, strict=True):
         assert a["val_loss"] == pytest.approx(b["val_loss"], rel=1e-4)
@@ -145,7 +146,7 @@ def test_two_processes_give_the_weights_of_one_also_after_one_was_killed(tmp_pat
 
 @needs_jax
 def test_what_fails_or_differs_in_one_process_stops_all(tmp_path):
-    first, second = answers(start(TEAM, tmp_path))
+    first, second = answers(start(GROUP, tmp_path))
     indivisible = "--batch-size 7 can't be shared evenly by the 2 devices of --processes 2."
     other = "Process 1 of 2 has other data than process 0: start all of them with the same command but for --process."
     failed = "Process 1 of 2 can't start: its own message says why."
@@ -154,11 +155,11 @@ def test_what_fails_or_differs_in_one_process_stops_all(tmp_path):
 
 
 def test_without_processes_nothing_is_asked_of_jax(tmp_path):
-    team = machines.join(Settings(), 7)
-    assert team.part is None and team.from_first(lambda: {1}) == {1} and team.together(lambda: 2) == 2
-    with team.weights_from_first(tmp_path) as path, team.scope():
+    group = distributed.join_processes(Settings(), 7)
+    assert group.part is None and group.run_on_first(lambda: {1}) == {1} and group.run_on_all(lambda: 2) == 2
+    with group.first_weights(tmp_path) as path, group.scope():
         assert path == tmp_path and keras.distribution.distribution() is None
-    team.check_equal(data=object())
+    group.check_equal(data=object())
 
 
 @pytest.mark.parametrize(

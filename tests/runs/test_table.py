@@ -3,8 +3,8 @@ import csv
 import keras
 import pytest
 
-from tf_capsules import cli, tables
-from tf_capsules.training import Settings, TrainingError
+from tf_capsules import cli
+from tf_capsules.runs import Settings, TrainingError, table
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
 
@@ -42,7 +42,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
         assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
     assert (tmp_path / "convergence.png").stat().st_size > 10_000
     assert (tmp_path / "iterations.png").stat().st_size > 10_000
-    assert tables.draw_iterations(ROWS[:1], done[:1]) is None
+    assert table.draw_iterations(ROWS[:1], done[:1]) is None
 
     written = (tmp_path / "table.csv").read_bytes()
     assert cli.main(command) == 0
@@ -52,7 +52,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     same = dict(epochs=2, train_limit=200, network=NETWORK)
     others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "train_limit": 100, "epoch_size": 50, "network": None}
     for changed in ({}, *({name: value} for name, value in others.items())):
-        found = tables._found(tmp_path / "table.csv", tables.Row(ROWS[0]), Settings(**same | changed))
+        found = table._found(tmp_path / "table.csv", table.Row(ROWS[0]), Settings(**same | changed))
         assert (found is None) == bool(changed), changed
 
     alone = ["--results", str(tmp_path / "alone.csv"), "--no-test"]
@@ -61,16 +61,16 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
         assert capfd.readouterr().out.count("alone_curves.csv has it") == done
     assert read(tmp_path / "alone_curves.csv") == curves and not (tmp_path / "alone.csv").exists()
 
-    figure = tables.draw_table(ROWS, tmp_path / "table.csv")
+    figure = table.draw_table(ROWS, tmp_path / "table.csv")
     (panel,) = figure.axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
 
 
 def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
     names = ["tsai2020-cifar10-random-start", "tsai2020-cifar10-resnet"]
-    assert tables._common_words(names) == "tsai2020-cifar10-"
-    assert tables._common_words([*names, "tsai2020-cifar10@1"]) == "tsai2020-cifar10"
-    assert tables._common_words(["tsai2020-cifar10@1", "tsai2020-cifar100"]) == "tsai2020-"
+    assert table._common_words(names) == "tsai2020-cifar10-"
+    assert table._common_words([*names, "tsai2020-cifar10@1"]) == "tsai2020-cifar10"
+    assert table._common_words(["tsai2020-cifar10@1", "tsai2020-cifar100"]) == "tsai2020-"
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
 )
 def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):
     with pytest.raises(TrainingError, match=message):
-        tables.make_table(names, tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
+        table.make_table(names, tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
     assert not (tmp_path / "table").exists()

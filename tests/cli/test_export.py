@@ -1,0 +1,49 @@
+import pytest
+from small_runs import needs_tensorflow
+
+from tf_capsules import cli
+
+
+@needs_tensorflow
+def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data):
+    folder, _ = trained
+    assert cli.main(["export", str(folder), str(tmp_path / "m.tflite")]) == 0
+    assert (tmp_path / "m.tflite").stat().st_size > 1000
+    assert cli.main(["export", str(folder), str(tmp_path / "n.tflite"), "--format", "saved_model"]) == 2
+    assert cli.main(["export", str(folder), str(tmp_path / "served"), "--default", "uint8"]) == 0
+    import tensorflow as tf
+
+    served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
+    assert served.structured_input_signature[1]["images"].dtype == tf.uint8
+
+
+@needs_tensorflow
+def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, capsys, no_data):
+    run, target = str(trained[0]), tmp_path / "model"
+    assert cli.main(["export", run, str(target), "--version", "next", "--warmup"]) == 0
+    assert cli.main(["export", run, str(target), "--version", "7"]) == 0
+    assert {path.name for path in target.iterdir()} == {"1", "7"}
+    assert (target / "1" / "assets.extra" / "tf_serving_warmup_requests").exists()
+    assert not (target / "7" / "assets.extra").exists()
+    for arguments, message in (
+        ([str(target), "--version", "7"], "7 is there: give a new version another number"),
+        ([str(target), "--version", "last"], "`version` must be a whole number of at least 1. Received: 'last'"),
+        (["--version", "next"], "--version needs TARGET"),
+        ([str(tmp_path / "m.onnx"), "--version", "next"], "--version is for SavedModels. Received: --format onnx"),
+        ([str(tmp_path / "m.tflite"), "--warmup"], "--warmup is for SavedModels. Received: --format litert"),
+        ([str(tmp_path / "m.onnx"), "--format", "litert"], "--format litert makes another file. Received: "),
+    ):
+        capsys.readouterr()
+        assert cli.main(["export", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+@needs_tensorflow
+def test_export_to_onnx_needs_no_data(trained, tmp_path, no_data):
+    for package in ("tf2onnx", "onnxruntime"):
+        pytest.importorskip(package)
+    import onnxruntime
+
+    assert cli.main(["export", str(trained[0]), str(tmp_path / "m.onnx")]) == 0
+    (images,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).get_inputs()
+    assert images.name == "images" and images.shape[1:] == [8, 8, 1]

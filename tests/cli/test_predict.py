@@ -1,0 +1,55 @@
+import shutil
+
+import numpy as np
+import pytest
+from small_runs import needs_tensorflow
+
+from tf_capsules import cli
+
+
+@needs_tensorflow
+def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_path, capsys):
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    folder, _ = trained
+    image = np.round(load_digits().images[0] * 255 / 16).astype(np.uint8)
+    Image.fromarray(image).save(tmp_path / "zero.png")
+    assert cli.main(["predict", str(folder), str(tmp_path / "zero.png")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{tmp_path / 'zero.png'}: ") and "probability 0." in said
+    assert cli.main(["predict", str(folder), str(tmp_path / "none.png")]) == 2
+    assert "There is no file" in capsys.readouterr().err
+    assert cli.main(["predict", str(folder), str(tmp_path)]) == 2
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["predict", str(folder), "x.png", "--weights", "last"])
+    assert capsys.readouterr().err == "tf-capsules predict: unrecognized arguments: --weights last\n"
+    (tmp_path / "letter.png").write_text("not an image")
+    assert cli.main(["predict", str(folder), str(tmp_path / "letter.png")]) == 2
+    error = capsys.readouterr().err
+    assert "letter.png can't be read as an image" in error and error.count("\n") == 1
+    assert cli.main(["predict", str(tmp_path), str(tmp_path / "zero.png")]) == 2
+    assert "neither an exported SavedModel nor a run" in capsys.readouterr().err
+
+
+@needs_tensorflow
+def test_damaged_and_other_saved_models_are_named(trained, tmp_path, said):
+    import tensorflow as tf
+
+    folder, _ = trained
+    (tmp_path / "zero.png").write_bytes(b"")
+    variables = "variables/variables.data-00000-of-00001"
+    for name, content in (("saved_model.pb", b"hello"), ("saved_model.pb", b""), (variables, bytes(1000))):
+        copy = shutil.copytree(folder / "saved_model", tmp_path / "exported")
+        (copy / name).write_bytes(content)
+        error = said("predict", copy, tmp_path / "zero.png")
+        assert f"{copy} is no SavedModel that can be served: " in error
+        shutil.rmtree(copy)
+    module = tf.Module()
+    tf.saved_model.save(module, str(tmp_path / "empty"))
+    module.double = tf.function(lambda x: {"y": 2 * x}, input_signature=[tf.TensorSpec([None])])
+    tf.saved_model.save(module, str(tmp_path / "double"), module.double)
+    for name, words in (("empty", "it lacks 'serving_default'"), ("double", "it answers y, not class and prob")):
+        assert f"{tmp_path / name} is no SavedModel" in (error := said("predict", tmp_path / name, "x"))
+        assert words in error

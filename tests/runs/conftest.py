@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+from small_runs import SHORT, TINY
+
+from tf_capsules import datasets, recipes
+from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.runs import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(TINY, tmp_path_factory.mktemp("runs") / "tiny", SHORT, verbose=0)
+
+
+@pytest.fixture
+def views(monkeypatch):
+    """In place of the digits: noise, with a split of familiar viewpoints."""
+    random = np.random.default_rng(0)
+    splits = [
+        Split({"image": random.integers(0, 256, (n, 9, 9, 1), dtype=np.uint8), "label": np.arange(n) % 10})
+        for n in (60, 50, 40)
+    ]
+    toys = Dataset("toys", *splits[:2], tuple("abcdefghij"), "of noise", familiar=splits[2])
+    recipe = TINY.replace(preprocess=(("shift", 1), ("crop", 8)), epochs=3)
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    return recipe

@@ -1,0 +1,76 @@
+import functools
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from small_runs import RECTIFIED, SHORT, TINY, write_arrays
+
+from tf_capsules.runs import RunFolder, Settings, TrainingError, callbacks, train, training
+from tf_capsules.runs.callbacks import Recorder
+
+
+def test_progress_without_a_terminal_tells_the_time_left(tmp_path, monkeypatch, capsys):
+    write_arrays(tmp_path / "mine.npz")
+    monkeypatch.setattr(training, "Progress", functools.partial(callbacks.Progress, seconds=0))
+    train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "mine.npz"), epochs=2, batch_size=30))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "minutes left" in line]
+    assert [line.split(":")[0] for line in lines] == [
+        f"epoch {epoch}, step {step} of 2" for epoch in (1, 2) for step in (1, 2)
+    ]
+    assert lines[-1].endswith("about 0 minutes left")
+
+
+class NotANumber(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.sum(y_pred, axis=-1) * float("nan")
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_path):
+    good = train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0)
+    before = (good.folder / "last-0001.weights.h5").read_bytes()
+    folder = RunFolder(good.folder)
+    recorder = Recorder(folder, "accuracy", folder.history(), 1)
+    model = good.model
+    model.compile("sgd", NotANumber())
+    batches = good.data.train(batch_size=50, training=True)
+    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Try a smaller"):
+        model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
+    assert (good.folder / "last-0001.weights.h5").read_bytes() == before
+
+
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
+    recipe = RECTIFIED  # whose optimizer and schedule have the most to keep
+
+    class Killed(BaseException):
+        pass
+
+    save, saved = keras.Model.save_weights, []
+
+    def half_written(model, path, **kwargs):
+        saved.append(path)
+        if len(saved) > 2:  # the best and the last of the first epoch
+            pathlib.Path(path).write_bytes(b"half")
+            raise Killed
+        save(model, path, **kwargs)
+
+    done = train(recipe, tmp_path / "done", SHORT, verbose=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "save_weights", half_written)
+        with pytest.raises(Killed):
+            train(recipe, tmp_path / "run", SHORT, verbose=0)
+    folder = RunFolder(tmp_path / "run")
+    assert folder.checkpoints() == [1]
+    resumed = train(recipe, tmp_path / "run", SHORT, resume=True, verbose=0)
+    assert [row["epoch"] for row in folder.history()] == [1, 2]
+    for a, b in zip(done.model.get_weights(), resumed.model.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_the_history_tells_how_far_batches_differ(tmp_path, monkeypatch):
+    run = train(TINY.replace(epochs=1, batch_size=10), tmp_path / "run", SHORT, verbose=0)
+    accuracies = []
+    for images, labels in run.data.test(batch_size=10):
+        lengths = keras.ops.convert_to_numpy(run.model(images)["activations"])
+        accuracies.append((lengths.argmax(-1) == np.asarray(labels)).mean())
+    assert run.history[0]["val_accuracy_std"] == pytest.approx(np.std(accuracies), abs=1e-5) and np.std(accuracies) > 0

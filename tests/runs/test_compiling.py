@@ -1,0 +1,160 @@
+import dataclasses
+
+import keras
+import pytest
+from small_runs import DIGITS, RECTIFIED, SHORT, SPREAD, TINY
+
+from tf_capsules import recipes
+from tf_capsules.losses import MarginLoss, SpreadLoss
+from tf_capsules.optimizers import CoupledSGD, RAdam, one_cycle
+from tf_capsules.runs import Settings, TrainingError, load_run, train, training
+from tf_capsules.runs.compiling import build_model, compile_learner
+from tf_capsules.runs.data_spec import ImageSpec
+
+
+def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
+    run = train(RECTIFIED, tmp_path / "run", SHORT, verbose=0)
+    rate, beta_1 = one_cycle(1e-5, 0.002, 6, 0.25), run.model.optimizer.beta_1  # 2 epochs of 3 batches
+    assert [row["learning_rate"] for row in run.history] == pytest.approx([float(rate(3)), float(rate(6))])
+    assert beta_1.get_config() == one_cycle(0.81, 0.9, 6, 0.25, inverted=True).get_config()
+    with pytest.raises(TrainingError, match="epochs 2, now 3: with a warm-up"):
+        train(RECTIFIED.replace(epochs=3), run.folder, SHORT, resume=True)
+    recipe = Settings(warmup=0.5).apply(TINY)
+    assert (recipe.warmup, recipe.decay_steps, recipe.momentum_cycle) == (0.5, None, False)
+    assert Settings(mixup=0.3).apply(TINY).mixup == 0.3
+
+
+def test_a_rate_that_decays_over_the_run_ends_alike_however_long_it_is(tmp_path):
+    recipe = TINY.replace(decays=2, decay_steps=None)
+    ends = [
+        train(recipe.replace(epochs=epochs), tmp_path / str(epochs), SHORT, verbose=0).history[-1] for epochs in (1, 3)
+    ]
+    # The recorded rate is that of the next step.
+    assert [row["learning_rate"] for row in ends] == pytest.approx([0.002 * 0.96**2] * 2)
+    with pytest.raises(TrainingError, match="epochs 3, now 4: the learning rate falls over the whole run"):
+        train(recipe.replace(epochs=4), tmp_path / "3", SHORT, resume=True)
+    fixed = Settings(decay_steps=7).apply(recipe)
+    assert (fixed.decays, fixed.decay_steps) == (None, 7)
+
+
+def test_the_learning_rate_drops_at_shares_of_the_run(tmp_path):
+    recipe = TINY.replace(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
+    run = train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
+    assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
+    with pytest.raises(TrainingError, match="epochs 3, now 4: a learning rate that drops .*; start a new run"):
+        train(recipe.replace(epochs=4), run.folder, SHORT, resume=True)
+    with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):
+        train(recipe, tmp_path / "other", Settings(decay_steps=9))
+    warmed = Settings(warmup=0.5).apply(recipe)
+    assert (warmed.warmup, warmed.drops) == (0.5, ())
+
+
+def test_the_margin_follows_all_steps_of_the_run(tmp_path, monkeypatch):
+    run = train(SPREAD, tmp_path / "run", Settings(train_limit=450, test_limit=70), verbose=0)
+    (margin,) = run.model.growing_margins  # 2 epochs of 9 batches
+    assert (margin.schedule, margin.scale, int(keras.ops.convert_to_numpy(margin.steps))) == ("sigmoid", 3, 18)
+    assert run.result["parameters"] == TINY.model((8, 8, 1), 10, **TINY.model_options).count_params()
+    monkeypatch.setattr(recipes, "get", lambda name: SPREAD)
+    assert load_run(run.folder).evaluate()["loss"] == pytest.approx(run.result["test_loss"], abs=1e-5)
+    with pytest.raises(TrainingError, match="epochs 2, now 3: with a growing margin"):
+        train(SPREAD.replace(epochs=3), run.folder, run.settings, resume=True)
+
+
+def test_mixup_is_asked_of_the_training_stream_alone(tmp_path, monkeypatch):
+    asked, load = {}, training.load_data
+
+    def recorded(name, stream):
+        return lambda **options: asked.update({name: options}) or stream(**options)
+
+    def load_data(*arguments):
+        data = load(*arguments)
+        return dataclasses.replace(
+            data, **{name: recorded(name, getattr(data, name)) for name in ("train", "validation")}
+        )
+
+    monkeypatch.setattr(training, "load_data", load_data)
+    recipe, settings = (
+        TINY.replace(model_options=dict(decoder_units=None), epochs=1),
+        Settings(train_limit=50, test_limit=20),
+    )
+    mixed = train(recipe, tmp_path / "run", dataclasses.replace(settings, mixup=0.4), verbose=0)
+    assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["validation"]
+    assert mixed.result["note"] == "mixup 0.4"
+    # Both accuracies are of class numbers, for which Keras has a metric of its own.
+    images, labels = mixed.examples(20)
+    correct = keras.ops.convert_to_numpy(mixed.model(images)["activations"]).argmax(-1) == labels
+    assert mixed.result["value"] == pytest.approx(correct.mean(), abs=1e-6)
+    plain = train(recipe, tmp_path / "plain", settings, verbose=0)
+    assert "mixup" not in asked["train"] and plain.history[0]["loss"] != mixed.history[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(margin_schedule="linear"), "margin_schedule 'linear' is for SpreadLoss, not MarginLoss"),
+        (dict(warmup=0.1), "decay_steps 40 and warmup 0.1 exclude each other"),
+        (dict(decays=9), "decays 9 and decay_steps 40 exclude each other"),
+        (dict(drops=(0.5,)), r"decay_steps 40 and drops \(0.5,\) exclude each other"),
+        (dict(drops=(0.5, 0.2), decay_steps=None), r"between 0 and 1 and in order, not \(0.5, 0.2\)"),
+        (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
+        (dict(threshold=0.5), "threshold 0.5 is for the metric exact_match, not accuracy"),
+        (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
+    ],
+)
+def test_a_recipe_s_values_must_agree(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TINY.replace(**changes)
+
+
+def test_the_cycle_of_beta_1_is_switched_off_and_on(tmp_path):
+    text = recipes.get("heinsen2019-sst5")
+    assert text.momentum_cycle and not Settings(momentum_cycle=False).apply(text).momentum_cycle
+    settings = dataclasses.replace(SHORT, epochs=1, momentum_cycle=False)
+    run = train(RECTIFIED, tmp_path / "run", settings, verbose=0)
+    assert run.model.optimizer.beta_1 == RAdam(0.1).beta_1 and "momentum_cycle False" in run.result["note"]
+    plain = RECTIFIED.replace(momentum_cycle=False)
+    run = train(plain, tmp_path / "other", dataclasses.replace(settings, momentum_cycle=True), verbose=0)
+    assert run.model.optimizer.beta_1.get_config() == one_cycle(0.81, 0.9, 3, 0.25, inverted=True).get_config()
+    with pytest.raises(TrainingError, match="momentum_cycle follows the warm-up .* it needs warmup"):
+        train(TINY, tmp_path / "third", Settings(momentum_cycle=True))
+
+
+def test_arguments_of_the_loss_are_set_and_told(tmp_path, monkeypatch):
+    settings = dataclasses.replace(SHORT, epochs=1, loss={"variant": "code", "down_weight": 0.25})
+    run = train(TINY, tmp_path / "run", settings, verbose=0)
+    assert run.model.loss.get_config() == MarginLoss(variant="code", down_weight=0.25).get_config()
+    assert "loss down_weight=0.25; loss variant=code" in run.result["note"]
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    assert load_run(run.folder).model.loss.variant == "code"
+    other = settings.apply(TINY)
+    assert other.replace(loss_options={"absent": 0.2}).loss_options == {**settings.loss, "absent": 0.2}
+    assert other.replace(loss=SpreadLoss).loss_options == {}
+
+
+def test_arguments_of_feedback_units_are_set():
+    settings = Settings(feedback={"weight": 5, "vanilla": True}, network={"types": 3, "layers": [1]})
+    recipe = recipes.get("li2018-cifar10-feedback")
+    settings.check(recipe)
+    recipe, spec = settings.apply(recipe), ImageSpec("toys", ("a", "b"), 9, 4, "", (8, 8, 3), (8, 8, 3))
+    learner = compile_learner(build_model(recipe, spec), recipe, spec)
+    assert learner.weight == 5 and {unit.groups for unit in learner.units} == {1}
+    wrong = Settings(feedback={"wieght": 5}).apply(recipe)
+    with pytest.raises(ValueError, match="feedback can't be made with .*'wieght': 5"):
+        compile_learner(build_model(wrong, spec), wrong, spec)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (
+            DIGITS,
+            dict(feedback={"weight": 5}),
+            "--feedback weight=5 is for recipes with feedback units; sabour2017-dig",
+        ),
+        (DIGITS, dict(loss={"varient": "code"}), "--loss varient=code: MarginLoss has no such .* it has absent, down_"),
+        (SPREAD, dict(loss={"margin": 0.5}), "--loss margin=0.5: the margin of sabour2017-digits grows"),
+    ],
+)
+def test_arguments_that_are_not_there_are_named(recipe, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        Settings(**settings).check(recipe)

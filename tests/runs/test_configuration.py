@@ -1,0 +1,126 @@
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from small_runs import SHORT, TINY, write_arrays
+
+from tf_capsules import recipes
+from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
+from tf_capsules.runs.configuration import check_folder, configuration, resumed
+from tf_capsules.runs.data_spec import ImageSpec
+
+
+def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(run):
+    with pytest.raises(TrainingError, match="holds a run already. Add --resume"):
+        train(TINY, run.folder, SHORT)
+    other = Settings(train_limit=120, test_limit=70, seed=5)
+    with pytest.raises(TrainingError, match="other settings: seed 0, now 5"):
+        train(TINY, run.folder, other, resume=True)
+    with pytest.raises(TrainingError, match="batch_size 50, now 40"):
+        train(TINY.replace(batch_size=40), run.folder, SHORT, resume=True)
+
+
+def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        write_arrays(tmp_path / place / "mine.npz")
+    settings = Settings(data=str(tmp_path / "here" / "mine.npz"), epochs=1)
+    train(TINY, tmp_path / "run", settings, verbose=0)
+    (tmp_path / "here" / "mine.npz").unlink()
+    (tmp_path / "there" / "mine.npz").rename(tmp_path / "there" / "renamed.npz")
+    settings = Settings(data=str(tmp_path / "there" / "renamed.npz"), epochs=2)
+    assert len(train(TINY, tmp_path / "run", settings, resume=True, verbose=2).history) == 2
+    printed = capsys.readouterr().out
+    assert "goes on after epoch 1 of 2" in printed
+    assert "data: renamed.npz, 60 examples for training, 30 for testing, images (10, 12, 2), 4 classes" in printed
+    before = (tmp_path / "run" / "config.json").read_text()
+    train(TINY, tmp_path / "run", settings, resume=True, verbose=2)
+    assert "all 2 epochs of" in capsys.readouterr().out
+    with pytest.raises(TrainingError, match="run has finished 2 epochs, more than 1"):
+        train(TINY, tmp_path / "run", Settings(data=settings.data, epochs=1), resume=True)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+    (tmp_path / "run" / "last-0002.weights.h5").write_bytes(b"damaged")
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    with pytest.raises(TrainingError, match="last-0002.weights.h5 does not hold .* best.weights.h5 is there, too"):
+        load_run(tmp_path / "run")
+    assert load_run(tmp_path / "run", "best").evaluate()["loss"] > 0
+
+
+def test_other_data_under_the_same_name_are_not_resumed_on(tmp_path):
+    path, settings = tmp_path / "mine.npz", Settings(data=str(tmp_path / "mine.npz"), train_limit=50, test_limit=20)
+    write_arrays(path)
+    train(TINY.replace(epochs=1), tmp_path / "run", settings, verbose=0)
+    write_arrays(path, 5)
+    with pytest.raises(TrainingError, match="was trained on other data: class_names .*'3'], now .*'4']"):
+        train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
+
+
+def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
+    recipe, settings = TINY.replace(epochs=1), Settings(train_limit=50, test_limit=20)
+    (tmp_path / "run").mkdir()
+    run = train(recipe, tmp_path / "run", settings, resume=True, verbose=2)
+    assert f"{run.folder} holds no finished epoch to resume: a new run starts" in capsys.readouterr().out.splitlines()
+    assert len(train(recipe, run.folder, settings, resume=True, verbose=2).history) == 1
+    assert "a new run starts" not in capsys.readouterr().out
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("keep me")
+    with pytest.raises(TrainingError, match="holds other files already"):
+        train(TINY, tmp_path, SHORT)
+    with pytest.raises(TrainingError, match="not the folder of a run"):
+        load_run(tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "keep me"
+
+
+OLDER = sorted((pathlib.Path(__file__).parent / "configurations").glob("*.json"))  # of 0.1.0 of 2026-11-24
+
+
+@pytest.mark.parametrize("path", OLDER, ids=[path.stem for path in OLDER])
+def test_configurations_of_before_are_those_of_the_same_run(path, tmp_path):
+    (tmp_path / "config.json").write_text(path.read_text())
+    recipe, settings = resumed(tmp_path)
+    assert recipe.name == path.stem
+    recipe = settings.apply(recipe)
+    asked = configuration(recipe, settings)
+    config, done = check_folder(RunFolder(tmp_path), asked, recipe, resume=True)
+    assert done == 0 and config["data"] == json.loads(path.read_text())["data"]
+    for changed in (dict(seed=9), dict(network={"types": 5}), dict(loss={"variant": "code"})):
+        other = configuration(recipe, dataclasses.replace(settings, **changed))
+        with pytest.raises(TrainingError, match=f"other settings: {next(iter(changed))} "):
+            check_folder(RunFolder(tmp_path), other, recipe, resume=True)
+
+
+def test_a_run_of_before_goes_on(tmp_path, capsys):
+    options = {"types": 4, "decoder_units": [8, 9]}
+    settings = Settings(epochs=1, decay_steps=40, train_limit=200, test_limit=60, network=options)
+    first = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)
+    (older,) = (path for path in OLDER if path.stem == "sabour2017-digits")
+    (first.folder / "config.json").write_text(older.read_text())
+    assert load_run(first.folder).evaluate()["accuracy"] == pytest.approx(first.result["value"], abs=1e-6)
+    recipe, settings = resumed(first.folder)
+    longer = train(recipe, first.folder, settings, resume=True, verbose=2)
+    assert "goes on after epoch 1 of 2" in capsys.readouterr().out and len(longer.history) == 2
+
+
+def test_momentum_feedback_and_loss_are_part_of_what_a_run_is(tmp_path):
+    recipe = recipes.get("li2018-cifar10-feedback")
+    settings = Settings(feedback={"weight": 5}, loss={"down_weight": 0.25}, dataset="digits")
+    for name in ("feedback_options", "loss_options"):
+        assert configuration(settings.apply(recipe), settings)["resolved"][name]
+    folder = RunFolder(tmp_path)
+    asked = configuration(settings.apply(recipe), settings)
+    folder.write_json(
+        "config.json", {**asked, "data": ImageSpec("a", ("b",), 1, 1, "", (1, 1, 1), (1, 1, 1)).to_json()}
+    )
+    other = dataclasses.replace(settings, feedback={"weight": 6})
+    with pytest.raises(
+        TrainingError, match=r"feedback {'weight': 5}, now {'weight': 6}; feedback_options {.*'weight': 6"
+    ):
+        check_folder(folder, configuration(other.apply(recipe), other), recipe, resume=True)
+    other = dataclasses.replace(settings, loss=None)
+    with pytest.raises(
+        TrainingError, match=r"loss {'down_weight': 0.25}, now None; loss_options {'down_weight': 0.25}, now {}"
+    ):
+        check_folder(folder, configuration(other.apply(recipe), other), recipe, resume=True)

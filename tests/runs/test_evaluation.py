@@ -1,0 +1,19 @@
+import keras
+import numpy as np
+import pytest
+
+from tf_capsules.runs import evaluate_ensemble, train
+
+
+def test_probabilities_are_summed_over_random_crops(views, tmp_path):
+    run = train(views.replace(epochs=1), tmp_path / "run", verbose=0)
+    scores, labels = 0, None
+    for crop in range(3):
+        batches = list(run.data.test(batch_size=64, crop=crop))
+        scores = scores + keras.ops.convert_to_numpy(run.model(batches[0][0])["activations"])
+        labels = np.asarray(batches[0][1])
+    accuracy = (scores.argmax(-1) == labels).mean()
+    measured = [evaluate_ensemble([run], crops=3)["accuracy"] for _ in range(2)]
+    assert measured[0] == measured[1] == pytest.approx(accuracy, abs=1e-6)
+    assert evaluate_ensemble([run])["accuracy"] == pytest.approx(run.evaluate()["accuracy"], abs=1e-6)
+    assert evaluate_ensemble([run, run], "validation", 2).keys() == {"accuracy"}

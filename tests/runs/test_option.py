@@ -1,0 +1,67 @@
+import dataclasses
+
+import pytest
+
+from tf_capsules.runs import Settings, TrainingError
+from tf_capsules.runs.option import ABOVE_0, AT_LEAST_1, assignments, declared, documented, one_of, option
+from tf_capsules.runs.settings import DECLARED
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Few:
+    """A few options."""
+
+    count: int | None = option(None, "how many", AT_LEAST_1, noted=True)
+    share: float = option(0.5, "how much", ABOVE_0)
+    kind: str = option("plain", "of which kind", one_of("plain", "fancy", "none"))
+    parts: dict | None = option(None, "of what", noted=True)
+    fast: bool = option(False, "sooner")
+
+
+FEW = declared(Few)
+
+
+def test_help_has_choices_and_defaults():
+    assert [one.help for one in FEW.values()] == [
+        "how many",
+        "how much (default: 0.5)",
+        "of which kind: plain, fancy or none (default: plain)",
+        "of what",
+        "sooner",
+    ]
+    assert (
+        "count: how many." in Few.__doc__
+        and "kind: of which kind: plain, fancy or none (default: plain)." in Few.__doc__
+    )
+    assert all(f"{name}: " in Settings.__doc__ for name in DECLARED)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("count", 0, "--count must be at least 1. Received: 0"),
+        ("count", 1.5, "--count can't be 1.5"),
+        ("count", True, "--count can't be True"),
+        ("share", float("inf"), "--share must be above 0. Received: inf"),
+        ("share", float("nan"), "--share must be above 0. Received: nan"),
+        ("share", None, "--share can't be None"),
+        ("kind", "big", "--kind must be plain or fancy or none. Received: big"),
+        ("parts", [1], r"--parts can't be \[1\]"),
+        ("fast", "yes", "--fast can't be 'yes'"),
+    ],
+)
+def test_values_are_checked(name, value, message):
+    with pytest.raises(TrainingError, match=message):
+        FEW[name].check(value)
+
+
+def test_values_become_words_of_the_command_line_and_of_notes():
+    parts = {"b": [1], "a": [2, 3], "c": "x"}
+    assert assignments(parts) == ["a=2,3", "b=1,", "c=x"]
+    assert FEW["parts"].as_arguments(parts)[:2] == ["--parts", "a=2,3"]
+    assert FEW["parts"].as_notes({"a": 1}) == ["parts a=1"] and FEW["count"].as_notes(3) == ["count 3"]
+    assert FEW["fast"].as_arguments(True) == ["--fast"]
+    settings = Settings(momentum_cycle=False, download=True, batch_size=3)
+    assert settings.as_arguments() == ["--batch-size", "3", "--no-momentum-cycle", "--download"]
+    assert settings.notes() == ["momentum_cycle False"]

@@ -1,0 +1,30 @@
+import pytest
+from small_runs import SHORT, TINY
+
+from tf_capsules.runs import TrainingError, train
+from tf_capsules.runs.results import append_row
+
+
+def test_results_are_appended_and_other_columns_refused(tmp_path, run):
+    path = tmp_path / "deep" / "results.csv"
+    append_row(path, run.result)
+    append_row(path, run.result)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 3 and lines[1] == lines[2] and lines[0].startswith("recipe,dataset,")
+    with pytest.raises(TrainingError, match="has the columns"):
+        append_row(path, {"other": 1})
+
+
+def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(tmp_path):
+    (tmp_path / "other.csv").write_text("other\n1\n")
+    bad = {
+        "other.csv": "has the columns \\['other'\\], not",
+        "other.csv/x.csv": "can't be written",
+        "": "can't be written",
+    }
+    for name, message in bad.items():
+        with pytest.raises(TrainingError, match=message):
+            train(TINY, tmp_path / "run", SHORT, results=tmp_path / name)
+    assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
+    train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
+    assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2

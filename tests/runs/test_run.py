@@ -1,0 +1,90 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+from small_runs import RECTIFIED, TINY, write_arrays
+
+from tf_capsules import datasets, recipes
+from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
+
+
+def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    loaded = load_run(run.folder)
+    assert loaded.evaluate()["accuracy"] == pytest.approx(run.result["value"], abs=1e-6)
+    images, labels = loaded.examples(9)
+    assert images.shape == (9, 8, 8, 1) and labels.shape == (9,)
+    lengths = keras.ops.convert_to_numpy(loaded.model(images)["activations"])
+    np.testing.assert_allclose(lengths, keras.ops.convert_to_numpy(run.model(images)["activations"]), atol=1e-6)
+
+
+def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch):
+    path = tmp_path / "mine.npz"
+    x, _ = write_arrays(path, 10, (8, 8, 1))
+    run = train(RECTIFIED, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
+    path.unlink()
+    monkeypatch.setattr(recipes, "get", lambda name: RECTIFIED)
+    loaded = load_run(run.folder)
+    spec = loaded.trained_on
+    assert (spec.name, spec.raw_shape, spec.image_shape, spec.train_size) == ("mine.npz", (8, 8, 1), (8, 8, 1), 60)
+    assert spec.class_names == tuple("0123456789") and loaded.result == run.result
+    for a, b in zip(run.model.get_weights(), loaded.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(b, a)
+    assert loaded.model.optimizer.get_config() == run.model.optimizer.get_config()
+    with pytest.raises(TrainingError, match="mine.npz: there is no such file or folder"):
+        loaded.evaluate()
+    elsewhere = load_run(run.folder, dataset="digits", test_limit=30)
+    assert elsewhere.data.spec.name == "digits" and 0 <= elsewhere.evaluate()["accuracy"] <= 1
+
+
+def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    write_arrays(tmp_path / "large.npz", 10, (9, 8, 1))
+    with pytest.raises(TrainingError, match=r"large.npz has images \(9, 8, 1\) of 10 .* trained on images \(8, 8, 1\)"):
+        load_run(run.folder, data=str(tmp_path / "large.npz")).evaluate()
+    write_arrays(tmp_path / "many.npz", 11, (8, 8, 1))
+    with pytest.raises(
+        TrainingError, match="many.npz is not a data set: y_train has the label 10; of 10 classes they go to 9"
+    ):
+        load_run(run.folder, data=str(tmp_path / "many.npz")).evaluate()
+    write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # these arrays lack seven classes, which are no other classes
+    assert load_run(run.folder, data=str(tmp_path / "few.npz"), test_limit=20).evaluate()["loss"] > 0
+    split = Split({"image": np.zeros((4, 8, 8, 1), np.uint8), "label": np.arange(4) % 3})
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("three", split, split, ("a", "b", "c")))
+    with pytest.raises(TrainingError, match=r"three has images \(8, 8, 1\) of 3 classes; .* of 10 classes"):
+        load_run(run.folder, dataset="mnist").evaluate()
+    names = tuple("0123456") + ("seven", "8", "9")
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("words", split, split, names))
+    with pytest.raises(TrainingError, match=r"words has 'seven'; .* was trained on '7', class 7"):
+        load_run(run.folder, dataset="mnist").evaluate()
+
+
+def test_a_folder_is_read_as_the_run_s_images_were(run, tmp_path, monkeypatch):
+    Image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    for label in range(10):
+        (tmp_path / str(label)).mkdir()
+        for i in range(6):
+            Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / str(label) / f"{i}.png")
+    given = load_run(run.folder, data=str(tmp_path))
+    assert given.data.spec.image_shape == (8, 8, 1) and given.evaluate()["loss"] > 0
+
+
+def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
+    settings = Settings(epochs=3, train_limit=64, test_limit=20, batch_size=16, keep_epochs=True)
+    run = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)
+    assert RunFolder(run.folder).checkpoints() == [1, 2, 3]
+    models = run.models(most=2)
+    assert list(models) == ["epoch 1", "epoch 3"] and list(run.models()) == ["epoch 1", "epoch 2", "epoch 3"]
+    last, first, best = (load_run(run.folder, which).model.get_weights() for which in ("last", 1, "best"))
+    for kept, weights in ((models["epoch 3"], last), (models["epoch 1"], first)):
+        assert all(np.array_equal(a, b) for a, b in zip(kept.get_weights(), weights, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, last, strict=True))
+    with pytest.raises(TrainingError, match="weights of the epochs 1, 2, 3; --keep-epochs .* Received: 4"):
+        load_run(run.folder, 4)
+    with pytest.raises(TrainingError, match="keep_epochs True, now False"):
+        train("sabour2017-digits", run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
+    plain = train("sabour2017-digits", tmp_path / "plain", Settings(epochs=1, train_limit=16), verbose=0)
+    assert plain.models() == {"": plain.model}

@@ -1,0 +1,94 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+from small_runs import DIGITS, SHORT, TINY
+
+from tf_capsules import recipes
+from tf_capsules.runs import Settings, TrainingError, load_run, train
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(epochs=0), "--epochs must be at least 1. Received: 0"),
+        (Settings(learning_rate=-1.0), "--learning-rate must be above 0. Received: -1.0"),
+        (Settings(seed=-1), "--seed"),
+        (Settings(dtype="float8"), "--dtype must be .* Received: float8"),
+        (Settings(jit="maybe"), "--jit must be auto or on or off. Received: maybe"),
+        (Settings(strategy="magic"), "--strategy must be none or mirrored. Received: magic"),
+        (Settings(dataset="mnits"), "--dataset must be one of .* Received: mnits"),
+        (Settings(data="absent.npz"), "absent.npz: there is no such file"),
+        (Settings(data="absent.npz", dataset="mnist"), "exclude each other"),
+        (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
+        (Settings(image_size=16), "--image-size 16 is for a folder of images. Received: digits"),
+        (
+            Settings(image_size=16, data=__file__),
+            "--image-size 16 is for a folder of images. Received: .*test_settings",
+        ),
+        (Settings(iterations=0), "--iterations must be at least 1. Received: 0"),
+        (Settings(warmup=1.0), "--warmup must be between 0 and 1. Received: 1.0"),
+        (Settings(mixup=0.0), "--mixup must be above 0. Received: 0.0"),
+        (Settings(stop_at=95.0), "--stop-at must be a share above 0, at most 1. Received: 95.0"),
+        (Settings(warmup=0.1, decay_steps=9), "--decay-steps 9 and --warmup 0.1 exclude each other"),
+    ],
+)
+def test_bad_settings_fail_before_anything_is_made(tmp_path, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        train(TINY, tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_iterations_are_those_of_every_routing_layer(tmp_path):
+    recipe = Settings(iterations=2).apply(TINY)
+    assert recipe.model_options == {**TINY.model_options, "iterations": 2}
+    assert (
+        recipe.model(image_shape=(8, 8, 1), **recipe.model_options).encoder.get_layer("class_capsules").iterations == 2
+    )
+    with pytest.raises(TrainingError, match="--iterations 2 is for networks that route; .* is BaselineCNN"):
+        train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
+
+
+def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
+    settings = dataclasses.replace(SHORT, epochs=1, decay_steps=40, network={"dim": 5, "decoder_units": [6, 7]})
+    trained = train(DIGITS, tmp_path / "run", settings, verbose=0)
+    assert trained.model.encoder.get_layer("class_capsules").dim == 5
+    assert [note for note in trained.result["note"].split("; ") if note.startswith("network ")] == [
+        "network decoder_units=6,7",
+        "network dim=5",
+    ]
+    again = load_run(tmp_path / "run")
+    assert again.model.count_params() == trained.model.count_params()
+    once = load_run(tmp_path / "run", iterations=1, test_limit=20)
+    assert once.model.encoder.get_layer("class_capsules").iterations == 1
+    for a, b in zip(once.model.get_weights(), trained.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    images, _ = once.examples(20)
+    two = [one.model.encoder.predict(images, verbose=0)["activations"] for one in (once, again)]
+    assert np.abs(two[0] - two[1]).max() > 1e-4
+    for network, message in (
+        ({"dims": 5}, "--network dims=5: CapsNet has no such argument .* it has .*dim, .*filters"),
+        ({"classes": 5}, "--network classes=5: CapsNet has no such argument"),
+        ({"dim": 0}, "dim"),
+        ({"decoder_units": 5}, "can't be made with .*'decoder_units': 5"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            train(TINY, tmp_path / "other", Settings(network=network))
+    with pytest.raises(TrainingError, match="--network iterations=2: give --iterations 2"):
+        train(TINY, tmp_path / "other", Settings(network={"iterations": 2}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(strategy="mirrored", jit="on"), "--jit on does not work under --strategy mirrored"),
+        (Settings(strategy="mirrored", devices=3), "--batch-size 50 can't be shared evenly by --devices 3"),
+    ],
+)
+def test_bad_strategies_fail_before_anything_is_made(tmp_path, settings, message):
+    if keras.backend.backend() != "tensorflow":
+        message = "needs the TensorFlow backend"
+    with pytest.raises(TrainingError, match=message):
+        train(TINY, tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,300 @@
+import csv
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+from small_runs import DIGITS, RECTIFIED, REPOSITORY, SHORT, TINY, write_arrays
+from toys import ToyTransformer, write_checkpoint, write_trees
+
+from tf_capsules import datasets, recipes, text
+from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.models import CapsuleClassifier, li2018
+from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
+from tf_capsules.runs.callbacks import Recorder
+
+
+def test_a_run_folder_holds_config_history_weights_and_result(run):
+    assert json.loads((run.folder / "config.json").read_text())["settings"]["train_limit"] == 120
+    history = RunFolder(run.folder).history()
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert {"loss", "accuracy", "val_loss", "val_accuracy", "learning_rate", "seconds"} <= set(history[0])
+    assert (run.folder / "last-0002.weights.h5").exists() and (run.folder / "best.weights.h5").exists()
+    assert not (run.folder / "last-0001.weights.h5").exists()
+    if keras.backend.backend() == "tensorflow":
+        assert list((run.folder / "tensorboard").rglob("events*"))
+    result = json.loads((run.folder / "result.json").read_text())
+    assert result["value"] == pytest.approx(history[-1]["val_accuracy"], abs=1e-6)
+    assert result["train_examples"] == 120 and result["test_examples"] == 70 and result["seed"] == 0
+
+
+def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
+    options = dict(types=3, layers=(1,), coefficients=None)
+    recipe = DIGITS.replace(model=li2018.EncapNet, feedback=li2018.feedback, batch_size=30, decays=None, figures=())
+    recipe = dataclasses.replace(recipe, model_options=options)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    short = Settings(train_limit=60, test_limit=30, epochs=1)
+    train(recipe, tmp_path / "run", short, verbose=0)
+    run = train(recipe, tmp_path / "run", dataclasses.replace(short, epochs=2), resume=True, verbose=0)
+    whole = train(recipe, tmp_path / "whole", dataclasses.replace(short, epochs=2), verbose=0)
+    assert type(run.model) is CapsuleClassifier and run.result["parameters"] == run.model.count_params()
+    loaded = load_run(run.folder)
+    assert loaded.evaluate()["accuracy"] == pytest.approx(run.result["value"], abs=1e-6)
+    for weight, other, again in zip(run.model.weights, whole.model.weights, loaded.model.weights, strict=True):
+        np.testing.assert_allclose(weight, other, atol=1e-4)
+        np.testing.assert_array_equal(weight, again)
+    assert all(row["feedback"] > 0 for row in run.history)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    recipe = TINY.replace(epochs=1)
+    losses = [
+        train(recipe, tmp_path / str(i), Settings(train_limit=60, test_limit=20, seed=seed), verbose=0)
+        .history[0]["loss"]
+        for i, seed in enumerate((3, 3, 4))
+    ]  # fmt: skip
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[2], rel=3e-5)
+
+
+def test_a_step_is_traced_once(tmp_path, monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("other backends trace by themselves")
+    traced, compute_loss = [], CapsuleClassifier.compute_loss
+
+    def recorded(self, *arguments, training=True, **options):
+        traced.append(training)
+        return compute_loss(self, *arguments, training=training, **options)
+
+    monkeypatch.setattr(CapsuleClassifier, "compute_loss", recorded)
+    train(TINY, tmp_path / "run", Settings(train_limit=100, test_limit=50), verbose=0)
+    assert traced == [True, False]
+
+
+@pytest.mark.parametrize("name", ["sabour2017-multimnist", "sabour2017-multimnist-cnn"])
+def test_capsule_networks_and_plain_classifiers_train_on_several_targets(tmp_path, name):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("images made on the fly need TensorFlow")
+    tiny = dict(filters=4, types=2, pose=3, dim=4, kernel_size=3, decoder_units=(7,))
+    recipe = recipes.get(name).replace(dataset_options=dict(source="digits"), batch_size=8, figures=())
+    if name == "sabour2017-multimnist":
+        recipe = recipe.replace(model_options=tiny)
+    else:
+        recipe = recipe.replace(model=lambda **options: keras.Sequential(
+            [keras.Input(options["image_shape"]), keras.layers.Flatten(), keras.layers.Dense(10, "sigmoid")]
+        ))  # fmt: skip
+        recipe.model.__name__ = "small"
+    run = train(recipe, tmp_path / "run", Settings(train_limit=20, test_limit=11), verbose=0)
+    assert run.evaluate()["exact_match"] == pytest.approx(run.result["value"])
+    assert run.result["metric"] == "exact_match" and run.result["dataset"] == "multimnist"
+
+
+def test_arrays_train_without_a_data_set(tmp_path):
+    path = tmp_path / "mine.npz"
+    x, _ = write_arrays(path)
+    run = train(TINY, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
+    assert run.model.image_shape == (10, 12, 2) and run.result["dataset"] == "mine.npz"
+    assert run.model(x[:5] / 255)["activations"].shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, -1, 2], "training set of odd has the label -1; of 3 classes they are 0 to 2"),
+        ([0, 3, 1, 2], "training set of odd has the label 3; of 3 classes they are 0 to 2"),
+        ([0, 1.5, 1, 2], "training set of odd has the label 1.5; of 3 classes"),
+        (["a", "b", "c", "a"], "labels in the training set of odd are <U1, not whole numbers"),
+    ],
+)
+def test_labels_that_are_no_class_are_refused_before_training(tmp_path, monkeypatch, labels, message):
+    images = np.zeros((4, 8, 8, 1), np.uint8)
+    known, new = (Split({"image": images, "label": np.array(y)}) for y in (labels, [0, 1, 2, 0]))
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("odd", known, new, ("a", "b", "c")))
+    with pytest.raises(TrainingError, match=message):
+        train(TINY, tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_failed_start_leaves_the_folder_free(tmp_path):
+    (tmp_path / "bad.npz").write_bytes(b"not an archive")
+    with pytest.raises(TrainingError, match="bad.npz is not a data set"):
+        train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "bad.npz")))
+    with pytest.raises(TrainingError, match="for several classes an image, the data digits have one class"):
+        train(TINY.replace(metric="exact_match"), tmp_path / "run", SHORT)
+    with pytest.raises(TrainingError, match="--decay-steps 9 and the warm-up of .* exclude each other"):
+        train(RECTIFIED, tmp_path / "run", Settings(decay_steps=9))
+    with pytest.raises(TrainingError, match="momentum_cycle needs the optimizer RAdam. Received: Adam"):
+        train(RECTIFIED.replace(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
+    plain = recipes.get("sabour2017-mnist-cnn").replace(dataset="digits", preprocess=(), mixup=0.2)
+    for recipe, kind in (
+        (plain.replace(model=plain_network), "a plain one"),
+        (TINY.replace(mixup=0.2), "one with a decoder"),
+    ):
+        with pytest.raises(TrainingError, match=f"mixup 0.2 is for .* without a decoder. Received: {kind}"):
+            train(recipe, tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
+
+
+def plain_network(image_shape, classes):
+    layers = [keras.Input(image_shape), keras.layers.Flatten(), keras.layers.Dense(classes, "softmax")]
+    return keras.Sequential(layers)
+
+
+def test_epochs_of_few_steps_are_told(tmp_path, capsys):
+    settings = dataclasses.replace(SHORT, epochs=1, train_limit=60)
+    train(TINY, tmp_path / "few", settings, verbose=2)
+    assert "hint: an epoch is 2 steps of up to 50 examples; from so few a smaller" in capsys.readouterr().out
+    train(TINY, tmp_path / "more", dataclasses.replace(settings, batch_size=12), verbose=2)
+    assert "hint:" not in capsys.readouterr().out
+
+
+def test_epochs_of_a_part_are_tested_kept_and_named(tmp_path):
+    settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
+    run = train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
+    assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
+    assert run.result["note"].endswith("epochs of 80 of 120 examples")
+    rows = RunFolder(run.folder).history()
+    shorter = train(TINY.replace(epochs=2), tmp_path / "other", settings, verbose=0)
+    assert shorter.history[1]["loss"] == pytest.approx(rows[1]["loss"], rel=1e-4)
+    resumed = train(TINY.replace(epochs=3), shorter.folder, settings, resume=True, verbose=0)
+    assert resumed.history[2]["loss"] == pytest.approx(rows[2]["loss"], rel=1e-3)
+
+
+def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path):
+    script = f"""
+import sys
+sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
+from small_runs import SPREAD
+from tf_capsules.runs import Settings, train
+recipe = SPREAD.replace(epochs=5)
+settings = Settings(train_limit=230, test_limit=30, deterministic=True)
+train(recipe, sys.argv[1], settings, resume=True, verbose=0)
+"""
+
+    def start(folder):
+        return subprocess.Popen([sys.executable, "-c", script, str(folder)], stderr=subprocess.PIPE)
+
+    whole = start(tmp_path / "whole")
+    killed = start(tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "killed").glob("last-*.weights.h5")) and time.monotonic() < deadline:
+        assert killed.poll() is None, killed.stderr.read().decode()
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    done = RunFolder(tmp_path / "killed").checkpoints()
+    assert done and done[-1] < 5, "the process was not killed in the middle of its run"
+    resumed = start(tmp_path / "killed")
+    for process in (whole, resumed):
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors.decode()
+    from h5py import File
+
+    with (
+        File(tmp_path / "whole" / "last-0005.weights.h5") as a,
+        File(tmp_path / "killed" / "last-0005.weights.h5") as b,
+    ):
+        compared = []
+
+        def same(name, dataset):
+            if hasattr(dataset, "shape"):
+                compared.append(name)
+                assert np.array_equal(dataset[()], b[name][()]), name
+
+        a.visititems(same)
+    assert len(compared) > 10 and any("optimizer" in name for name in compared)
+
+
+def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("MirroredStrategy needs the TensorFlow backend")
+    # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
+    script = f"""
+import sys
+sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
+import keras, numpy as np
+from small_runs import RECTIFIED
+from tf_capsules.losses import SpreadLoss
+from tf_capsules.runs import Settings, train
+from tf_capsules.runs.compiling import build_model
+recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1)
+options = dict(train_limit=131, test_limit=31)
+mirrored = Settings(strategy="mirrored", devices=2, **options)
+two = train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
+one = train(recipe, sys.argv[1] + "/one", Settings(**options), verbose=0)
+first = build_model(recipe, one.data.spec)
+for a, b in zip(one.model.get_weights(), two.model.get_weights(), strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+moved = max(np.abs(a - b).max() for a, b in zip(one.model.get_weights(), first.get_weights()))
+assert moved > 1e-3, moved
+assert one.result["value"] == two.result["value"], (one.result, two.result)
+assert abs(one.result["test_loss"] / two.result["test_loss"] - 1) < 1e-4, (one.result, two.result)
+"""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
+    toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
+    monkeypatch.setattr(text, "load", lambda name: toy)
+    tiny = dict(dim=6, parts=5, pose=3)
+    recipe = recipes.get("heinsen2019-sst2").replace(model_options=tiny, epochs=2, batch_size=4, figures=())
+    settings = Settings(data_dir=str(write_trees(tmp_path / "trees")), cache=str(tmp_path / "cache"))
+    whole = train(recipe, tmp_path / "whole", settings, verbose=0)
+    assert [row["epoch"] for row in whole.history] == [1, 2]
+    assert {"val_loss_std", "val_accuracy_std"} <= set(whole.history[0])
+    # The test split is measured once; what the history has is the development split.
+    assert whole.result["value"] == pytest.approx(whole.evaluate()["accuracy"], abs=1e-6)
+    assert whole.result["test_examples"] == 7 and whole.result["best_value"] == ""
+    texts, labels = whole.examples(3, raw=True)
+    assert texts[0] == "bad0" and labels.tolist() == [0, 1, 0]
+    assert whole.examples(3)[0]["embeddings"].shape[0] == 3
+
+    class Killed(Exception):
+        pass
+
+    def kill(self, epoch, logs=None):
+        if epoch == 1:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Recorder, "on_epoch_begin", kill, raising=False)
+        patch.setattr(Recorder, "started", 0.0, raising=False)
+        train(recipe, tmp_path / "cut", settings, verbose=0)
+    cut = train(recipe, tmp_path / "cut", settings, resume=True, verbose=0)
+    for a, b in zip(whole.model.get_weights(), cut.model.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    loaded = load_run(whole.folder)
+    assert loaded.trained_on.inputs == "3 hidden states of 4"
+    assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
+
+
+def test_training_stops_where_familiar_viewpoints_are_known_well_enough(views, tmp_path, capsys):
+    results = tmp_path / "results.csv"
+    first = train(views, tmp_path / "run", Settings(stop_at=0.001), verbose=0, results=results)
+    assert len(first.history) == 1 and first.history[0]["val_accuracy"] >= 0.001
+    assert first.history[0]["val_accuracy"] == pytest.approx(first.evaluate("validation")["accuracy"], abs=1e-6)
+    assert first.result["value"] == pytest.approx(first.evaluate()["accuracy"], abs=1e-6)
+    with results.open(newline="") as file:
+        familiar, novel = csv.DictReader(file)
+    assert novel == {key: str(value) for key, value in first.result.items()} and novel["test_examples"] == "50"
+    assert novel["note"] == "of noise; novel viewpoints; stop_at 0.001" and familiar["test_examples"] == "40"
+    assert familiar["note"] == "of noise; familiar viewpoints; stop_at 0.001"
+    assert float(familiar["value"]) == pytest.approx(first.history[0]["val_accuracy"], abs=1e-6)
+    again = train(views, tmp_path / "run", Settings(stop_at=0.001), resume=True)
+    said = capsys.readouterr().out
+    assert "50 for testing at novel and 40 at familiar viewpoints" in said
+    assert "has reached --stop-at after epoch 1: nothing is left to train" in said
+    assert again.history == first.history and again.result["value"] == first.result["value"]
+    longer = train(views, tmp_path / "run", Settings(stop_at=1.0), resume=True, verbose=0)
+    assert [row["epoch"] for row in longer.history] == [1, 2, 3]

@@ -1,0 +1,59 @@
+"""The command `tf-capsules`: list, cost, train, table, evaluate, attack, predict, export, figures.
+
+A module each, with a function `add_parser` for its options and `run`, which calls and prints: all that a command does
+can be called from `tf_capsules.runs`, `tf_capsules.export` and `tf_capsules.analysis`.
+"""
+
+import argparse
+import importlib
+import sys
+import warnings
+
+from tf_capsules.version import __version__
+
+COMMANDS = ("list", "cost", "train", "table", "evaluate", "attack", "predict", "export", "figures")
+
+
+def main(arguments=None):
+    """Runs the command line; returns the exit status: 0, or 2 for what the user has to change."""
+    parser = make_parser()
+    options, unknown = parser.parse_known_args(arguments)
+    formatwarning = warnings.formatwarning
+    command = "tf-capsules" if options.command is None else f"tf-capsules {options.command}"
+    if unknown:
+        parser.exit(2, f"{command}: unrecognized arguments: {' '.join(' '.join(unknown).split())}\n")
+    if options.command is None:
+        parser.print_help()
+        return 0
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
+    try:
+        options.run(options)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        print(f"{command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
+        return 130
+    finally:
+        warnings.formatwarning = formatwarning
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line, as all others are told."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def make_parser():
+    """The parser of all commands."""
+    parser = _Parser(prog="tf-capsules", description="Capsule networks for Keras.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name in COMMANDS:
+        command = importlib.import_module(f"tf_capsules.cli.{name}")
+        sub = commands.add_parser(name, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        command.add_parser(sub)
+        sub.set_defaults(run=command.run)
+    return parser

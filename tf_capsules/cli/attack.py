@@ -1,0 +1,65 @@
+"""`tf-capsules attack`."""
+
+from tf_capsules.cli.options import IMAGES, add_results, add_settings, add_weights, given_settings, print_pictures
+
+HELP = "Attack runs with adversarial images, each with its own and with those of the others."
+
+
+def add_parser(parser):
+    parser.add_argument("folders", nargs="+", metavar="RUN", help="as for evaluate, but all of one class an image")
+    parser.add_argument(
+        "--epsilons",
+        type=float,
+        nargs="+",
+        help="most change of a value, in units of the network's input (default: 0.02 0.05 0.1 0.2 0.3 0.4)",
+    )
+    parser.add_argument(
+        "--attacks", nargs="+", help="fgsm: fast gradient sign method, bim: basic iterative method (default: both)"
+    )
+    parser.add_argument(
+        "--goals",
+        nargs="+",
+        help="untargeted: accuracy, targeted: success of making it each other class (default: both)",
+    )
+    parser.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
+    parser.add_argument(
+        "--limit", type=int, default=200, help="attack so many test images, drawn at random (default: 200)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of drawing them (default: 0)")
+    parser.add_argument(
+        "--only-right", action="store_true", help="of these only the ones that all runs classify rightly"
+    )
+    parser.add_argument(
+        "--loss", default="crossentropy", help="whose gradient: crossentropy or trained (default: the first)"
+    )
+    parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
+    add_weights(parser)
+    add_settings(parser, IMAGES)
+    add_results(parser, "rows")
+    parser.add_argument("--output", "-o", default="attacks", help="folder for the pictures (default: attacks)")
+
+
+def run(options):
+    from tf_capsules.analysis import robustness
+    from tf_capsules.runs import find_run
+    from tf_capsules.runs.attack import RunAttack
+    from tf_capsules.runs.folder import short_names
+
+    changes = given_settings(options) | {"dtype": "float32"}
+    names = short_names(options.folders)
+    runs = {n: find_run(path, options.weights, **changes) for n, path in zip(names, options.folders, strict=True)}
+    asked = {name: getattr(options, name) for name in ("epsilons", "attacks", "goals", "steps")}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    common = (options.limit, options.seed, options.loss, options.batch_size, options.only_right, options.results)
+    attack = RunAttack(runs, *common, **asked)
+    data = attack.first.data.spec.name
+    print(f"{len(attack.labels):,} test images of {data}; epsilon in {attack.units}", flush=True)
+    for number, (rows, seconds) in enumerate(attack.measure(), 1):
+        values = ", ".join(f"{row['model']} {row['value']:.1%}" for row in rows)
+        first = rows[0]
+        what = f"{first['attack']} {first['goal']}, made on {first['made_on']}, epsilon {first['epsilon']:g}"
+        print(f"{what}: {first['metric']} of {values} ({number} of {len(attack)}, {seconds:.0f} s)", flush=True)
+    print(f"\n{robustness.table(attack.rows)}\n")
+    for sign in robustness.masking_signs(attack.rows):
+        print(f"a sign of masked gradients, of {sign}")
+    print_pictures(attack.save_figures(options.output))

@@ -1,0 +1,23 @@
+"""`tf-capsules figures`."""
+
+from tf_capsules.cli.options import add_weights, print_pictures
+
+HELP = "Draw a run's figures; several runs: their curves side by side."
+
+
+def add_parser(parser):
+    parser.add_argument(
+        "folders", nargs="+", metavar="RUN", help="run folders, or the name of a recipe, with --weights FILE"
+    )
+    parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures)")
+    add_weights(parser)
+
+
+def run(options):
+    from tf_capsules.runs import find_run
+    from tf_capsules.runs.figures import save_curves, save_figures
+
+    if len(options.folders) > 1:
+        print_pictures(save_curves(options.folders, options.output or "figures"))
+    else:
+        print_pictures(save_figures(find_run(options.folders[0], options.weights), options.output))

@@ -1,0 +1,45 @@
+"""`tf-capsules list`."""
+
+HELP = "List recipes, data sets and shipped weights."
+
+
+def add_parser(parser):
+    parser.add_argument("what", nargs="?", choices=("recipes", "datasets", "weights"), default="recipes")
+
+
+def run(options):
+    from tf_capsules import datasets
+    from tf_capsules.models import weights
+
+    if options.what == "recipes":
+        _list_recipes()
+        return
+    if options.what == "datasets":
+        rows = [
+            (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
+            for name, text, shape, classes in datasets.describe()
+        ]
+    else:
+        rows = [(name, str(weights.FOLDER / f"{name}.md")) for name in weights.names()]
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, text in rows:
+        print(f"{name:{width}}  {text}")
+
+
+def _list_recipes():
+    from tf_capsules import recipes
+    from tf_capsules.recipes.measured import measured
+
+    all_ = [recipes.get(name) for name in recipes.names()]
+    name_width = max(len(recipe.name) for recipe in all_)
+    published_width = max(len(recipe.published or "") for recipe in all_)
+    for paper, citation in recipes.PAPERS.items():
+        print(citation)
+        for recipe in (recipe for recipe in all_ if recipe.paper == paper):
+            found = measured(recipe)
+            here = found.text(as_error="error" in (recipe.published or "")) if found else "not measured"
+            print(
+                f"  {recipe.name:{name_width}}  {recipe.published or '-':{published_width}}  {here:40}  {recipe.title}"
+            )
+        print()
+    print("Columns: recipe, the paper's figure, the figure measured here, what it is.")

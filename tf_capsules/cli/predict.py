@@ -1,0 +1,30 @@
+"""`tf-capsules predict`."""
+
+HELP = "Classify image files, or texts with a picture of what each token was used for."
+
+
+def add_parser(parser):
+    parser.add_argument("model", metavar="MODEL", help="run folder, or folder of an exported SavedModel")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="PNG, JPEG, BMP or GIF files; or texts, each in quotes"
+    )
+    parser.add_argument(
+        "--output", "-o", default="predictions", help="folder for pictures of texts (default: predictions)"
+    )
+
+
+def run(options):
+    from tf_capsules.runs.exported import ExportedModel, save_attribution
+
+    model = ExportedModel(options.model)
+    for given, prediction in zip(options.inputs, model.predict(options.inputs), strict=True):
+        name = given if len(given) <= 100 or model.takes_images else f"{given[:97]}..."
+        print(f"{name}: {prediction.label}, probability {prediction.probability:.3f}")
+        if "shares" not in prediction.answer:
+            continue
+        picture = save_attribution(prediction, options.output)
+        if picture is None:
+            tokens = len(prediction.answer["tokens"])
+            print(f"the model read {tokens} tokens of this text, too many for a picture")
+        else:
+            print(f"picture: {picture}")

@@ -1,0 +1,41 @@
+"""`tf-capsules table`."""
+
+import pathlib
+
+from tf_capsules.cli.options import TRAINING, add_settings, given_settings, print_pictures
+
+HELP = "Train several recipes on equal terms, row by row; an interrupted table goes on."
+
+
+def add_parser(parser):
+    parser.add_argument(
+        "rows",
+        nargs="+",
+        metavar="ROW",
+        help="name of a recipe, or RECIPE@N for N routing iterations; at its end tested on the whole test split",
+    )
+    parser.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the picture")
+    parser.add_argument("--results", metavar="FILE.csv", help="rows in it are done (default: table.csv in the folder)")
+    parser.add_argument("--no-test", action="store_true", help="no test at the end: curves and their picture alone")
+    add_settings(parser, TRAINING)
+
+
+def run(options):
+    from tf_capsules.runs import Settings, table
+    from tf_capsules.runs.figures import save_figure
+
+    folder = pathlib.Path(options.output)
+    results = pathlib.Path(options.results or folder / "table.csv")
+    settings = Settings(**given_settings(options))
+    rows = table.make_table(options.rows, folder, settings, results, not options.no_test)
+    print_pictures([save_figure(table.draw_table(options.rows, results), folder / "convergence.png")])
+    if options.no_test:
+        return
+    print(f"results: {results}")
+    if figure := table.draw_iterations(options.rows, rows):
+        print_pictures([save_figure(figure, folder / "iterations.png")])
+    width = max(map(len, options.rows))
+    for name, row in zip(options.rows, rows, strict=True):
+        parameters, seconds = int(row["parameters"]), float(row["seconds"])
+        measured = f"{100 * float(row['value']):6.2f}% +- {100 * table.deviation(row):.2f}"
+        print(f"{name:{width}}  {parameters:>12,} parameters  {measured}  {seconds:8.0f} s of training")

@@ -1,0 +1,157 @@
+"""Which examples make which batch, whoever makes them: the options of all streams, and their arithmetic."""
+
+import dataclasses
+import math
+from numbers import Integral, Real
+
+import numpy as np
+
+from tf_capsules.datasets import augment
+from tf_capsules.routing.arguments import positive_int
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """Options of `Split.batches`, `ArrayBatches` and `StateBatches`.
+
+    Args:
+        count: how many examples there are.
+        batch_size: examples a batch; the last batch of an epoch holds the rest.
+        training: in a random order and with augmentation, else in order and without. Order, augmentation and
+            generated images are a pure function of (seed, epoch, index of the example).
+        seed: of the training stream, 0 to 2**31 - 1.
+        epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
+        limit: use the first `limit` examples only.
+        epoch_size: number of examples in an epoch of training, which goes on where the last one stopped: order,
+            augmentation and generated images hang on the pass over all examples in place of the epoch. None: all.
+        pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
+            (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
+            the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so
+            that the mean over the epoch is that over its examples.
+        mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in
+            Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
+            Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
+            step). The fill of `pad` is left out: it is neither mixed nor mixed in.
+        crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
+            pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
+        part: (index, count): of each batch, whose size is a multiple of count, only these rows, for one of so many
+            processes that train together; with `pad`, which makes all batches equally large. None: all.
+
+    Raises:
+        ValueError: arguments out of their range.
+
+    >>> batching = Batching(11, 4, epoch_size=6, training=True)
+    >>> batching.steps, batching.order(1, np.arange(4))
+    (2, (array([6, 7, 8, 9]), array([0, 0, 0, 0])))
+    """
+
+    count: int
+    batch_size: int
+    training: bool = False
+    seed: int = 0
+    epochs: int = 1
+    initial_epoch: int = 0
+    limit: int | None = None
+    epoch_size: int | None = None
+    pad: bool = False
+    mixup: tuple | None = None
+    crop: int | str | None = None
+    part: tuple | None = None
+
+    def __post_init__(self):
+        positive_int("batch_size", self.batch_size)
+        for name in ("limit", "epoch_size"):
+            if getattr(self, name) is not None:
+                positive_int(name, getattr(self, name))
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed must be in 0 .. 2**31 - 1, not {self.seed!r}")
+        if not 0 <= self.initial_epoch < self.epochs < 2**20:
+            epochs = f"epochs {self.initial_epoch!r} to {self.epochs!r}"
+            raise ValueError(f"{epochs}: need 0 <= initial_epoch < epochs < 2**20")
+        if self.epoch_size is not None and not self.training:
+            raise ValueError(f"epoch_size {self.epoch_size!r} is for training; in evaluation all examples are used")
+        if self.part is not None:
+            index, count = self.part
+            if not 0 <= index < count or self.batch_size % count or not self.pad:
+                raise ValueError(
+                    f"part {self.part!r} is (index, count), of batches of a multiple of count and with pad. "
+                    f"Received: batch_size={self.batch_size}, pad={self.pad}"
+                )
+        if self.mixup is not None:
+            self._check_mixup()
+        if self.crop is not None:
+            self._check_crop()
+
+    def _check_mixup(self):
+        if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:
+            raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {self.mixup!r}")
+        alpha, classes = self.mixup
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < math.inf:
+            raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
+        positive_int("mixup", classes)
+        if not self.training:
+            raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
+
+    def _check_crop(self):
+        crop = self.crop
+        numbered = isinstance(crop, Integral) and not isinstance(crop, bool) and 0 <= crop < 2**31
+        if not numbered and crop not in augment.FIXED_CROPS:
+            known = augment.FIXED_CROPS
+            raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {known}, not {crop!r}")
+        if self.training:
+            raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
+
+    def check_labels(self, labels):
+        """Raises a ValueError where these labels can't be mixed as one-hot rows of so many classes."""
+        if self.mixup is not None and not np.max(labels) < self.mixup[1]:
+            raise ValueError(
+                f"mixup of labels up to {np.max(labels)} needs more classes than that, not {self.mixup[1]!r}"
+            )
+
+    def check_steps(self, steps):
+        """Raises a ValueError where there is no step that could crop."""
+        if self.crop is not None and not any(step[0] == "crop" for step in steps):
+            raise ValueError(f'crops need a preprocess step "crop"; there are {steps!r}')
+
+    @property
+    def examples(self):
+        """How many different examples are used."""
+        return min(self.count, self.limit or self.count)
+
+    @property
+    def size(self):
+        """Number of examples in an epoch."""
+        return self.epoch_size or self.examples
+
+    @property
+    def steps(self):
+        """Number of batches in an epoch, the last short one included."""
+        return -(-self.size // self.batch_size)
+
+    @property
+    def batches(self):
+        """Number of batches in all epochs."""
+        return self.steps * (self.epochs - self.initial_epoch)
+
+    @property
+    def rows(self):
+        """The rows of each batch that are given, as a slice."""
+        if self.part is None:
+            return slice(None)
+        index, count = self.part
+        size = self.batch_size // count
+        return slice(index * size, (index + 1) * size)
+
+    def order(self, epoch, positions):
+        """Where positions in an epoch are in the passes over all examples: places in a pass, and the pass.
+
+        In evaluation there is one order, and the place is the index of the example. Arrays and tensors alike.
+        """
+        places = positions % self.size
+        if self.training:
+            places += epoch * self.size
+        return places % self.examples, places // self.examples
+
+    def shares(self, real):
+        """How many examples of each batch count, as a factor on the weights of those that are `real`, so many."""
+        return self.batch_size / real if self.training else self.steps * self.batch_size / self.size

@@ -1,0 +1,50 @@
+"""The random numbers that make or augment one example: in a TensorFlow graph, or in NumPy where there is none."""
+
+import numpy as np
+
+_DRAWS_PER_EXAMPLE = 64
+
+
+class TensorDraw:
+    """The random numbers of one example: a pure function of (key, index, how many were drawn before).
+
+    >>> draw = TensorDraw(key=0, index=5)
+    >>> down = draw.integers(-2, 2)         # an int32 tensor of shape (); both ends included
+    >>> angle = draw.uniform(-20.0, 20.0)   # a float32 tensor of shape ()
+    """
+
+    def __init__(self, key, index):
+        import tensorflow as tf
+
+        self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
+
+    def _seed(self):
+        import tensorflow as tf
+
+        if self._count == _DRAWS_PER_EXAMPLE:
+            raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
+        self._count += 1
+        return tf.stack([self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1])
+
+    def integers(self, low, high):
+        import tensorflow as tf
+
+        return tf.random.stateless_uniform((), self._seed(), low, high + 1, tf.int32)
+
+    def uniform(self, low, high):
+        import tensorflow as tf
+
+        return tf.random.stateless_uniform((), self._seed(), low, high)
+
+
+class ArrayDraw:
+    """The same in NumPy, with other numbers: a pure function of `key`, for instance (seed, epoch, index)."""
+
+    def __init__(self, *key):
+        self._random = np.random.default_rng(key)
+
+    def integers(self, low, high):
+        return self._random.integers(low, high, endpoint=True)
+
+    def uniform(self, low, high):
+        return np.float32(self._random.uniform(low, high))

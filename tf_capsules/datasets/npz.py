@@ -1,0 +1,103 @@
+"""A user's own data set in a NumPy archive."""
+
+import pathlib
+
+import numpy as np
+
+from tf_capsules.files import read_npz, reading
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load_npz(path, texts=False, class_names=None):
+    """Reads a user's own data set from a NumPy archive and checks it.
+
+    Args:
+        path: a .npz file with x_train, y_train, x_test, y_test; images (N, H, W) or (N, H, W, C), uint8 or floats in
+            [0, 1], or texts (N,), strings; labels (N,) or (N, 1), whole numbers from 0; and, if wanted, class_names,
+            strings (classes,).
+        texts: whether texts are wanted, not images.
+        class_names: of a file that does not name its classes; None for their numbers, each of which y_train must have.
+
+    Returns:
+        A dict of the arrays: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32; and
+        class_names, a tuple of strings.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file, its images, texts or labels are not as above; the message says what was found.
+
+    >>> data = load_npz("digits.npz")
+    >>> data["x_train"].shape
+    (1437, 8, 8, 1)
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    with reading(path, "is not a data set"):
+        data = read_npz(path, (*_KEYS, "class_names"), "is not a data set")
+        named = data.pop("class_names", None)
+        missing = [key for key in _KEYS if key not in data]
+        if missing:
+            raise ValueError(f"it has no {', '.join(missing)}")
+        for part in ("train", "test"):
+            x, y = data[f"x_{part}"], data[f"y_{part}"]
+            data[f"x_{part}"] = _checked_texts(x, part) if texts else _checked_images(x, part)
+            data[f"y_{part}"] = _checked_labels(y, len(x), part)
+        if data["x_train"].shape[1:] != data["x_test"].shape[1:]:
+            shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
+            raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
+        data["class_names"] = _checked_names(named, class_names, data["y_train"], data["y_test"])
+    return data
+
+
+def _checked_images(x, part):
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim != 4 or 0 in x.shape:
+        raise ValueError(f"x_{part} has shape {x.shape}, not (N, H, W) or (N, H, W, C)")
+    if np.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32)
+        if not np.isfinite(x).all():
+            raise ValueError(f"x_{part} has {np.sum(~np.isfinite(x)):,} values that are no finite numbers")
+        if not (x.min() >= 0 and x.max() <= 1):
+            raise ValueError(f"x_{part} has floats from {x.min()} to {x.max()}, not in [0, 1]; store 0 .. 255 as uint8")
+    elif x.dtype != np.uint8:
+        raise ValueError(f"x_{part} is {x.dtype}, not uint8 or float")
+    return x
+
+
+def _checked_texts(x, part):
+    if x.ndim != 1 or not len(x) or x.dtype.kind != "U":
+        raise ValueError(f"x_{part} is {x.dtype} of shape {x.shape}, not strings (N,)")
+    return x
+
+
+def _checked_labels(y, count, part):
+    if y.shape not in {(count,), (count, 1)}:
+        raise ValueError(f"y_{part} has shape {y.shape} for {count} examples")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise ValueError(f"y_{part} is {y.dtype}, not whole numbers from 0")
+    if y.min() < 0:
+        raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
+    return y.reshape(-1).astype(np.int32)
+
+
+def _checked_names(named, known, *labels):
+    """The names in the file; else those that are known; else the numbers of the training labels."""
+    train, test = map(np.unique, labels)
+    if named is not None:
+        if named.ndim != 1 or named.dtype.kind != "U" or len(set(named.tolist())) < max(len(named), 1):
+            raise ValueError(f"class_names is {named.dtype} of shape {named.shape}, not different strings (classes,)")
+        known = tuple(named.tolist())
+    if known is None:
+        known = tuple(map(str, range(train[-1] + 1)))
+        if len(train) < len(known):
+            raise ValueError(
+                f"y_train has {len(train)} different labels from {train[0]} to {train[-1]}: number the classes from 0 "
+                "without gaps, or name all of them in an array class_names"
+            )
+    for part, found in (("train", train), ("test", test)):
+        if found[-1] >= len(known):
+            raise ValueError(f"y_{part} has the label {found[-1]}; of {len(known)} classes they go to {len(known) - 1}")
+    return known

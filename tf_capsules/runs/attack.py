@@ -1,0 +1,123 @@
+"""Runs attacked with adversarial images: those of each made for itself, and those made for the others."""
+
+import pathlib
+import time
+
+import numpy as np
+
+from tf_capsules.runs.figures import save_figure
+from tf_capsules.runs.results import append_row, check_row, environment, peak_memory_mb
+from tf_capsules.runs.run import check_same_inputs
+
+
+class RunAttack:
+    """Attacks on runs, with test images of the first, drawn at random.
+
+    Args:
+        runs: a dict of runs by name, in float32: in half precision small changes of a pixel are rounded away, and a
+            network looks robust that is not.
+        limit: how many test images.
+        seed: of drawing them.
+        loss: whose gradient makes the images, "crossentropy" or "trained".
+        batch_size: images at a time.
+        only_right: whether only the images that all runs classify rightly are attacked.
+        results: a CSV file to which the rows are appended; None for none.
+        options: further arguments of `tf_capsules.analysis.robustness.measure_attacks`: attacks, goals, epsilons,
+            steps.
+
+    Attributes:
+        images, labels: what is attacked, as the networks see it.
+        units: of epsilon, in words.
+        rows: those that were measured.
+
+    Raises:
+        ValueError: no images, a negative seed; runs on texts, of several classes an image, or of other inputs or
+            classes; an unknown loss; a file of results with other columns.
+    """
+
+    def __init__(
+        self, runs, limit=200, seed=0, loss="crossentropy", batch_size=100, only_right=False, results=None, **options
+    ):
+        from tf_capsules.analysis import attacks, robustness
+        from tf_capsules.analysis.input_gradient import InputGradient
+
+        if limit < 1 or seed < 0:
+            raise ValueError(f"--limit must be at least 1, --seed 0. Received: {limit}, {seed}")
+        for run in runs.values():
+            if run.recipe.transformer is not None or run.recipe.metric == "exact_match":
+                raise ValueError(f"Attacks are on images of one class each. Received: {run.recipe.name}")
+        check_same_inputs(runs.values(), "Runs attacked together")
+        self.runs, self.first = runs, next(iter(runs.values()))
+        self.gradients = {name: InputGradient(run.model, loss, batch_size) for name, run in runs.items()}
+        self.units, bounds = attacks.input_units(self.first.recipe.preprocess)
+        self.options = {**options, "bounds": bounds, "only_right": only_right}
+        self.rows, self._results, self._common = [], results, {"units": self.units, "loss": loss, "seed": seed}
+        if results is not None:
+            check_row(
+                results, self._described({"model": next(iter(runs)), **dict.fromkeys(robustness.COLUMNS[1:])}, 0.0)
+            )
+        self.images, self.labels = _drawn(self.first, limit, seed)
+
+    def __len__(self):
+        """How many attacks there are, each measured on all runs."""
+        from tf_capsules.analysis import attacks, robustness
+
+        known = {"attacks": attacks.ATTACKS, "goals": robustness.GOALS, "epsilons": attacks.EPSILONS}
+        kinds, goals, epsilons = (self.options.get(name, values) for name, values in known.items())
+        return len(self.runs) * len(kinds) * len(goals) * len({0.0, *epsilons})
+
+    def measure(self):
+        """Yields for each attack the rows of all runs and the seconds that it took."""
+        from tf_capsules.analysis import robustness
+
+        measured = robustness.measure_attacks(self.gradients, self.images, self.labels, **self.options)
+        started = time.perf_counter()
+        for together in zip(*[measured] * len(self.runs), strict=True):
+            seconds, started = time.perf_counter() - started, time.perf_counter()
+            self.rows += together
+            for row in together if self._results is not None else ():
+                append_row(self._results, self._described(row, seconds))
+            yield together, seconds
+
+    def save_figures(self, folder):
+        """Draws accuracy against epsilon, and some attacked images of each run; yields the paths."""
+        from tf_capsules.analysis import attacks, plots
+
+        folder = pathlib.Path(folder)
+        yield save_figure(plots.draw_robustness(self.rows, self.units), folder / "robustness.png")
+        shown = {name: value for name, value in self.options.items() if name in ("epsilons", "steps", "bounds")}
+        shown |= {"attack": self.rows[-1]["attack"]}
+        for name, gradient in self.gradients.items():
+            measured = attacks.measure_attacked_images(gradient, self.images[:8], self.labels[:8], **shown)
+            figure = plots.draw_attacked_images(measured, self.first.data.spec.class_names)
+            yield save_figure(figure, folder / f"attacked_{name.replace('/', '-')}.png")
+
+    def _described(self, row, seconds):
+        """The row of results of an attack on one run."""
+        judge, data = self.runs[row["model"]], self.first.data.spec
+        note = "only images that all runs classify rightly" if self.options["only_right"] else ""
+        return {
+            "run": row["model"],
+            "made_on": row["made_on"],
+            "recipe": judge.recipe.name,
+            "parameters": judge.model.count_params(),
+            "dataset": data.name,
+            "note": "; ".join(filter(None, [data.note, note])),
+            **{key: value for key, value in row.items() if key not in ("model", "made_on")},
+            **self._common,
+            "seconds": round(seconds, 1),
+            "peak_memory_mb": peak_memory_mb(),
+            **environment(),
+        }
+
+
+def _drawn(run, count, seed):
+    """So many test examples of a run, drawn at random: images as the model gets them, and labels."""
+    chosen = np.random.default_rng(seed).permutation(run.data.spec.test_size)[:count]
+    images, labels, start = [], [], 0
+    for batch, targets in run.data.test(batch_size=run.recipe.batch_size):
+        places = chosen[(chosen >= start) & (chosen < start + len(targets))] - start
+        images.append(np.asarray(batch)[places])
+        labels.append(np.asarray(targets)[places])
+        start += len(targets)
+    return np.concatenate(images), np.concatenate(labels)

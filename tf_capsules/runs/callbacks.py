@@ -1,0 +1,110 @@
+"""What a training does after steps and epochs: it writes the run folder, and says how far it is."""
+
+import importlib.util
+import math
+import time
+
+import keras
+import numpy as np
+
+from tf_capsules.runs.distributed import without_distribution
+from tf_capsules.runs.errors import TrainingError, reported
+
+
+class Recorder(keras.callbacks.Callback):
+    """After each epoch writes the history, the best and the last weights, in this order; stops at a loss that is not
+    finite.
+
+    To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
+    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. With
+    `keep` the weights of all epochs stay. Without a folder nothing is written.
+    """
+
+    def __init__(self, folder, monitor, history, initial_epoch, stop_at=None, keep=False):
+        super().__init__()
+        self.folder, self.monitor, self.rows, self.keep = folder, f"val_{monitor}", history[:initial_epoch], keep
+        self.stop_at = math.inf if stop_at is None else stop_at
+        self.step, self.batches = 0, []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.started = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.step = batch + 1
+        if not math.isfinite(logs["loss"]):
+            done = self.folder.checkpoints() if self.folder else []
+            good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
+            raise TrainingError(
+                f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}. {good} Try a smaller "
+                "--learning-rate, a larger --batch-size, or --dtype float32; --resume goes on from the checkpoint."
+            )
+
+    def on_test_begin(self, logs=None):
+        self.batches = []
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.batches.append({name: float(value) for name, value in logs.items()})
+
+    def _deviation(self, name):
+        """The standard deviation over batches of what Keras logs as the mean over all batches so far."""
+        sums = np.arange(1, len(self.batches) + 1) * [batch[name] for batch in self.batches]
+        return float(np.diff(sums, prepend=0.0).std())
+
+    def on_epoch_end(self, epoch, logs=None):
+        row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
+        row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
+        row |= {f"val_{name}_std": self._deviation(name) for name in ("loss", self.monitor.removeprefix("val_"))}
+        self.rows.append(row)
+        if self.folder is not None:
+            with without_distribution():
+                self._keep(row)
+        self.model.stop_training = row[self.monitor] >= self.stop_at
+
+    def _keep(self, row):
+        self.folder.write_history(self.rows)
+        if row[self.monitor] == max(r[self.monitor] for r in self.rows):
+            self.folder.save_weights(self.model, "best.weights.h5")
+        self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5")
+        for old in () if self.keep else self.folder.checkpoints()[:-1]:
+            (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
+
+
+class Progress(keras.callbacks.Callback):
+    """Says once a minute where training is and when it will be done, for where no progress bar can be drawn."""
+
+    def __init__(self, steps, seconds=60):
+        super().__init__()
+        self.steps, self.seconds, self.epoch, self.done = steps, seconds, 0, 0
+
+    def on_train_begin(self, logs=None):
+        self.started = self.told = time.perf_counter()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        now, self.done = time.perf_counter(), self.done + 1
+        if now - self.told >= self.seconds:
+            self.told = now
+            left = (self.params["epochs"] - self.epoch) * self.steps - batch - 1
+            minutes = left * (now - self.started) / self.done / 60
+            values = ", ".join(f"{name} {float(value):.4f}" for name, value in logs.items())
+            where = f"epoch {self.epoch + 1}, step {batch + 1:,} of {self.steps:,}"
+            print(f"{where}: {values}, about {minutes:,.0f} minutes left", flush=True)
+
+
+def tensorboard(folder):
+    """TensorBoard events, where TensorFlow is there to write them."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return []
+    return [keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)]
+
+
+def diagnostics(folder, model, data):
+    """The callback that measures routing, in a list."""
+    from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
+
+    inputs = next(iter(data.validation(batch_size=50, limit=50)))[0]
+    reported(measure_couplings, model, inputs)
+    logs = folder.path / "tensorboard" if importlib.util.find_spec("tensorflow") else None
+    return [RoutingDiagnostics(inputs, folder.path / "diagnostics.csv", logs)]

@@ -1,0 +1,110 @@
+"""A recipe's network, made and compiled."""
+
+import keras
+
+from tf_capsules.losses import SpreadMargin
+from tf_capsules.metrics import ExactMatch
+from tf_capsules.models import CapsuleClassifier
+from tf_capsules.models.weights import fill
+from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
+from tf_capsules.runs.errors import TrainingError
+
+
+def build_model(recipe, spec, dtype="float32"):
+    """The recipe's network for the inputs and classes of a `DataSpec`, in a dtype policy, not compiled."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(dtype)
+    try:
+        return _made(recipe.model, recipe.model_options, **spec.model_arguments)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _made(function, options, *args, **kwargs):
+    """What a function returns; the options come from a user, who may give values of another kind."""
+    try:
+        return function(*args, **kwargs, **options)
+    except TypeError as error:
+        raise ValueError(f"{function.__name__} can't be made with {options}: {error}") from error
+
+
+def for_model(model, batches):
+    """The batches as the model takes them: of several targets a plain classifier gets the labels alone."""
+    targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
+    if isinstance(model, CapsuleClassifier) or not isinstance(targets, dict):
+        return batches
+    return batches.map(lambda images, targets, *weights: (images, targets["label"], *weights))
+
+
+def compile_model(model, recipe, spec, jit="auto"):
+    """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
+
+    Raises:
+        ValueError: the recipe asks for what its model or optimizer can't do.
+    """
+    if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
+        kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
+        raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
+    rate, options = recipe.learning_rate, {}
+    steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
+    if recipe.warmup is not None:
+        rate = one_cycle(1e-5, rate, steps, recipe.warmup)
+        options = {"beta_1": one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)} if recipe.momentum_cycle else {}
+    elif recipe.drops:
+        values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
+        boundaries = [round(drop * steps) for drop in recipe.drops]
+        rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
+    elif recipe.decays is not None:
+        rate = FlooredExponentialDecay(rate, steps / recipe.decays)
+    elif recipe.decay_steps is not None:
+        rate = FlooredExponentialDecay(rate, recipe.decay_steps)
+    optimizer = recipe.optimizer(rate, **options)
+    if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
+        raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
+    margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
+    model.compile(
+        optimizer,
+        loss=_made(recipe.loss, recipe.loss_options, *margin),
+        weighted_metrics=[make_metric(recipe)],
+        jit_compile={"auto": "auto", "on": True, "off": False}[jit],
+    )
+    model.optimizer.build(model.trainable_variables)
+
+
+def make_metric(recipe):
+    """The Keras metric that a recipe names."""
+    # By its name Keras would choose one by the labels, which mixed examples have as rows, and make it in the middle of
+    # tracing the first step, which would be traced a second time.
+    if recipe.metric == "exact_match":
+        return ExactMatch(recipe.threshold)
+    if recipe.metric == "top_5":
+        return keras.metrics.SparseTopKCategoricalAccuracy(5, recipe.metric)
+    return keras.metrics.SparseCategoricalAccuracy(recipe.metric)
+
+
+def compile_learner(model, recipe, spec, jit="auto"):
+    """What is trained, compiled as the model is: the model, or where the recipe says so the model with feedback units.
+
+    Raises:
+        ValueError: the recipe asks for what its model or optimizer can't do.
+    """
+    compile_model(model, recipe, spec, jit)
+    if recipe.feedback is None:
+        return model
+    learner = _made(recipe.feedback, recipe.feedback_options, model)
+    compile_model(learner, recipe, spec, jit)
+    return learner
+
+
+def load_checkpoint(model, path):
+    """Loads a run's weights.
+
+    Raises:
+        TrainingError: the file is damaged or of another network; it says whether the best weights are there.
+    """
+    try:
+        fill(model, path)
+    except ValueError as error:
+        other = path.with_name("best.weights.h5")
+        hint = f". {other.name} is there, too: --weights best." if other.exists() and path != other else ""
+        raise TrainingError(f"{error}{hint}") from error

@@ -1,0 +1,175 @@
+"""What a run is: the configuration in its folder, and which changes a resumed run may have."""
+
+import dataclasses
+import json
+import typing
+
+from tf_capsules import recipes
+from tf_capsules.files import is_of, reading
+from tf_capsules.recipes import Recipe
+from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
+from tf_capsules.runs.settings import DECLARED, Settings
+
+# The values of `Recipe` that are functions stand in the configuration by their names.
+_FUNCTIONS = ("model", "loss", "optimizer", "feedback")
+
+# What a recipe says about itself.
+_WORDS = ("name", "title", "source", "published", "device", "note")
+
+# Of a run that several processes shared.
+ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
+
+_OVER_THE_WHOLE_RUN = {
+    "decays": "the learning rate falls over the whole run, so that it depends on the number of epochs; start a new run",
+    "warmup": "with a warm-up every epoch's learning rate depends on their number; start a new run",
+    "drops": "a learning rate that drops does so at shares of all epochs; start a new run",
+    "margin_schedule": "with a growing margin every epoch's margin depends on their number; start a new run",
+}
+
+
+def configuration(recipe, settings):
+    """What was asked for, as plain JSON values: the settings, and all values of the recipe as they apply."""
+    config = {
+        "recipe": recipe.name,
+        "settings": dataclasses.asdict(settings),
+        "resolved": {
+            "model": f"{recipe.model.__module__}.{recipe.model.__name__}",
+            "loss": recipe.loss.__name__,
+            "optimizer": recipe.optimizer.__name__,
+            "feedback": None if recipe.feedback is None else recipe.feedback.__name__,
+            **{
+                field.name: getattr(recipe, field.name)
+                for field in dataclasses.fields(recipe)
+                if field.name not in (*_FUNCTIONS, *_WORDS)
+            },
+        },
+    }
+    return json.loads(json.dumps(config))
+
+
+def shared_settings(config):
+    """The settings of a configuration that all processes of a run have in common."""
+    return {name: value for name, value in config["settings"].items() if not DECLARED[name].option.beside}
+
+
+def check_folder(folder, config, recipe, resume):
+    """Checks that a run fits into its folder.
+
+    Returns:
+        The configuration, with what the folder knows of the data, and how many epochs are done.
+
+    Raises:
+        TrainingError: the folder holds other files, or a run that can't go on so.
+    """
+    if resume and folder.has_run():
+        before = folder.config()
+        changed = _differences(before, config)
+        if changed:
+            raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
+        done = (folder.checkpoints() or [0])[-1]
+        if done > recipe.epochs:
+            raise TrainingError(f"--resume: {folder.path} has finished {done} epochs, more than {recipe.epochs}.")
+        if len(folder.history(recipe.metric)) < done:
+            raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
+        return config | {"data": before["data"]}, done
+    if folder.path.exists() and any(folder.path.iterdir()):
+        if folder.has_run():
+            hint = "Add --resume to go on with it, or choose another --output."
+            raise TrainingError(f"{folder.path} holds a run already. {hint}")
+        raise TrainingError(f"{folder.path} holds other files already. Choose another.")
+    return config, 0
+
+
+def check_same_data(folder, before, spec, renamed):
+    """Raises a TrainingError where the data of a run that goes on are not those of before; a file may be `renamed`."""
+    now = spec.to_json()
+    before = before | {"name": spec.name} if renamed else before
+    if before != now:
+        changed = [f"{key} {before.get(key)}, now {value}" for key, value in now.items() if before.get(key) != value]
+        raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
+
+
+def recorded_recipe(config):
+    """The recipe of a run as it applied to its training, whatever has become of it since.
+
+    Its values are those that were kept. Of functions, such as the network, the names were kept: they are those of the
+    recipe of this name, or where the name is that of a default of `Recipe` the default.
+
+    Raises:
+        ValueError: there is no such recipe, or a value that no recipe can have.
+    """
+    hints = typing.get_type_hints(Recipe)
+    values = {**_defaults(Recipe), **config["resolved"]}
+    values = {name: _with_tuples(values[name]) for name in hints if name in values}
+    for name in (*_FUNCTIONS, *_WORDS):
+        values.pop(name, None)
+    for name, value in values.items():
+        if not is_of(value, hints[name]):
+            raise ValueError(f"the {name} of its recipe can't be {value!r}")
+    recipe = recipes.get(config["recipe"])
+    for field in dataclasses.fields(Recipe):
+        name = getattr(field.default, "__name__", None)
+        if name is not None and name == config["resolved"].get(field.name):
+            values[field.name] = field.default
+    return dataclasses.replace(recipe, **values)
+
+
+def resumed(folder, **given):
+    """What a run was asked for, to go on with it.
+
+    Args:
+        folder: the run folder.
+        given: values of `Settings` that take the place of the run's own.
+
+    Returns:
+        Its `Recipe` and `Settings`, of a single process unless more are given; of a folder without a run None and what
+        is given.
+
+    Raises:
+        ValueError: a damaged run, or one of another version.
+    """
+    folder = RunFolder(folder)
+    if not folder.has_run():
+        return None, Settings(**given)
+    config = folder.config()
+    with reading(folder.path / "config.json", OTHER_VERSION):
+        recipe = recorded_recipe(config)
+    return recipe, Settings(**{**config["settings"], **ONE_PROCESS, **given})
+
+
+def _differences(before, after):
+    if before["recipe"] != after["recipe"]:
+        return [f"recipe {before['recipe']}, now {after['recipe']}"]
+    free = {name for name, one in DECLARED.items() if one.option.beside or not one.option.resumed}
+    changed = {}
+    for part, kind in (("settings", Settings), ("resolved", Recipe)):  # what is in both is told as resolved
+        # What the version that wrote the configuration did not know had its default.
+        kept = {**_defaults(kind), **before[part]}
+        for key, value in after[part].items():
+            if key not in free and kept.get(key) != value:
+                changed[key] = f"{key} {kept.get(key)!r}, now {value!r}"
+    changed = list(changed.values())
+    epochs = [config["resolved"].get("epochs") for config in (before, after)]
+    if epochs[0] != epochs[1]:
+        for part, reason in _OVER_THE_WHOLE_RUN.items():
+            if after["resolved"][part]:
+                changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
+    return changed
+
+
+def _defaults(kind):
+    """The default values of a dataclass that JSON can hold, as it holds them."""
+    defaults = {
+        field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        for field in dataclasses.fields(kind)
+        if field.name not in _FUNCTIONS or kind is Settings
+    }
+    return json.loads(json.dumps({name: value for name, value in defaults.items() if value is not dataclasses.MISSING}))
+
+
+def _with_tuples(value):
+    """A JSON value with tuples, which recipes have, in place of lists."""
+    if isinstance(value, dict):
+        return {key: _with_tuples(part) for key, part in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

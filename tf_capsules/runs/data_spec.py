@@ -1,0 +1,96 @@
+"""What a model has to know of its data: what of them stands in a run's configuration."""
+
+import dataclasses
+import json
+import typing
+
+from tf_capsules import datasets, text
+from tf_capsules.datasets import augment
+from tf_capsules.files import is_of
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSpec:
+    """What a model has to know of its data: all of it fits into `config.json`. `train_size` is that of an epoch."""
+
+    name: str
+    class_names: tuple[str, ...]
+    train_size: int
+    test_size: int
+    note: str
+
+    def to_json(self):
+        """The values as plain JSON ones."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @staticmethod
+    def from_json(values):
+        """The `DataSpec` that `to_json` gave.
+
+        Raises:
+            ValueError: values of another version, or none at all.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"data are described by a dict. Received: {values!r}")
+        kind = TextSpec if "transformer" in values else ImageSpec
+        hints = typing.get_type_hints(kind)
+        if set(values) != set(hints):
+            raise ValueError(f"data are described by {', '.join(hints)}. Received: {', '.join(values)}")
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        for key, value in values.items():
+            if not is_of(value, hints[key]):
+                raise ValueError(f"the {key} of data can't be {value!r}")
+        return kind(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSpec(DataSpec):
+    """Images: `raw_shape` before the recipe's preprocessing, `image_shape` as the model sees them."""
+
+    raw_shape: tuple[int, int, int]
+    image_shape: tuple[int, int, int]
+
+    @property
+    def model_arguments(self):
+        return {"image_shape": self.image_shape, "classes": len(self.class_names)}
+
+    @property
+    def inputs(self):
+        return f"images {self.image_shape}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSpec(DataSpec):
+    """Texts, which the model sees as all hidden states of a frozen transformer."""
+
+    transformer: str
+    layers: int
+    width: int
+
+    @property
+    def model_arguments(self):
+        return {"layers": self.layers, "width": self.width, "classes": len(self.class_names)}
+
+    @property
+    def inputs(self):
+        return f"{self.layers} hidden states of {self.width}"
+
+
+def expected_spec(recipe, image_shape=None):
+    """The `DataSpec` of a recipe's data, which are not loaded: their sizes and the names of classes are made up.
+
+    Args:
+        recipe: a `Recipe`.
+        image_shape: (height, width, channels) of the images as the model sees them; None for the data set's.
+
+    Raises:
+        ValueError: an image shape for a recipe on texts; a folder of images without one; an unknown transformer.
+    """
+    shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
+    common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""
+    if recipe.transformer is None:
+        return ImageSpec(*common, shape, image_shape or tuple(augment.output_shape(recipe.preprocess, shape)))
+    if image_shape is not None:
+        raise ValueError(f"An image shape is for images; {recipe.name} is on texts. Received: {image_shape}")
+    transformer = text.load(recipe.transformer)
+    return TextSpec(*common, recipe.transformer, transformer.layers, transformer.width)

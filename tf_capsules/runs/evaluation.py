@@ -1,0 +1,116 @@
+"""Runs measured on a test split: alone, as an ensemble, or on several crops of each image."""
+
+import dataclasses
+import time
+
+from tf_capsules.datasets.augment import FIXED_CROPS
+from tf_capsules.models import class_probabilities
+from tf_capsules.runs.compiling import make_metric
+from tf_capsules.runs.data_spec import DataSpec
+from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.results import append_row, check_row, describe_result, peak_memory_mb
+from tf_capsules.runs.run import check_same_inputs
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """What one part of the data gave.
+
+    Attributes:
+        spec: the `DataSpec` of the examples.
+        values: the metric by its name, and of a single run without crops the "loss".
+        seconds: that it took, compiling included.
+        row: the row of results.
+    """
+
+    spec: DataSpec
+    values: dict
+    seconds: float
+    row: dict
+
+
+def evaluate_runs(runs, crops=None, results=None):
+    """Evaluates a run, or several as an ensemble, on the data of the first.
+
+    Args:
+        runs, crops: see `evaluate_ensemble`.
+        results: a CSV file to which the rows of results are appended; None for none.
+
+    Yields:
+        A `Measurement` for each part of the data: the test split; of novel viewpoints first the familiar ones.
+
+    Raises:
+        ValueError: runs of other inputs, preprocessing or classes.
+        TrainingError: see `check_crops` and `check_row`.
+    """
+    check_same_inputs(runs, "Runs of one ensemble")
+    run, metric = runs[0], runs[0].recipe.metric
+    check_crops(run.recipe, crops)
+    if results is not None:
+        check_row(results, _row_of(run, run.data.spec))
+    for part, spec in run.data.evaluated:
+        started = time.perf_counter()
+        values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
+        seconds = time.perf_counter() - started
+        notes = [spec.note, *([] if crops is None else [describe_crops(crops)])]
+        row = _row_of(run, dataclasses.replace(spec, note="; ".join(filter(None, notes))))
+        loss = round(values["loss"], 6) if "loss" in values else ""
+        row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
+        row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": peak_memory_mb()}
+        if results is not None:
+            append_row(results, row)
+        yield Measurement(spec, values, seconds, row)
+
+
+def _row_of(run, spec):
+    """The row of results of a run on other data, with what it was trained on and with."""
+    row = describe_result(run.trained, run.settings, spec, run.model, run.history)
+    return row | {"train_examples": run.trained_on.train_size}
+
+
+def describe_crops(crops):
+    """Crops in words."""
+    return "ten fixed crops" if crops == "fixed" else f"{crops} random crops"
+
+
+def evaluate_ensemble(runs, part="test", crops=None):
+    """The metric of several runs together, or of one on several crops of each image: class probabilities are summed.
+
+    Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (several
+    crops), as Li et al. 2018 do too.
+
+    Args:
+        runs: one `Run` or more; they are evaluated on the data of the first.
+        part: the "test" or the "validation" split.
+        crops: how many random crops of each image, always the same ones, take the place of the central one; "fixed"
+            for ten, the four corners, the central one, and these mirrored (Li et al. 2018, released code); None for
+            the central one.
+
+    Returns:
+        A dict of the metric.
+
+    Raises:
+        TrainingError: see `check_crops`.
+    """
+    recipe = runs[0].recipe
+    check_crops(recipe, crops)
+    data = runs[0].data
+    metric = make_metric(recipe)
+    windows = FIXED_CROPS if crops == "fixed" else range(crops or 0)
+    options = [{}] if crops is None else [{"crop": window} for window in windows]
+    streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
+    for views in zip(*streams, strict=True):
+        labels = views[0][1]
+        outputs = ((run.model, run.model.predict_on_batch(images)) for run in runs for images, _ in views)
+        scores = sum(class_probabilities(*pair) for pair in outputs) / (len(runs) * len(views))
+        metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
+    return {recipe.metric: float(metric.result())}
+
+
+def check_crops(recipe, crops):
+    """Raises a TrainingError where so many crops are none, or the recipe has no step that crops images."""
+    if crops is not None and crops != "fixed" and (not isinstance(crops, int) or crops < 1):
+        raise TrainingError(f"--crops must be fixed, or a whole number of at least 1. Received: {crops}")
+    if crops is not None and not any(step[0] == "crop" for step in recipe.preprocess):
+        steps = ", ".join(step[0] for step in recipe.preprocess) or "none"
+        raise TrainingError(f"--crops {crops} needs a recipe with the step 'crop'; {recipe.name} has: {steps}.")

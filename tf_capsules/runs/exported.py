@@ -1,0 +1,130 @@
+"""Predictions of an exported SavedModel for image files and texts."""
+
+import dataclasses
+import importlib.util
+import itertools
+import os
+import pathlib
+
+from tf_capsules.files import reading
+from tf_capsules.runs.figures import save_figure
+
+MOST_TOKENS = 100  # in a picture of a text
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """The label of the most probable class, its probability, and all that the model answered."""
+
+    label: str
+    probability: float
+    answer: dict
+
+
+class ExportedModel:
+    """An exported SavedModel, or the one in a run folder, as anyone may use it.
+
+    Args:
+        folder: a run folder or a SavedModel.
+
+    Raises:
+        FileNotFoundError: neither.
+        ValueError: a SavedModel that is damaged, or that answers something else.
+    """
+
+    def __init__(self, folder):
+        given, folder = folder, pathlib.Path(folder)
+        if not (folder / "saved_model.pb").exists():
+            folder = folder / "saved_model"
+        if not (folder / "saved_model.pb").exists():
+            raise FileNotFoundError(
+                f"{given} is neither an exported SavedModel nor a run that holds one; "
+                "`tf-capsules export RUN` makes it."
+            )
+        import tensorflow as tf
+
+        if importlib.util.find_spec("tensorflow_text"):
+            import tensorflow_text  # noqa: F401 (its operations are in the graphs of models of texts)
+        self.folder = folder
+        with reading(folder, "is no SavedModel that can be served"):
+            self._loaded = tf.saved_model.load(str(folder))  # has to live as long as its signatures
+            self.signatures = self._loaded.signatures
+            self._takes = set(self.signatures["serving_default"].structured_input_signature[1])
+            self.takes_images = "images" in self._takes
+            for signature in self.signatures.values():
+                if not {"class", "probabilities"} <= set(signature.structured_outputs):
+                    answers = ", ".join(signature.structured_outputs)
+                    raise ValueError(f"it answers {answers}, not class and probabilities")
+
+    def predict(self, inputs):
+        """Yields a `Prediction` for each of several image files or texts.
+
+        Raises:
+            ValueError: a model that takes neither, a file for a model of texts, a file that is no image.
+            FileNotFoundError: no such image file.
+        """
+        if "embeddings" in self._takes:
+            raise ValueError(f"{self.folder} takes a transformer's hidden states: texts can't be given to it.")
+        if "texts" in self._takes:
+            return self._predict_texts(inputs)
+        if "serving_bytes" in self.signatures:
+            return self._predict_images(inputs)
+        raise ValueError(f"{self.folder} takes images of neither 1 nor 3 channels: image files can't be given to it.")
+
+    def _predict_images(self, paths):
+        import tensorflow as tf
+
+        missing = [path for path in paths if not pathlib.Path(path).is_file()]
+        if missing:
+            is_folder = pathlib.Path(missing[0]).is_dir()
+            raise FileNotFoundError(
+                f"{missing[0]} is a folder, give its files." if is_folder else f"There is no file {missing[0]}."
+            )
+        for path in paths:
+            try:
+                answer = self.signatures["serving_bytes"](tf.constant([pathlib.Path(path).read_bytes()]))
+            except tf.errors.InvalidArgumentError as error:
+                raise ValueError(
+                    f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP or GIF file."
+                ) from error
+            yield _prediction(answer)
+
+    def _predict_texts(self, texts):
+        import tensorflow as tf
+
+        files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for what can't be a name
+        if files:
+            raise ValueError(
+                f"This model classifies texts, which are given themselves, in quotes. Received a file: {files[0]}"
+            )
+        served = self.signatures.get("serving_attribution", self.signatures["serving_default"])
+        for text in texts:
+            yield _prediction(served(texts=tf.constant([os.fsencode(text)])))
+
+
+def _prediction(answer):
+    answer = {key: value.numpy()[0] for key, value in answer.items()}
+    label = answer["label"].decode() if "label" in answer else str(answer["class"])
+    return Prediction(label, float(answer["probabilities"].max()), answer)
+
+
+def save_attribution(prediction, folder):
+    """Draws what each token of a text was used for.
+
+    Args:
+        prediction: a `Prediction` of a text.
+        folder: where the picture belongs; those that are there stay.
+
+    Returns:
+        The path of the picture; None where the model does not tell, or the text has too many tokens for one.
+    """
+    from tf_capsules.analysis.plots import draw_sentence_attribution
+
+    answer = prediction.answer
+    if "shares" not in answer or len(answer["tokens"]) > MOST_TOKENS:
+        return None
+    tokens = [token.decode() for token in answer["tokens"]]
+    names = [name.decode() for name in answer["labels"]] if "labels" in answer else range(len(answer["probabilities"]))
+    figure = draw_sentence_attribution(tokens, answer["shares"], [str(name) for name in names], answer["probabilities"])
+    taken = (pathlib.Path(folder) / f"attribution_{number}.png" for number in itertools.count(1))
+    return save_figure(figure, next(path for path in taken if not path.exists()))

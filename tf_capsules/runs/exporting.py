@@ -1,0 +1,110 @@
+"""A run exported for those who don't have this package, and tried as they will use it."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import keras
+import numpy as np
+
+FORMATS = {
+    "saved_model": "saved_model",
+    "litert": "model.tflite",
+    "onnx": "model.onnx",
+    "embeddings": "saved_model_embeddings",
+}
+
+# Run by a Python that has imported TensorFlow and nothing of this package.
+_SERVE = """
+import json, sys
+import numpy as np, tensorflow as tf
+inputs = dict(np.load(sys.argv[2]))
+if "texts" in inputs:
+    import tensorflow_text
+    inputs["texts"] = np.char.encode(inputs["texts"], "utf-8")
+served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answer = served(**{name: tf.constant(value) for name, value in inputs.items()})
+print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() if key in ("class", "probabilities")}))
+"""
+
+
+def check_export():
+    """Raises a ValueError where Keras runs on a backend that can't export."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise ValueError(
+            f"Models are exported on the TensorFlow backend; Keras runs on {backend} here: train with --no-export, and "
+            "export the run folder with KERAS_BACKEND=tensorflow."
+        )
+
+
+def export_run(run, target=None, format="saved_model", default="float32", warmup=False):
+    """Exports a run's model with the recipe's preprocessing and the names of the classes.
+
+    Args:
+        run: a `Run`.
+        target: a folder or file; None for one in the run folder.
+        format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel from the
+            transformer's hidden states on.
+        default: the pixels that `serving_default` takes, "float32" or "uint8".
+        warmup: write requests along that TensorFlow Serving runs before it answers.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: a format that does not go with the run's inputs.
+    """
+    from tf_capsules import export, text
+
+    target = run.folder / FORMATS[format] if target is None else pathlib.Path(target)
+    steps, spec = run.recipe.preprocess, run.trained_on
+    of_texts = run.recipe.transformer is not None
+    if format in (("litert", "onnx") if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
+        wrong = f"--default {default}" if format == "saved_model" else f"--format {format}"
+        raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
+    if of_texts:
+        transformer = text.load(spec.transformer) if format == "saved_model" else None
+        if transformer is not None and transformer.engine != "keras-hub":
+            print(f"{transformer!r} can't be part of a SavedModel, which therefore begins with its hidden states")
+            transformer = None
+        if transformer is None:
+            export.export_embeddings_saved_model(run.model, target, spec.class_names, warmup)
+        else:
+            export.export_text_saved_model(run.model, transformer, target, spec.class_names, warmup)
+    elif format == "saved_model":
+        export.export_saved_model(run.model, target, steps, spec.class_names, default, spec.raw_shape, warmup)
+    else:
+        convert = export.export_litert if format == "litert" else export.export_onnx
+        convert(run.model, target, steps, spec.raw_shape)
+    return target
+
+
+def serve_example(run, target):
+    """Serves a run's first test example from its exported model, in a process without this package.
+
+    Returns:
+        What served it, in words, and a dict of the example's "label", its predicted "class" and its "probability".
+
+    Raises:
+        ValueError: the model could not be served.
+    """
+    examples, labels = run.examples(1, raw=True)
+    inputs = {"images": examples}
+    of_texts = run.recipe.transformer is not None
+    if of_texts:
+        strings = run.data.transformer.engine == "keras-hub"
+        inputs = {"texts": np.array(examples, str)} if strings else run.examples(1)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "inputs.npz"
+        np.savez(file, **inputs)
+        command = [sys.executable, "-c", _SERVE, str(target), str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"The exported model could not be served: {(done.stderr.strip() or 'no message')[-500:]}")
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    label = labels["part_labels"][0].tolist() if isinstance(labels, dict) else int(labels[0])
+    by = "TensorFlow and tensorflow-text" if of_texts else "TensorFlow"
+    return by, {"label": label, "class": answer["class"][0], "probability": max(answer["probabilities"][0])}

@@ -1,0 +1,62 @@
+"""Pictures of runs, as files."""
+
+import pathlib
+
+from tf_capsules.runs.folder import RunFolder, short_names
+
+
+def save_figure(figure, path):
+    """Writes a matplotlib figure, its folder too where it is absent, and returns the path."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    return path
+
+
+def save_figures(run, folder=None):
+    """Draws the figures that a run's recipe names, and its diagnostics where they were measured.
+
+    Args:
+        run: a `Run`.
+        folder: None for the folder `figures` of the run.
+
+    Yields:
+        The path of each picture once it is written.
+    """
+    from tf_capsules.analysis import plots
+    from tf_capsules.analysis import runs as drawing
+    from tf_capsules.analysis.diagnostics import read_rows
+
+    folder = run.folder / "figures" if folder is None else pathlib.Path(folder)
+    for name, figure in drawing.draw(run):
+        yield save_figure(figure, folder / f"{name}.png")
+    rows = read_rows(run.folder / "diagnostics.csv")
+    if rows:
+        yield save_figure(plots.draw_routing_diagnostics(rows), folder / "routing_diagnostics.png")
+
+
+def save_curves(run_folders, folder="figures"):
+    """Draws the training curves of several runs side by side, and compares their losses.
+
+    Args:
+        run_folders: paths.
+        folder: where the pictures belong.
+
+    Yields:
+        The path of each picture once it is written.
+
+    Raises:
+        ValueError: a folder without a finished epoch, or one that is named twice.
+    """
+    from tf_capsules.analysis import plots
+
+    names = short_names(run_folders)
+    histories = {name: RunFolder(path).history() for name, path in zip(names, run_folders, strict=True)}
+    empty = [name for name, history in histories.items() if not history]
+    if empty:
+        raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
+    folder = pathlib.Path(folder)
+    configs = (RunFolder(path).config() for path in run_folders)
+    losses = {name: config["resolved"]["loss"] for name, config in zip(names, configs, strict=True)}
+    yield save_figure(plots.draw_training_curves(histories, losses), folder / "training_curves.png")
+    yield save_figure(plots.draw_loss_comparison(histories, losses), folder / "loss_comparison.png")

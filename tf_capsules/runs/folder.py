@@ -1,0 +1,114 @@
+"""The files of a run."""
+
+import json
+import pathlib
+
+from tf_capsules.files import read_csv, reading, replacing
+from tf_capsules.models.weights import seal
+from tf_capsules.runs.data_spec import DataSpec
+from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.results import csv_text
+from tf_capsules.runs.settings import Settings
+
+OTHER_VERSION = "is not of a run that this version can load"
+_HISTORY = "is no history of a run"
+
+
+class RunFolder:
+    """The files of a run, each written so that a process killed at any moment leaves the old or the new one whole.
+
+    A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
+    `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN, on demand of every epoch), `best.weights.h5`,
+    `tensorboard/`, `result.json`, where they are asked for `diagnostics.csv`, and what the command line adds:
+    `figures/` and `saved_model/`.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def write(self, name, text):
+        with replacing(self.path / name) as part:
+            part.write_text(text)
+
+    def write_json(self, name, values):
+        self.write(name, json.dumps(values, indent=1) + "\n")
+
+    def read_json(self, name):
+        """The dict in a JSON file."""
+        path = self.path / name
+        if not path.is_file():
+            exported = " It is an exported model." if (self.path / "saved_model.pb").exists() else ""
+            raise TrainingError(f"{self.path} is not the folder of a run: it has no {name}.{exported}")
+        with reading(path, "can't be read"):
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(values, dict):
+                raise ValueError(f"it holds no dict but {values!r}")
+        return values
+
+    def has_run(self):
+        return (self.path / "config.json").exists()
+
+    def config(self):
+        """What config.json says: the recipe's name, the settings, and what these and the data are in full."""
+        config = self.read_json("config.json")
+        with reading(self.path / "config.json", OTHER_VERSION):
+            for part, kind in {"recipe": str, "settings": dict, "resolved": dict, "data": dict}.items():
+                if not isinstance(config.get(part), kind):
+                    raise ValueError(f"its {part!r} is {config.get(part)!r}")
+            Settings(**config["settings"])
+            DataSpec.from_json(config["data"])
+        return config
+
+    def save_weights(self, model, name):
+        with replacing(self.path / name) as part:
+            model.save_weights(part)
+            seal(part)
+
+    def checkpoints(self):
+        """Finished epochs with a checkpoint, ascending."""
+        return sorted(int(path.name[5:9]) for path in self.path.glob("last-[0-9][0-9][0-9][0-9].weights.h5"))
+
+    def weights(self, which="last"):
+        """Path of the weights of the last or the best epoch, or of one that was kept, by its number."""
+        epochs = self.checkpoints()
+        if isinstance(which, int):
+            if which not in epochs:
+                there = ", ".join(map(str, epochs)) or "none"
+                raise TrainingError(
+                    f"{self.path} has weights of the epochs {there}; --keep-epochs keeps all of them. Received: {which}"
+                )
+            return self.path / f"last-{which:04d}.weights.h5"
+        if which == "last" and epochs:
+            return self.path / f"last-{epochs[-1]:04d}.weights.h5"
+        best = self.path / "best.weights.h5"
+        if which == "best" and best.exists():
+            return best
+        raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
+
+    def history(self, metric=None):
+        """Rows of history.csv as dicts of numbers, that of a validation metric among them."""
+        path = self.path / "history.csv"
+        if not path.exists():
+            return []
+        columns = ["epoch", "learning_rate", "seconds", "loss", "val_loss"]
+        columns += [] if metric is None else [f"val_{metric}"]
+        with reading(path, _HISTORY):
+            rows = [{key: float(value) for key, value in row.items()} for row in read_csv(path, columns, _HISTORY)]
+            return [{**row, "epoch": int(row["epoch"])} for row in rows]
+
+    def write_history(self, rows):
+        self.write("history.csv", csv_text(rows))
+
+
+def short_names(paths):
+    """The ends of paths, with as many folders before them as it takes to tell them apart.
+
+    >>> short_names(["runs/a/digits", "runs/b/digits"])
+    ['a/digits', 'b/digits']
+    """
+    parts = [pathlib.Path(path).resolve().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"A run is named twice: {', '.join(map(str, paths))}")

@@ -1,0 +1,153 @@
+"""How an option is declared: once, as a dataclass field with its type, default, help and the values that it may have.
+
+The checks of `Settings`, the command line and the configuration of a run are made from these fields.
+"""
+
+import dataclasses
+import math
+import typing
+from collections.abc import Callable
+
+from tf_capsules.files import is_of
+from tf_capsules.runs.errors import TrainingError
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowed:
+    """Values that an option may have: in words, and as a function that tells them from others."""
+
+    words: str
+    test: Callable
+    choices: tuple = ()
+
+
+AT_LEAST_1 = Allowed("at least 1", lambda value: value >= 1)
+ABOVE_0 = Allowed("above 0", lambda value: 0 < value < math.inf)
+BETWEEN_0_AND_1 = Allowed("between 0 and 1", lambda value: 0 < value < 1)
+SHARE = Allowed("a share above 0, at most 1", lambda value: 0 < value <= 1)
+SEED = Allowed(f"from 0 to {2**31 - 1}", lambda value: 0 <= value < 2**31)
+
+
+def one_of(*choices):
+    """The values that are one of these."""
+    return Allowed(" or ".join(choices), choices.__contains__, choices)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What a field says of itself beside its type and default.
+
+    Attributes:
+        help: what it sets, for the command line and the documentation.
+        allowed: the values that it may have beside None.
+        metavar: what stands for the value on the command line; None for the name.
+        recipe: the field of `Recipe` that it changes: of the same name, or a dict of options to which it adds.
+        path: whether it is a path, kept in the configuration as an absolute one.
+        resumed: whether a run that goes on must have the same value.
+        beside: whether it is no part of what a run is: where things are, how many processes share the work, what is
+            measured beside the training. It may differ between processes and when a run goes on.
+        noted: whether the note of a row of results has its value.
+    """
+
+    help: str
+    allowed: Allowed | None = None
+    metavar: str | None = None
+    recipe: str | None = None
+    path: bool = False
+    resumed: bool = True
+    beside: bool = False
+    noted: bool = False
+
+
+def option(default, help, allowed=None, **rest):
+    """A dataclass field that is an option; the arguments are those of `Option`."""
+    return dataclasses.field(default=default, metadata={"option": Option(help, allowed, **rest)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """An option with its name, type and default."""
+
+    name: str
+    hint: object
+    default: object
+    option: Option
+
+    @property
+    def flag(self):
+        """Its name on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def kind(self):
+        """Its type without None and without paths: what a value given as text is made into."""
+        kinds = [kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None)]
+        return kinds[0]
+
+    @property
+    def help(self):
+        """Its help, with the choices and the default."""
+        text = self.option.help
+        if self.option.allowed is not None and self.option.allowed.choices:
+            *first, last = self.option.allowed.choices
+            text += f": {', '.join(first)} or {last}"
+        if self.default is None or self.default is False or "(default" in text:
+            return text
+        return f"{text} (default: {self.default:g})" if self.kind is float else f"{text} (default: {self.default})"
+
+    def check(self, value):
+        """Raises a TrainingError for a value of another type, or one that isn't allowed."""
+        if not is_of(value, self.hint):
+            raise TrainingError(f"{self.flag} can't be {value!r}.")
+        allowed = self.option.allowed
+        if value is not None and allowed is not None and not allowed.test(value):
+            raise TrainingError(f"{self.flag} must be {allowed.words}. Received: {value}")
+
+    def as_arguments(self, value):
+        """The command line's words for a value that is not None."""
+        if self.kind is bool:
+            return [self.flag if value else f"--no-{self.flag[2:]}"]
+        if self.kind is dict:
+            return [word for text in assignments(value) for word in (self.flag, text)]
+        return [self.flag, str(value)]
+
+    def as_notes(self, value):
+        """What the note of a row says of a value that is not None."""
+        name = self.name
+        return [f"{name} {text}" for text in assignments(value)] if self.kind is dict else [f"{name} {value}"]
+
+
+def declared(settings):
+    """The options of a dataclass, by name, in their order."""
+    hints = typing.get_type_hints(settings)
+    return {
+        field.name: Declared(field.name, hints[field.name], field.default, field.metadata["option"])
+        for field in dataclasses.fields(settings)
+    }
+
+
+def assignments(values):
+    """A dict of values as NAME=VALUE, as they are given on the command line."""
+    texts = []
+    for name, value in sorted(values.items()):
+        if isinstance(value, list):
+            value = ",".join(map(str, value)) + ("," if len(value) == 1 else "")
+        texts.append(f"{name}={value}")
+    return texts
+
+
+def documented(settings):
+    """A class decorator: the options' help stands in the docstring."""
+    lines = (f"        {one.name}: {one.help}." for one in declared(settings).values())
+    settings.__doc__ = "\n".join([settings.__doc__.rstrip(), "", "    Attributes:", *lines, "    "])
+    return settings
+
+
+def check_names(name, values, function, own):
+    """Raises a TrainingError for a value whose name is no argument of a function that may be set."""
+    for key, value in (values or {}).items():
+        if key not in own:
+            raise TrainingError(
+                f"--{name} {key}={value}: {function} has no such argument that may be set; "
+                f"it has {', '.join(sorted(own)) or 'none'}."
+            )

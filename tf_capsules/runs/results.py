@@ -1,0 +1,132 @@
+"""Rows of results: what was measured, on what, with what, in CSV files."""
+
+import csv
+import os
+import pathlib
+import platform
+import sys
+import time
+
+import keras
+
+from tf_capsules.files import reading
+from tf_capsules.runs.errors import TrainingError
+from tf_capsules.version import __version__
+
+
+def describe_result(recipe, settings, spec, model, history, measured=None):
+    """One row of results: what was measured, on what, with what.
+
+    Args:
+        recipe, settings, spec, model, history: of the run, `spec` being its `DataSpec`. The batch size is that of the
+            training; that of an evaluation decides nothing.
+        measured: loss and metric on the test split; None where the validation figures of the history are just that,
+            which without a history are "".
+    """
+    metric = recipe.metric
+    values = [row[f"val_{metric}"] for row in history]
+    last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
+    last, best = (last, max(values, default="")) if measured is None else (measured, "")
+    return {
+        "recipe": recipe.name,
+        "dataset": spec.name,
+        "note": "; ".join(filter(None, [spec.note, *settings.notes()])),
+        "train_examples": spec.train_size,
+        "test_examples": spec.test_size,
+        "epochs": len(history),
+        "batch_size": recipe.batch_size,
+        "learning_rate": recipe.learning_rate,
+        "decay_steps": recipe.decay_steps,
+        "seed": settings.seed,
+        "dtype": settings.dtype,
+        "strategy": _strategy_of(settings),
+        "parameters": model.count_params(),
+        "metric": metric,
+        "value": round(last[metric], 6) if last else "",
+        "best_value": round(best, 6) if best != "" else "",
+        "test_loss": round(last["loss"], 6) if last else "",
+        "seconds": round(sum(row["seconds"] for row in history), 1),
+        "peak_memory_mb": peak_memory_mb(),
+        **environment(),
+    }
+
+
+def _strategy_of(settings):
+    if settings.processes is not None:
+        return f"processes x {settings.processes}"
+    return settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}"
+
+
+def peak_memory_mb():
+    """Largest resident size of this process so far, in MiB (Linux and macOS)."""
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():  # Linux, where getrusage begins with the size of the process that started this one
+        peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
+        if peak is not None:
+            return round(int(peak.split()[1]) / 2**10)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(size / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def environment():
+    """Device and versions, for a row of results."""
+    backend = keras.backend.backend()
+    module = sys.modules.get("jax" if backend == "jax" else backend)
+    return {
+        "device": device_name(),
+        "python": platform.python_version(),
+        "backend": f"{backend} {getattr(module, '__version__', '')}".strip(),
+        "keras": keras.__version__,
+        "tf_capsules": __version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def device_name():
+    """The accelerators that Keras sees, or the number of CPU cores."""
+    accelerators = [d for d in keras.distribution.list_devices() if not d.startswith("cpu")]
+    if accelerators:
+        return f"{len(accelerators)} x {accelerators[0].split(':')[0]}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} CPU core{'s' * (cores != 1)} ({platform.machine()})"
+
+
+def check_row(path, row):
+    """Raises a TrainingError where `append_row` could not append the row: no such file can be written, or it has other
+    columns."""
+    path = pathlib.Path(path).absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
+    fits = there.is_file() if there == path else there.is_dir()
+    if not fits or not os.access(there, os.W_OK):
+        raise TrainingError(f"{path} can't be written as a file of results.")
+    if there == path and path.stat().st_size:
+        with reading(path, "can't be read as a file of results"), path.open(newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
+        if header != list(row):
+            raise TrainingError(f"{path} has the columns {header}, not {list(row)}.")
+
+
+def append_row(path, row):
+    """Appends a row to a CSV file of results, which is made with a header where it is absent.
+
+    Raises:
+        TrainingError: see `check_row`.
+    """
+    check_row(path, row)
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if not path.stat().st_size:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def csv_text(rows):
+    """Dicts with the same keys as the text of a CSV file."""
+    lines = [",".join(rows[0])] + [",".join(str(value) for value in row.values()) for row in rows]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,188 @@
+"""A trained model with where it came from: a run that is loaded from its folder, or made of published weights."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+
+import keras
+import numpy as np
+
+from tf_capsules import recipes
+from tf_capsules.datasets import augment
+from tf_capsules.files import reading
+from tf_capsules.models.weights import find
+from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
+from tf_capsules.runs.configuration import ONE_PROCESS, recorded_recipe
+from tf_capsules.runs.data import load_data
+from tf_capsules.runs.data_spec import DataSpec
+from tf_capsules.runs.errors import TrainingError, reported
+from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
+from tf_capsules.runs.settings import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A trained model with where it came from.
+
+    Where several processes trained, each has such a run, and process 0 alone its folder.
+
+    Attributes:
+        folder: where its files are.
+        recipe, settings: as they apply now: to evaluate it, a run may have other data or other batches.
+        trained: the recipe as it applied to the training.
+        trained_on: the `DataSpec` of the training.
+        load: a function that returns the `Data` that `data` keeps.
+        model: compiled, without feedback units.
+        history: a dict for each epoch; [] for published weights.
+        result: the row of results.
+    """
+
+    folder: pathlib.Path
+    recipe: recipes.Recipe
+    settings: Settings
+    trained: recipes.Recipe
+    trained_on: DataSpec
+    load: Callable
+    model: keras.Model
+    history: list
+    result: dict
+
+    @functools.cached_property
+    def data(self):
+        """The `Data`, loaded when they are first asked for.
+
+        Raises:
+            TrainingError: they are absent, or of other inputs or classes than the model.
+        """
+        data = reported(self.load)
+        specs = self.trained_on, data.spec
+        wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in specs)
+        if given == wanted:
+            pairs = enumerate(zip(*(spec.class_names for spec in specs), strict=True))
+            wanted, given = next(((f"{a!r}, class {i}", repr(b)) for i, (a, b) in pairs if a != b), (None, None))
+        if given != wanted:
+            raise TrainingError(f"{data.spec.name} has {given}; {self.folder} was trained on {wanted}.")
+        return data
+
+    def evaluate(self, part="test"):
+        """Loss and metric of the model on the test split, or on the "validation" split, as a dict."""
+        batches = for_model(self.model, getattr(self.data, part)(batch_size=self.recipe.batch_size))
+        return self.model.evaluate(batches, verbose=0, return_dict=True)
+
+    def models(self, most=4):
+        """The model after the first, the last and some epochs between, at most so many, that were kept: by "epoch N".
+
+        The one model by "" where no weights but the last were kept, or the run has no history of its own.
+        """
+        kept = RunFolder(self.folder).checkpoints() if self.history else []
+        if len(kept) < 2 or most < 2:
+            return {"": self.model}
+        chosen = sorted({kept[round(i)] for i in np.linspace(0, len(kept) - 1, most)})
+        return {f"epoch {epoch}": load_run(self.folder, epoch).model for epoch in chosen}
+
+    def examples(self, count, raw=False):
+        """The first `count` test examples as NumPy arrays: inputs, and labels or a dict of several targets.
+
+        With `raw` the inputs are as a server gets them: images before the recipe's preprocessing, or texts.
+        """
+        if raw and self.data.transformer is not None:
+            texts, labels = self.data.test_split
+            return texts[:count], labels[:count]
+        options = {"preprocess": ()} if raw else {}
+        examples = next(iter(self.data.test(batch_size=count, limit=count, **options)))
+        return keras.tree.map_structure(keras.ops.convert_to_numpy, examples)
+
+
+def load_run(folder, weights="last", **changes):
+    """A run as it was left, its model compiled; its data are loaded when they are asked for.
+
+    Args:
+        folder: the run folder.
+        weights: "last" or "best"; or the number of an epoch whose weights were kept.
+        changes: other values of `Settings`, for instance another data set to evaluate on, which takes the place of
+            the run's own, or another number of routing iterations.
+
+    Raises:
+        ValueError: not a run folder, or one that is damaged, of another version, or holds no such weights.
+    """
+    folder = RunFolder(folder)
+    config = folder.config()
+    trained_on = DataSpec.from_json(config["data"])
+    kept = {**config["settings"], **ONE_PROCESS, "strategy": "none", "devices": None}
+    with reading(folder.path / "config.json", OTHER_VERSION):
+        trained = recorded_recipe(config)
+        Settings(**kept).check(trained)
+    if {"dataset", "data"} & set(changes):
+        kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
+    settings = Settings(**{**kept, **changes})
+    settings.check(trained)
+    path = folder.weights(weights)
+    with reading(folder.path / "config.json", OTHER_VERSION):
+        recipe = settings.apply(trained)
+        model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
+        learner = compile_learner(model, trained, trained_on, settings.jit)
+    load_checkpoint(learner, path)
+    result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
+    load = functools.partial(load_data, recipe, settings, trained_on)
+    history = folder.history(recipe.metric)
+    return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result)
+
+
+def run_of_weights(recipe, weights, folder=None, **changes):
+    """A recipe's network with weights from elsewhere, as a run without a history.
+
+    Args:
+        recipe: a `Recipe`, or the name of one.
+        weights: what the network's `weights` argument takes: a file, or the name of a shipped set.
+        folder: where its pictures and exports belong; None: runs/RECIPE.
+        changes: values of `Settings`.
+
+    Raises:
+        TrainingError: unusable data or weights.
+    """
+    settings = Settings(**changes)
+    published = reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
+    settings.check(published)
+    recipe = settings.apply(published)
+    reported(find, weights)
+    data = reported(load_data, recipe, settings)
+    note = "; ".join(filter(None, [data.spec.note, f"weights {pathlib.Path(weights).name}"]))
+    spec = dataclasses.replace(data.spec, note=note, train_size=0)
+    data = dataclasses.replace(data, spec=spec)
+    model = reported(build_model, recipe.replace(model_options=dict(weights=weights)), spec, settings.dtype)
+    reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
+    folder = pathlib.Path(folder or pathlib.Path("runs") / recipe.name)
+    trained = recipe.replace(batch_size=published.batch_size)
+    return Run(folder, recipe, settings, trained, spec, lambda: data, model, [], {})
+
+
+def find_run(name, weights="last", **changes):
+    """The run in a folder; or, with weights that are not its own, a recipe as a run.
+
+    Args:
+        name: a run folder, or the name of a recipe.
+        weights: for a run folder "last", "best" or the number of a kept epoch; for a recipe a file or the name of a
+            shipped set.
+        changes: values of `Settings`.
+
+    Raises:
+        ValueError: weights that don't go with what is named; see `load_run` and `run_of_weights`.
+    """
+    if pathlib.Path(name).exists() or name not in recipes.names():
+        if weights not in ("last", "best") and not weights.isdecimal():
+            raise ValueError(f"--weights of a run folder is last, best or an epoch. Received: {weights} for {name}")
+        return load_run(name, int(weights) if weights.isdecimal() else weights, **changes)
+    if weights in ("last", "best"):
+        raise ValueError(f"{name} is a recipe: say whose weights with --weights FILE, or name a run folder.")
+    return run_of_weights(name, weights, **changes)
+
+
+def check_same_inputs(runs, purpose):
+    """Raises a ValueError unless runs take the same inputs, preprocessed in the same way, and have the same classes."""
+    kinds = [
+        (run.trained_on.inputs, augment.in_evaluation(run.recipe.preprocess), run.trained_on.class_names)
+        for run in runs
+    ]
+    if any(kind != kinds[0] for kind in kinds):
+        raise ValueError(f"{purpose} need the same inputs, preprocessing and classes. Received: {kinds}")

@@ -1,0 +1,302 @@
+"""What a user may set for a run, declared once and checked before anything is loaded."""
+
+import dataclasses
+import inspect
+import os
+import pathlib
+import re
+
+import keras
+
+from tf_capsules import datasets
+from tf_capsules.runs.errors import TrainingError, reported
+from tf_capsules.runs.option import (
+    ABOVE_0,
+    AT_LEAST_1,
+    BETWEEN_0_AND_1,
+    SEED,
+    SHARE,
+    assignments,
+    check_names,
+    declared,
+    documented,
+    one_of,
+    option,
+)
+
+_OF_IMAGENET = ("imagenet", "h_imagenet")
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a user may set for a run. None leaves the recipe's own value."""
+
+    epochs: int | None = option(None, "passes over the training examples", AT_LEAST_1, recipe="epochs", resumed=False)
+    batch_size: int | None = option(None, "examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
+    learning_rate: float | None = option(
+        None, "at the start, or at the top of a warm-up", ABOVE_0, recipe="learning_rate"
+    )
+    decay_steps: int | None = option(
+        None, "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
+    )
+    warmup: float | None = option(
+        None,
+        "share of all steps in which the learning rate rises; then it falls as a half cosine, in place of the recipe's "
+        "decay",
+        BETWEEN_0_AND_1,
+        recipe="warmup",
+        noted=True,
+    )
+    momentum_cycle: bool | None = option(
+        None,
+        "with a warm-up: whether beta_1 falls while the learning rate rises, and rises while it falls; the recipes of "
+        "Heinsen 2019 have it from the author's code, the paper does not",
+        recipe="momentum_cycle",
+        noted=True,
+    )
+    mixup: float | None = option(
+        None, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
+    )
+    stop_at: float | None = option(
+        None,
+        "stop after the epoch in which validation reaches this accuracy, for instance 0.95",
+        SHARE,
+        resumed=False,
+        noted=True,
+    )
+    iterations: int | None = option(
+        None, "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
+    )
+    network: dict | None = option(
+        None,
+        "set an argument of the network, for instance types=16, layers=1,1 or layers=1, for a list of one; may be "
+        "repeated",
+        recipe="model_options",
+        noted=True,
+    )
+    feedback: dict | None = option(
+        None,
+        "set an argument of the recipe's feedback units, for instance weight=5; may be repeated",
+        recipe="feedback_options",
+        noted=True,
+    )
+    loss: dict | None = option(
+        None,
+        "set an argument of the recipe's loss, for instance variant=code; may be repeated",
+        recipe="loss_options",
+        noted=True,
+    )
+    seed: int = option(0, "of weights, order and augmentation", SEED)
+    dataset: str | None = option(None, "another data set (tf-capsules list datasets)", recipe="dataset")
+    data: str | os.PathLike | None = option(
+        None,
+        "a .npz of x_train, y_train, x_test, y_test, or a folder of images",
+        metavar="PATH",
+        path=True,
+        beside=True,
+    )
+    transformer: str | os.PathLike | None = option(
+        None,
+        "for texts: another frozen transformer, a folder, installed package or name on the hub",
+        recipe="transformer",
+        path=True,
+    )
+    cache: str | os.PathLike | None = option(
+        None,
+        "for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)",
+        metavar="DIR",
+        path=True,
+        beside=True,
+    )
+    cache_limit: float = option(
+        20.0, "most room for hidden states of a set of texts, in 10^9 bytes", ABOVE_0, metavar="GB", beside=True
+    )
+    image_size: int | None = option(
+        None, "side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1
+    )
+    class_list: str | os.PathLike | None = option(
+        None,
+        "for ImageNet: the classes to keep, a WordNet number a line",
+        metavar="FILE",
+        recipe="dataset_options",
+        path=True,
+    )
+    box_file: str | os.PathLike | None = option(
+        None,
+        "for ImageNet: CSV of file, left, top, right, bottom",
+        metavar="FILE",
+        recipe="dataset_options",
+        path=True,
+    )
+    data_dir: str | None = option(
+        None, "where tensorflow-datasets keeps its sets, or a folder of original files", beside=True
+    )
+    download: bool = option(False, "fetch an absent data set", beside=True)
+    train_limit: int | None = option(None, "use so many training examples only", AT_LEAST_1)
+    test_limit: int | None = option(None, "use so many test examples only", AT_LEAST_1)
+    epoch_size: int | None = option(
+        None, "test and keep the model after so many training examples (default: all of them)", AT_LEAST_1
+    )
+    dtype: str = option("float32", "Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"))
+    jit: str = option("auto", "compile each step with XLA", one_of("auto", "on", "off"), noted=True)
+    strategy: str = option("none", "how one machine's devices share a step", one_of("none", "mirrored"))
+    devices: int | None = option(
+        None, "how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1
+    )
+    processes: int | None = option(
+        None, "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, beside=True
+    )
+    process: int | None = option(None, "which of them this is, from 0; process 0 writes the run folder", beside=True)
+    coordinator: str | None = option(None, "where all of them reach process 0", metavar="HOST:PORT", beside=True)
+    deterministic: bool = option(False, "bitwise repeatable, slower")
+    keep_epochs: bool = option(False, "keep the weights after every epoch")
+    diagnostics: bool = option(False, "measure after each epoch what the routing does", beside=True)
+
+    def check(self, recipe):
+        """Raises a TrainingError, before any data is loaded, for what can't work."""
+        for name, one in DECLARED.items():
+            one.check(getattr(self, name))
+        self._check_arguments(recipe)
+        self._check_schedule(recipe)
+        self._check_data(recipe)
+        self._check_strategy(recipe)
+        self._check_processes(recipe)
+
+    def _check_arguments(self, recipe):
+        network = recipe.model.__name__
+        parameters = inspect.signature(recipe.model).parameters
+        if self.iterations is not None and "iterations" not in parameters:
+            raise TrainingError(
+                f"--iterations {self.iterations} is for networks that route; the network of {recipe.name} is {network}."
+            )
+        of_data = {"image_shape", "classes"} if recipe.transformer is None else {"layers", "width", "classes"}
+        own = set(parameters) - of_data - {"weights", "name"}
+        check_names("network", self.network, network, own)
+        if "iterations" in (self.network or {}):
+            count = self.network["iterations"]
+            raise TrainingError(f"--network iterations={count}: give --iterations {count}.")
+        if self.feedback and recipe.feedback is None:
+            given = assignments(self.feedback)[0]
+            raise TrainingError(f"--feedback {given} is for recipes with feedback units; {recipe.name} has none.")
+        if recipe.feedback is not None:
+            name, *own = inspect.signature(recipe.feedback).parameters.values()
+            if not any(one.kind is one.VAR_KEYWORD for one in own):
+                check_names("feedback", self.feedback, recipe.feedback.__name__, {one.name for one in own})
+        own = set(inspect.signature(recipe.loss).parameters) - {"args", "kwargs", "reduction", "name", "dtype"}
+        check_names("loss", self.loss, recipe.loss.__name__, own)
+        if "margin" in (self.loss or {}) and recipe.margin_schedule is not None:
+            given = assignments(self.loss)[0]
+            raise TrainingError(f"--loss {given}: the margin of {recipe.name} grows with the training.")
+
+    def _check_schedule(self, recipe):
+        if self.decay_steps is not None and ((self.warmup or recipe.warmup) is not None or recipe.drops):
+            source = f"the {'drops' if recipe.drops else 'warm-up'} of {recipe.name}"
+            source = source if self.warmup is None else f"--warmup {self.warmup}"
+            raise TrainingError(f"--decay-steps {self.decay_steps} and {source} exclude each other.")
+
+    def _check_data(self, recipe):
+        of_texts = recipe.transformer is not None
+        for name in ("transformer", "cache"):
+            value = getattr(self, name)
+            if value is not None and not of_texts:
+                raise TrainingError(f"--{name} {value} is for recipes on texts; {recipe.name} is on images.")
+        if self.dataset is not None and self.dataset not in datasets.names():
+            raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
+        if self.data is not None and self.dataset is not None:
+            raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
+        if self.dataset is not None and datasets.of_texts(self.dataset) != of_texts:
+            kinds = ("texts", "images") if of_texts else ("images", "texts")
+            raise TrainingError(f"The recipe {recipe.name} is on {kinds[0]}, --dataset {self.dataset} has {kinds[1]}.")
+        source = self.data or self.dataset or recipe.dataset
+        of_folder = source == "folder" if self.data is None else not pathlib.Path(self.data).is_file()
+        if self.image_size is not None and not of_folder:
+            raise TrainingError(f"--image-size {self.image_size} is for a folder of images. Received: {source}")
+        for name in ("class_list", "box_file"):
+            if getattr(self, name) is not None and source not in _OF_IMAGENET:
+                given = f"{DECLARED[name].flag} {getattr(self, name)}"
+                raise TrainingError(f"{given} is for {' and '.join(_OF_IMAGENET)}. Received: {source}")
+
+    def _check_strategy(self, recipe):
+        if self.strategy == "none":
+            if self.devices is not None:
+                raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
+            return
+        if keras.backend.backend() != "tensorflow":
+            raise TrainingError(
+                f"--strategy mirrored needs the TensorFlow backend. Received: {keras.backend.backend()}"
+            )
+        if self.jit == "on":
+            raise TrainingError("--jit on does not work under --strategy mirrored.")
+        batch_size = self.batch_size or recipe.batch_size
+        if self.devices and batch_size % self.devices:
+            raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
+
+    def _check_processes(self, recipe):
+        given = {name: getattr(self, name) for name in ("coordinator", "processes", "process")}
+        if all(value is None for value in given.values()):
+            return
+        if None in given.values() and self.processes != 1:
+            received = ", ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
+            raise TrainingError(f"--coordinator, --processes and --process go together. Received: {received}")
+        if not 0 <= (self.process or 0) < self.processes:
+            raise TrainingError(f"--process must be from 0 to {self.processes - 1}. Received: {self.process}")
+        if self.coordinator is not None and not re.fullmatch(r"[^:]+:\d+|\[[^]]+\]:\d+", self.coordinator):
+            raise TrainingError(f"--coordinator must be HOST:PORT. Received: {self.coordinator}")
+        if keras.backend.backend() != "jax":
+            raise TrainingError(
+                f"--processes {self.processes} needs the JAX backend: set KERAS_BACKEND=jax. "
+                f"Received: {keras.backend.backend()}"
+            )
+        for words, refused in (("jit off", self.jit == "off"), ("diagnostics", self.diagnostics)):
+            if refused:
+                raise TrainingError(f"--{words} does not work with --processes {self.processes}.")
+        batch_size = self.batch_size or recipe.batch_size
+        if batch_size % self.processes:
+            raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --processes {self.processes}.")
+
+    def apply(self, recipe):
+        """The recipe with these settings.
+
+        Raises:
+            TrainingError: what the settings and the recipe say excludes each other.
+        """
+        changes = {}
+        if self.warmup is not None:
+            changes = {"decays": None, "decay_steps": None, "drops": ()}
+        elif self.decay_steps is not None:
+            changes = {"decays": None}
+        for name, one in DECLARED.items():
+            value, field = getattr(self, name), one.option.recipe
+            if value is None or field is None:
+                continue
+            if field == name:
+                changes[field] = value
+            else:
+                changes.setdefault(field, {}).update(value if isinstance(value, dict) else {name: value})
+        if self.dataset not in (None, recipe.dataset):
+            recipe = dataclasses.replace(recipe, dataset_options={})
+        return reported(lambda: recipe.replace(**changes))
+
+    def notes(self):
+        """What the note of a row of results says of the values that were set."""
+        values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.noted)
+        return [note for one, value in values if value not in (None, one.default) for note in one.as_notes(value)]
+
+    def as_arguments(self):
+        """The command line's words for what differs from the defaults."""
+        values = ((one, getattr(self, name)) for name, one in DECLARED.items())
+        return [word for one, value in values if value != one.default for word in one.as_arguments(value)]
+
+    def with_absolute_paths(self):
+        """The same settings, its paths independent of the current folder."""
+        paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.option.path}
+        paths = {name: path for name, path in paths.items() if path is not None}
+        if not pathlib.Path(paths.get("transformer", "")).is_dir():
+            paths.pop("transformer", None)  # a name
+        if self.cache == "none":
+            del paths["cache"]
+        return dataclasses.replace(self, **{name: str(pathlib.Path(path).resolve()) for name, path in paths.items()})
+
+
+DECLARED = declared(Settings)

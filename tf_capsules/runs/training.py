@@ -1,0 +1,173 @@
+"""Training a recipe into a run folder."""
+
+import contextlib
+import importlib.util
+import sys
+
+import keras
+
+from tf_capsules import recipes
+from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics, tensorboard
+from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
+from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings
+from tf_capsules.runs.data import load_data
+from tf_capsules.runs.distributed import join_processes, mirrored_strategy
+from tf_capsules.runs.errors import reported
+from tf_capsules.runs.folder import RunFolder
+from tf_capsules.runs.results import append_row, check_row, describe_result
+from tf_capsules.runs.run import Run
+from tf_capsules.runs.settings import Settings
+
+_FEW_STEPS = 5  # an epoch
+
+
+def train(recipe, output, settings=None, resume=False, verbose="auto", results=None):
+    """Trains a recipe and keeps all of it in a run folder.
+
+    Args:
+        recipe: a `Recipe`, or the name of one.
+        output: the run folder; made where it is absent.
+        settings: `Settings`; None for the recipe's own values.
+        resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
+            the places where data and caches are, how many processes train, and the number of epochs where no schedule
+            hangs on it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). Where
+            there is nothing to resume a line says so and a new run starts; where all epochs are done, nothing is
+            trained.
+        verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
+            with the time left.
+        results: a CSV file to which the row of results is appended; None for none.
+
+    Returns:
+        A `Run`.
+
+    Raises:
+        TrainingError: what was asked for can't work, the folder holds another run, or the loss is not finite.
+    """
+    settings = settings or Settings()
+    recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    settings.check(recipe)
+    recipe = settings.apply(recipe)
+    settings = settings.with_absolute_paths()
+    folder = RunFolder(output)
+    group = join_processes(settings, recipe.batch_size)
+    asked = configuration(recipe, settings)
+    group.check_equal(recipe=asked["recipe"], settings=shared_settings(asked), resolved=asked["resolved"])
+    config, done = group.run_on_first(check_folder, folder, asked, recipe, resume)
+    mirrored = settings.strategy == "mirrored"
+    strategy = mirrored_strategy(settings.devices, recipe.batch_size) if mirrored else None
+    _fix_seed(settings)
+    data = group.run_on_all(reported, load_data, recipe, settings)
+    spec = data.spec
+    # Where TensorFlow is installed, it makes the batches, in another random order.
+    group.check_equal(data=spec.to_json(), packages={"tensorflow": importlib.util.find_spec("tensorflow") is not None})
+    verbose = verbose if group.index == 0 else 0
+    if verbose:
+        _report_start(folder, recipe, settings, data)
+    if done:
+        check_same_data(folder, config["data"], spec, renamed=settings.data is not None)
+    config["data"] = spec.to_json()
+    history = group.run_on_first(folder.history)[:done]
+    reached = bool(history) and settings.stop_at is not None and history[-1][f"val_{recipe.metric}"] >= settings.stop_at
+    if resume and verbose:
+        _report_resumed(folder, done, recipe.epochs, reached)
+    with group.scope(), strategy.scope() if strategy else contextlib.nullcontext():
+        model = reported(build_model, recipe, spec, settings.dtype)
+        learner = reported(compile_learner, model, recipe, spec, settings.jit)
+        if done:
+            with group.first_weights(folder.weights() if group.index == 0 else None) as path:
+                load_checkpoint(learner, path)
+    if results is not None:
+        group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
+    # The batches of evaluation are made anew for each one and are the same each time.
+    batches = dict(batch_size=recipe.batch_size)
+    batches |= {"pad": True, "part": group.part} if group.part else {"pad": strategy is not None}
+    fit = None if done == recipe.epochs or reached else _prepared_fit(recipe, settings, data, model, done, batches)
+    measures = diagnostics(folder, model, data) if fit and settings.diagnostics else []
+    # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
+    writes = group.index == 0
+    if writes:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write_json("config.json", config)
+    measured = None
+    with group.scope():
+        if fit:
+            stops = settings.stop_at, settings.keep_epochs
+            recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
+            callbacks = [recorder, *measures, *(tensorboard(folder) if writes else [])]
+            _fit(learner, fit, callbacks, verbose)
+            history = recorder.rows
+        if data.validation is not data.test:
+            measured = model.evaluate(for_model(model, data.test(**batches)), verbose=0, return_dict=True)
+    if group.part:
+        model = _of_this_process(model, recipe, settings, spec)
+    rows = [
+        describe_result(recipe, settings, tested, model, history, measured if part == "test" else None)
+        for part, tested in data.evaluated
+    ]
+    if writes:
+        folder.write_json("result.json", rows[-1])
+        for row in rows if results is not None else ():
+            append_row(results, row)
+    return Run(folder.path, recipe, settings, recipe, spec, lambda: data, model, history, rows[-1])
+
+
+def _fix_seed(settings):
+    keras.utils.set_random_seed(settings.seed)
+    if settings.deterministic and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+
+
+def _prepared_fit(recipe, settings, data, model, done, batches):
+    """The arguments of `fit` for the epochs that are left; bad ones are found before the run folder is taken."""
+    mixup = {} if recipe.mixup is None else {"mixup": (recipe.mixup, len(data.spec.class_names))}
+    epochs = dict(epochs=recipe.epochs, initial_epoch=done)
+    return dict(
+        x=for_model(model, data.train(training=True, seed=settings.seed, **epochs, **mixup, **batches)),
+        validation_data=for_model(model, data.validation(**batches)),
+        steps_per_epoch=-(-data.spec.train_size // recipe.batch_size),
+        shuffle=False,
+        **epochs,
+    )
+
+
+def _fit(learner, options, callbacks, verbose):
+    """Trains; where no progress bar can be drawn, a line an epoch and one a minute tell where it is."""
+    quiet = verbose == "auto" and not sys.stdout.isatty()
+    if quiet:
+        callbacks = [*callbacks, Progress(options["steps_per_epoch"])]
+    learner.fit(**options, callbacks=callbacks, verbose=(2 if quiet else 1) if verbose == "auto" else verbose)
+
+
+def _of_this_process(model, recipe, settings, spec):
+    """A copy of a model that several processes have trained, which one of them can call by itself."""
+    own = build_model(recipe, spec, settings.dtype)
+    compile_model(own, recipe, spec, settings.jit)
+    own.set_weights(model.get_weights())
+    return own
+
+
+def _report_start(folder, recipe, settings, data):
+    spec = data.spec
+    each = "for training" if settings.epoch_size is None else "an epoch"
+    sizes = f"{spec.train_size:,} examples {each}, {spec.test_size:,} for testing"
+    if data.familiar_size:
+        sizes += f" at novel and {data.familiar_size:,} at familiar viewpoints"
+    print(f"run folder: {folder.path}")
+    print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
+    steps = -(-spec.train_size // recipe.batch_size)
+    if steps < _FEW_STEPS and settings.epoch_size is None:
+        few = f"{steps} step{'s' * (steps > 1)} of up to {recipe.batch_size} examples"
+        print(f"hint: an epoch is {few}; from so few a smaller --batch-size learns more", flush=True)
+
+
+def _report_resumed(folder, done, epochs, reached):
+    if not done:
+        print(f"{folder.path} holds no finished epoch to resume: a new run starts", flush=True)
+    elif reached:
+        print(f"{folder.path} has reached --stop-at after epoch {done}: nothing is left to train", flush=True)
+    elif done == epochs:
+        print(f"all {done} epochs of {folder.path} are done: nothing is left to train", flush=True)
+    else:
+        print(f"{folder.path} goes on after epoch {done} of {epochs}", flush=True)
