@@ -3,9 +3,9 @@ import pytest
 from backend import BACKEND, array, float64, gradients_of
 from keras import ops
 
-from tf_capsules.routing import windowed_em
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.routing.windowed import em as windowed_em
 from tf_capsules.routing.windowed.em import windowed_em_routing
 from tf_capsules.routing.windowed.votes import make_votes
 from tf_capsules.routing.windowed.windows import Windows
