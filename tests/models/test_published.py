@@ -22,7 +22,8 @@ def case_of(name):
     """The author's arrays, inputs, and what his code answers to them with these arrays."""
     if not (FOLDER / f"{name}.npz").exists():
         pytest.skip("the author's weights and answers are not at hand")
-    return np.load(FOLDER / f"{name}.npz")
+    with np.load(FOLDER / f"{name}.npz") as case:
+        return dict(case)
 
 
 def assert_answers(model, case):

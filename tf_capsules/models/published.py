@@ -86,7 +86,7 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
     return model
 
 
-def checksum(arrays):
+def checksum(arrays: dict[str, np.ndarray]) -> str:
     """The SHA-256 of named arrays: of names, shapes and numbers as float32, so that any form of file has the same."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
