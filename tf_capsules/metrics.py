@@ -13,7 +13,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
 
     Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right):
     predicted are the k most active classes, k being each sample's own number of present ones, so that a sample is right
-    when its least active present class beats its most active absent one. Tsai et al. 2020, section 5.3 (numbers that
+    when its least active present class beats its most active absent one. Tsai et al. 2020, section 6 (numbers that
     are not known): predicted are all classes above a threshold.
 
     Args:

@@ -45,7 +45,7 @@ def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box
 def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
     """The 200 classes in which a ResNet-18 is worst, 255,725 boxes for training and 17,101 for testing.
 
-    Source: Li et al. 2018, section 4.3. Their list is kept beside the authors' code, the boxes are those of ImageNet;
+    Source: Li et al. 2018, section 5.2. Their list is kept beside the authors' code, the boxes are those of ImageNet;
     neither comes with tensorflow-datasets. Without a box file examples are whole pictures, and figures can't be
     compared with the paper's.
 

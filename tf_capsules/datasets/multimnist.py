@@ -34,7 +34,7 @@ def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4,
 def diverse_multimnist(data_dir=None, download=False, pairs_per_digit=1, max_shift=4, pad=4, source="mnist"):
     """DiverseMultiMNIST: with probability 1/6 one digit, else two digits of different classes.
 
-    Source: Tsai et al. 2020, section 5.3. Arguments and digits as in `multimnist`. Of an image with one digit, the
+    Source: Tsai et al. 2020, section 6. Arguments and digits as in `multimnist`. Of an image with one digit, the
     second part is black and its label is -1.
 
     Differs from the paper, which makes new test images for every evaluation: they are the same each time, so that

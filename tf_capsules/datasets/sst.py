@@ -38,7 +38,7 @@ class TextDataset:
 
 
 def sst(data_dir=None, download=False, labels="fine", phrases=True):
-    """Movie-review sentences with their sentiment: the tasks SST-5/R and SST-2/R of Heinsen 2019, section 4.2.
+    """Movie-review sentences with their sentiment: the tasks SST-5/R and SST-2/R of Heinsen 2019, section 4.
 
     Training texts are all distinct phrases of the training trees, words and whole sentences included, or the sentences
     only; development and test texts are whole sentences. A phrase is its words joined by single spaces, its case kept,

@@ -55,7 +55,7 @@ def one_cycle(
 ) -> keras.optimizers.schedules.CosineDecay:
     """Keras's `CosineDecay` as one cycle: a straight line from `low` up to `high`, then half a cosine back to `low`.
 
-    Source: Heinsen 2019, section 4.5, for the learning rate; the released code also cycles beta_1 from 0.9 down to 0.81
+    Source: Heinsen 2019, section 3.2, for the learning rate; the released code also cycles beta_1 from 0.9 down to 0.81
     and back, which the paper does not mention. The turn, at step `warmup * total_steps`, may lie between two steps.
     From `total_steps` on the value stays that of step 0.
 

@@ -17,7 +17,7 @@ _ENGINES = {
 
 
 def load(folder_or_name, engine="auto"):
-    """Loads a transformer whose hidden states are to be routed (Heinsen 2019, section 4.2).
+    """Loads a transformer whose hidden states are to be routed (Heinsen 2019, section 4).
 
     | engine | transformers | within a SavedModel | needs |
     | --- | --- | --- | --- |
