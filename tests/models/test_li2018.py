@@ -4,7 +4,7 @@ import pytest
 from backend import array
 
 from tf_capsules.layers import CapConv
-from tf_capsules.models import li2018
+from tf_capsules.models import li2018, li2018_feedback
 
 BOTH, STACK, CONVOLUTION = ("convolution", "stack"), ("stack",), ("convolution",)
 
@@ -64,23 +64,23 @@ def test_published_parameter_counts(network, options, parameters):
 def test_parameters_of_feedback_units(network, options, units):
     with keras.StatelessScope(initialize_variables=False):
         model = getattr(li2018, network)()
-        assert trainable(li2018.feedback(model, **options)) == trainable(model) + units
+        assert trainable(li2018_feedback.feedback(model, **options)) == trainable(model) + units
     keras.utils.clear_session()
 
 
 def test_feedback_options_reach_the_units():
     model = li2018.EncapNet((8, 8, 3), types=4, layers=(3,), coefficients=None)
     options = dict(vanilla=True, critic=False, cost="l2", unbiased=False, weight=3)
-    trained = li2018.feedback(model, **options)
+    trained = li2018_feedback.feedback(model, **options)
     assert trained.links == [("primary_capsules", "module_1_type_2_2")] and trained.weight == 3
     unit = trained.units[0]
     assert (unit.groups, unit.squash, unit.use_critic) == (1, False, False)
     assert (unit.divergence.cost, unit.divergence.unbiased) == ("l2", False)
     for wrong in (dict(links=()), dict(links=("whole",)), dict(divergence="js"), dict(divergence="kl", cost="l2")):
         with pytest.raises(ValueError, match="Received: "):
-            li2018.feedback(model, **wrong)
+            li2018_feedback.feedback(model, **wrong)
     with pytest.raises(ValueError, match="is for EncapNet"):
-        li2018.feedback(li2018.ShortEncapNet((8, 8, 3)))
+        li2018_feedback.feedback(li2018.ShortEncapNet((8, 8, 3)))
 
 
 def test_shapes_of_encapnet():
@@ -159,9 +159,9 @@ def test_feedback_for_another_network_is_refused():
     network = li2018.EncapNet((8, 8, 3), types=4, layers=(1,))
     for links in ("third", (), ("half", "half"), None):
         with pytest.raises(ValueError, match='`links` must be of "half" and "same"'):
-            li2018.feedback(network, links)
+            li2018_feedback.feedback(network, links)
     for other in (None, li2018.SameShapeCNN()):
         with pytest.raises(ValueError, match="is for EncapNet, .* not "):
-            li2018.feedback(other)
+            li2018_feedback.feedback(other)
     with pytest.raises(ValueError, match="`vanilla` must be true or false"):
-        li2018.feedback(network, vanilla="no")
+        li2018_feedback.feedback(network, vanilla="no")

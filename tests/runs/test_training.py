@@ -15,7 +15,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.models import CapsuleClassifier, li2018
+from tf_capsules.models import CapsuleClassifier, li2018, li2018_feedback
 from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
 from tf_capsules.runs.callbacks import Recorder
 
@@ -36,7 +36,9 @@ def test_a_run_folder_holds_config_history_weights_and_result(run):
 
 def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
     options = dict(types=3, layers=(1,), coefficients=None)
-    recipe = DIGITS.replace(model=li2018.EncapNet, feedback=li2018.feedback, batch_size=30, decays=None, figures=())
+    recipe = DIGITS.replace(
+        model=li2018.EncapNet, feedback=li2018_feedback.feedback, batch_size=30, decays=None, figures=()
+    )
     recipe = dataclasses.replace(recipe, model_options=options)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     short = Settings(train_limit=60, test_limit=30, epochs=1)

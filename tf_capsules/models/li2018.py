@@ -1,7 +1,6 @@
 """Networks of "Neural network encapsulation" (Li et al. 2018): EncapNet, CapNet, and those it compares with."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 
@@ -9,10 +8,8 @@ from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
-from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
 from tf_capsules.models.backbones import CHANNELS_LAST, basic_block, batch_normalized, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
-from tf_capsules.models.feedback import FeedbackAgreement, with_feedback
 from tf_capsules.models.weights import load_weights
 
 _TYPES = 32
@@ -209,82 +206,6 @@ def EncapNet(
             residual = next((around[skip] for skip in skips if skip in around), None)
             x = CapConv(kernel_size=1, name=f"module_{module}_type_2_{number}", **options)(x, residual=residual)
     return _classifier(images, _class_capsules(classes)(x), weights, name)
-
-
-def feedback(
-    network: keras.Model,
-    links: Sequence[str] = ("half",),
-    vanilla: bool = False,
-    critic: bool = True,
-    divergence: str = "transport",
-    weight: float = 10.0,
-    **transport,
-):
-    """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training.
-
-    Source: Li et al. 2018, section 3.2, figure 3 (a) and the ablations of section 5.1 (table 3).
-
-    Args:
-        network: the network; it keeps its weights and is what is saved and exported.
-        links: in each module of EncapNet, any of "half": from the module's input to the middle of its Type II layers;
-            and "same": from the output of Type I to that of the last Type II layer. A residual network has the first
-            alone, to the end of the stage, and plain generators.
-        vanilla: whether generators are plain, as if there were one capsule type, and do not squash.
-        critic: whether features rather than the maps themselves are compared.
-        divergence: "transport", or "kl".
-        weight: of the units' divergences.
-        transport: arguments of `SinkhornDivergence`.
-
-    Returns:
-        A `FeedbackClassifier` or `FeedbackModel`, not compiled.
-
-    Raises:
-        ValueError: arguments out of range, another network.
-
-    Example:
-        >>> network = EncapNet((8, 8, 3), types=4, layers=(2, 2))
-        >>> [lower for lower, _ in feedback(network, ("half", "same")).links]
-        ['primary_capsules', 'module_1_type_1', 'module_1_type_2_2', 'module_2_type_1']
-    """
-    one_of("divergence", divergence, ("transport", "kl"))
-    truth_value("vanilla", vanilla)
-    if divergence == "kl" and transport:
-        raise ValueError(f'`divergence="kl"` takes no arguments of `SinkhornDivergence`. Received: {transport!r}')
-    links = links if isinstance(links, (list, tuple)) else (links,)
-    if not links or set(links) - {"half", "same"} or len(set(links)) < len(links):
-        raise ValueError(f'`links` must be of "half" and "same". Received: {links!r}')
-    names = [layer.name for layer in getattr(getattr(network, "encoder", network), "layers", [])]
-    pairs, groups = [], 1
-    if "module_1_type_1" in names:
-        groups = network.encoder.get_layer("primary_capsules").output.shape[3]
-        pairs = _links_of_modules(names, links)
-    elif "stage_1" in names and tuple(links) == ("half",):
-        stages = ["stem", *(name for name in names if name.startswith("stage_"))]
-        pairs, vanilla = list(zip(stages, stages[1:], strict=False)), True
-    if not pairs:
-        raise ValueError(
-            f'Feedback with links {links!r} is for EncapNet, or with "half" for ResNetTwin, not {network!r}.'
-        )
-    options: dict[str, Any] = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
-    units = [
-        FeedbackAgreement(
-            divergence=PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport), **options
-        )
-        for _ in pairs
-    ]
-    return with_feedback(network, [(*pair, unit) for pair, unit in zip(pairs, units, strict=True)], weight)
-
-
-def _links_of_modules(names, links):
-    """(lower, higher) layers of EncapNet, module by module."""
-    pairs, below, module = [], "primary_capsules", 1
-    while f"module_{module}_type_1" in names:
-        count = sum(name.startswith(f"module_{module}_type_2_") for name in names)
-        type_2 = [f"module_{module}_type_2_{number}" for number in range(1, count + 1)]
-        ends = {"half": (below, type_2[(count - 1) // 2]), "same": (f"module_{module}_type_1", type_2[-1])}
-        pairs += [ends[link] for link in links]
-        below, module = type_2[-1], module + 1
-    return pairs
 
 
 def SameShapeCNN(

@@ -16,16 +16,7 @@ from tf_capsules.layers import (
     PrimaryCapsules,
 )
 from tf_capsules.layers.arguments import one_of, pair, positive_int
-from tf_capsules.models import hinton2018, sabour2017
-from tf_capsules.models.backbones import (
-    ResNetBackbone,
-    SimpleBackbone,
-    batch_normalized,
-    fan_in_uniform,
-    features_of,
-    image_input,
-    padded_convolution,
-)
+from tf_capsules.models import backbones, hinton2018, sabour2017
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
 
@@ -95,8 +86,8 @@ def AttentionCapsNet(
     if not isinstance(hidden, (tuple, list)):
         raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
-    images = image_input(image_shape, classes)
-    x = features_of(images, _backbone(backbone, image_shape, filters))
+    images = backbones.image_input(image_shape, classes)
+    x = backbones.features_of(images, _backbone(backbone, image_shape, filters))
     x = PrimaryCapsules(
         types,
         pose,
@@ -105,7 +96,7 @@ def AttentionCapsNet(
         activation="layer_norm",
         capsule_activation="sigmoid" if activations else None,
         use_bias=False,
-        kernel_initializer=fan_in_uniform(rows * columns * x.shape[-1]),
+        kernel_initializer=backbones.fan_in_uniform(rows * columns * x.shape[-1]),
         name="primary_capsules",
     )(x)
     # In float32 under every dtype policy: these are the model's answers.
@@ -220,8 +211,8 @@ def ConvDynamicCapsNet(
     """
     pose = positive_int("pose", pose)
     _check_convolutions(convolutions)
-    images = image_input(image_shape, classes)
-    x = features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
+    images = backbones.image_input(image_shape, classes)
+    x = backbones.features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     # In float32 under every dtype policy: these are the model's answers.
     options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
@@ -299,10 +290,10 @@ def BaselineCNN(
         >>> BaselineCNN().output_shape
         (None, 10)
     """
-    images = image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
-    x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
+    images = backbones.image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
+    x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
     for _ in range(2):
-        x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=2)))
+        x = backbones.batch_normalized(keras.layers.ReLU()(backbones.padded_convolution(x, filters, strides=2)))
         x = keras.layers.AveragePooling2D(2, data_format="channels_last")(x)
     x = keras.layers.Flatten(data_format="channels_last")(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
@@ -333,8 +324,8 @@ def ResNet18(
         >>> ResNet18().output_shape
         (None, 10)
     """
-    images = image_input(image_shape, classes)
-    x = ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
+    images = backbones.image_input(image_shape, classes)
+    x = backbones.ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
     x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
 
@@ -374,12 +365,14 @@ def DiverseCNN(
         (None, 10)
     """
     one_of("pooling", pooling, ("average", "learned"))
-    images = image_input(image_shape, classes)
-    x = keras.layers.ReLU()(padded_convolution(images, filters, strides=2))
+    images = backbones.image_input(image_shape, classes)
+    x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
     for strides in (2, 1):
-        x = batch_normalized(keras.layers.ReLU()(padded_convolution(x, filters, strides=strides, padding=0)))
+        x = backbones.batch_normalized(
+            keras.layers.ReLU()(backbones.padded_convolution(x, filters, strides=strides, padding=0))
+        )
     if pooling == "average":
-        x = padded_convolution(x, hidden, 1)
+        x = backbones.padded_convolution(x, hidden, 1)
         x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
     else:
         x = _dense(keras.layers.Flatten(data_format="channels_last")(x), hidden)
@@ -398,14 +391,14 @@ def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_n
     if named:
         one_of("backbone", backbone, BACKBONES)
     if named and backbone == "simple":
-        return SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
+        return backbones.SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
     if filters is not None:
         raise ValueError(f"`filters` are those of the simple backbone. Received {filters!r} with {backbone!r}.")
-    return ResNetBackbone(image_shape, filters=resnet) if named else backbone
+    return backbones.ResNetBackbone(image_shape, filters=resnet) if named else backbone
 
 
 def _dense(x, units, **options):
-    start = [fan_in_uniform(x.shape[-1]) for _ in range(2)]
+    start = [backbones.fan_in_uniform(x.shape[-1]) for _ in range(2)]
     return keras.layers.Dense(units, kernel_initializer=start[0], bias_initializer=start[1], **options)(x)
 
 

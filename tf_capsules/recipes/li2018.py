@@ -3,7 +3,8 @@
 import keras
 
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy, SpreadLoss
-from tf_capsules.models.li2018 import CapNet, EncapNet, ResNetTwin, SameShapeCNN, SameSizeCNN, ShortEncapNet, feedback
+from tf_capsules.models.li2018 import CapNet, EncapNet, ResNetTwin, SameShapeCNN, SameSizeCNN, ShortEncapNet
+from tf_capsules.models.li2018_feedback import feedback
 from tf_capsules.optimizers import CoupledAdam, CoupledRMSprop, CoupledSGD
 from tf_capsules.recipes.recipe import Recipe
 

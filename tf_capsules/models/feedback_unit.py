@@ -1,0 +1,202 @@
+"""The unit of feedback agreement: a higher feature map is trained to predict a lower one."""
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from tf_capsules.layers.arguments import pair, positive_int, truth_value
+from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
+from tf_capsules.losses import SinkhornDivergence
+from tf_capsules.models.backbones import CHANNELS_LAST
+from tf_capsules.routing.squash import squash as squashed
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class FeedbackAgreement(keras.layers.Layer):
+    """How far a lower map is from what a generator makes of a higher map, as a critic sees both.
+
+    Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. The
+    generator is a transposed convolution of 3x3, in groups of capsule channels, normalized, rectified and squashed. The
+    critic, two convolutions of 3x3, each normalized and rectified, turns either map into features. Both learn along
+    with the network. Weights start Glorot normal, biases normal with a deviation of 1.
+
+    Maps are features (batch, height, width, channels) or capsules (batch, height, width, types, dim). The channels of
+    the former are read as capsules, too, `groups` of them one after another.
+
+    Args:
+        groups: of the generator, the types of capsules in both maps; 1 for the paper's "vanilla" generator, a plain
+            transposed convolution, which goes without `squash`.
+        squash: whether generated capsules are squashed.
+        critic: False compares the maps themselves.
+        critic_strides: of its two convolutions; None for (2, 2), or (2, 1) for lower maps of 4x4 or less and (1, 1)
+            of 2x2 or less, of which (2, 2) leaves a single number, and that has no direction to compare. (The released
+            code has (2, 2) always.)
+        divergence: a Keras loss of features (batch, features), of the lower map as targets and the generated one as
+            predictions; None for `SinkhornDivergence()`.
+
+    Call arguments:
+        lower: (batch, height, width, channels) or (batch, height, width, types, dim).
+        higher: likewise, of the same height and width, or half of it, rounded up.
+        sample_weight: None, or weights (batch,) for the divergence.
+        training: whether the batch's own statistics normalize it.
+
+    Returns:
+        A scalar, the divergence.
+
+    Raises:
+        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
+            a critic of lower maps of 1x1.
+
+    Example:
+        >>> unit = FeedbackAgreement(groups=4)
+        >>> divergence = unit(np.ones((2, 7, 7, 8)), np.ones((2, 4, 4, 4, 4)), training=True)
+        >>> divergence.shape, unit.count_params()
+        (TensorShape([]), 505)
+    """
+
+    def __init__(
+        self,
+        groups: int = 32,
+        squash: bool = True,
+        critic: bool = True,
+        critic_strides: Sequence[int] | None = None,
+        divergence: keras.Loss | None = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.groups = positive_int("groups", groups)
+        self.squash, self.use_critic = truth_value("squash", squash), truth_value("critic", critic)
+        self.critic_strides = None if critic_strides is None else pair("critic_strides", critic_strides)
+        self.divergence = SinkhornDivergence() if divergence is None else divergence
+        if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):
+            raise ValueError(f"`divergence` must be a Keras loss that gives one number. Received: {divergence!r}")
+
+    def build(self, lower_shape, higher_shape):
+        shapes = self._shapes = tuple(lower_shape), tuple(higher_shape)
+        if any(len(shape) not in (4, 5) or None in shape[1:] for shape in shapes):
+            raise ValueError(
+                "FeedbackAgreement is between maps (batch, height, width, channels) or (batch, height, width, types, "
+                f"dim) of known size. Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
+            )
+        (_, *size, channels), (_, *smaller, higher_channels) = ((*shape[:3], math.prod(shape[3:])) for shape in shapes)
+        if any(few not in (many, -(-many // 2)) for few, many in zip(smaller, size, strict=True)):
+            raise ValueError(
+                "The higher map of FeedbackAgreement must have the size of the lower one or half of it, rounded up. "
+                f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
+            )
+        if channels % self.groups or higher_channels % self.groups:
+            raise ValueError(
+                f"The channels of both maps must be whole multiples of `groups`, which is {self.groups} (by default "
+                "32; 1 for any maps). "
+                f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
+            )
+        self.size = tuple(size)
+        self.strides = tuple(1 if few == many else 2 for few, many in zip(smaller, size, strict=True))
+        dims = higher_channels // self.groups, channels // self.groups
+        deviation = (2 / (9 * (dims[1] + higher_channels))) ** 0.5
+        self.kernel = self.add_weight(
+            (3, 3, self.groups, *dims), keras.initializers.RandomNormal(stddev=deviation), name="kernel"
+        )
+        self.bias = self.add_weight((channels,), unit_normal(), name="bias")
+        self.normalization = _normalization(self.dtype_policy)
+        self.normalization.build((None, *self.size, channels))
+        if self.use_critic:
+            first, second = self.critic_strides or _strides_of_critic(shapes, max(size))
+            layers = [*self._convolution(max(1, channels // 4), first), *self._convolution(1, second)]
+            self.critic = keras.Sequential(layers, name="critic")
+            self.critic.build((None, *self.size, channels))
+            if math.prod(self.critic.output_shape[1:]) == 1:
+                warnings.warn(
+                    f"The critic's strides {self.critic_strides} leave a single number of a lower map of shape "
+                    f"{shapes[0]}: it has no direction, and a divergence of directions is always 0.",
+                    stacklevel=2,
+                )
+        super().build(lower_shape)
+
+    def check_maps(self, lower_shape, higher_shape):
+        """Raises a ValueError unless these are shapes that the unit was built for."""
+        shapes = tuple(lower_shape), tuple(higher_shape)
+        if [_features_of(shape) for shape in shapes] != [_features_of(shape) for shape in self._shapes]:
+            raise ValueError(
+                f"The unit {self.name!r} is for maps of shapes {self._shapes[0]} and {self._shapes[1]}; others need a "
+                f"FeedbackAgreement of their own. Received maps of shapes {shapes[0]} and {shapes[1]}."
+            )
+
+    def _convolution(self, filters, strides):
+        """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
+        options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
+        return [
+            keras.layers.ZeroPadding2D(1, dtype=self.dtype_policy, **CHANNELS_LAST),
+            keras.layers.Conv2D(filters, 3, strides, **options, dtype=self.dtype_policy, **CHANNELS_LAST),
+            _normalization(self.dtype_policy),
+            keras.layers.ReLU(dtype=self.dtype_policy),
+        ]
+
+    def generate(self, higher, training=False):
+        """The lower map (batch, height, width, channels) that the generator makes of a higher one.
+
+        Its groups are blocks of a dense kernel, the rest of which is zeros: grouped convolutions are the slower ones
+        by far where groups are small, most of all on the CPU.
+        """
+        height, width = self.size
+        higher, kernel, bias = (ops.cast(x, self.compute_dtype) for x in (higher, self.kernel, self.bias))
+        # legend: p, q rows and columns of the kernel; g, h groups; i, o dims of higher and lower capsules
+        blocks = ops.einsum("pqgio,gh->pqhogi", kernel, ops.eye(self.groups, dtype=self.compute_dtype))
+        kernel = ops.reshape(blocks, (3, 3, bias.shape[0], -1))
+        x = ops.conv_transpose(_flat(higher), kernel, self.strides, "valid", **CHANNELS_LAST)
+        # Row r of the higher map writes rows s r - 1, s r and s r + 1: the first row of all is outside.
+        x = x[:, 1 : 1 + height, 1 : 1 + width] + bias
+        x = ops.relu(self.normalization(x, training=training))
+        if not self.squash:
+            return x
+        capsules = ops.reshape(x, (-1, height, width, self.groups, x.shape[-1] // self.groups))
+        return ops.cast(ops.reshape(squashed(capsules), (-1, *x.shape[1:])), self.compute_dtype)
+
+    def call(self, lower, higher, sample_weight=None, training=False):
+        self.check_maps(lower.shape, higher.shape)
+        maps = _flat(lower), self.generate(higher, training)
+        if self.use_critic:
+            maps = [self.critic(x, training=training) for x in maps]
+        features = [ops.reshape(x, (-1, math.prod(x.shape[1:]))) for x in maps]
+        return self.divergence(*features, sample_weight)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "groups": self.groups,
+            "squash": self.squash,
+            "critic": self.use_critic,
+            "critic_strides": self.critic_strides,
+            "divergence": keras.saving.serialize_keras_object(self.divergence),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "divergence": keras.saving.deserialize_keras_object(config["divergence"])})
+
+
+def _normalization(dtype):
+    return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype)
+
+
+def _strides_of_critic(shapes, size):
+    """The largest that leave more than a single number of a lower map of this size."""
+    if size == 1:
+        raise ValueError(
+            "The critic of FeedbackAgreement sees a single number of a lower map of 1x1, which has no direction to "
+            f"compare: give critic=False. Received a lower map of shape {shapes[0]}."
+        )
+    return (1, 1) if size == 2 else (2, 1) if size <= 4 else (2, 2)
+
+
+def _features_of(shape):
+    """Height, width and channels of a map."""
+    return (*shape[1:3], math.prod(shape[3:]))
+
+
+def _flat(x):
+    """Features, of capsules too, as (batch, height, width, channels)."""
+    return x if len(x.shape) == 4 else flatten_types(x)
