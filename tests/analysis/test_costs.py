@@ -155,19 +155,19 @@ def test_memory_counted_by_hand():
 
 
 MEASURED = """
-import resource
 import keras, numpy as np
 from tf_capsules.analysis import estimate_cost
 from tf_capsules.losses import MarginLoss
 from tf_capsules.models.sabour2017 import CapsNet
+from tf_capsules.runs.results import peak_memory_mb
 
 model = CapsNet((28, 28, 1), classes=10, filters=64, kernel_size=5, types=8, decoder_units=None)
 model.compile("adam", MarginLoss(), jit_compile=False)
 model.optimizer.build(model.trainable_variables)
 images, labels = np.zeros((256, 28, 28, 1), "float32"), np.zeros(256, int)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_memory_mb()  # of this process alone, where `ru_maxrss` begins with that of its parent
 model.train_on_batch(images, labels)
-measured = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+measured = peak_memory_mb() - before
 cost = estimate_cost(model, 256)
 print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) / 2**20)
 """
