@@ -203,7 +203,7 @@ def test_wrong_arguments(model):
 def test_the_command(capsys):
     assert cli.main(["cost", "sabour2017-digits", "--batch-size", "5", "--iterations", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("sabour2017-digits with iterations=2: ")
+    assert lines[0].startswith("sabour2017-digits with iterations 2: ")
     assert any(line.startswith("class_capsules") and "DynamicRouting" in line for line in lines)
     assert "of a batch of 5." in lines[-2]
     assert lines[-1].startswith("Peak memory of a training step: ")
