@@ -12,6 +12,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.models import class_probabilities, weights
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.hinton2018 import MatrixCapsNet
+from tf_capsules.models.mazzia2021 import EfficientCapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 MODELS = pathlib.Path(__file__).parents[1] / "saved_models"
@@ -37,6 +38,7 @@ def test_every_shipped_set_has_a_card():
         "heinsen2019-sst2-minilm",
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
+        "mazzia2021-mnist",
         "sabour2017-digits",
         "tsai2020-cifar10",
     ]
@@ -54,6 +56,20 @@ def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card(
     assert f"{accuracy:.2%}" in (weights.FOLDER / "sabour2017-digits.md").read_text()
     answer = served("digits").serve(images)
     np.testing.assert_allclose(answer["probabilities"], lengths, atol=1e-5)
+
+
+def test_the_mnist_weights_and_the_saved_model_have_the_accuracy_on_their_card():
+    try:
+        test = datasets.load("mnist").test.arrays
+    except FileNotFoundError:
+        pytest.skip("MNIST is not prepared for tensorflow-datasets here")
+    images = test["image"].astype(np.float32) / 255
+    model = EfficientCapsNet(decoder=None, weights="mazzia2021-mnist")
+    lengths = model.predict(images, batch_size=250, verbose=0)["activations"]
+    accuracy = np.mean(lengths.argmax(-1) == test["label"])
+    assert f"{accuracy:.2%}" in (weights.FOLDER / "mazzia2021-mnist.md").read_text()
+    answer = served("mnist").serve(images[:100])
+    np.testing.assert_allclose(answer["probabilities"], lengths[:100], atol=1e-5)
 
 
 def test_the_smallnorb_network_answers_as_its_weights_do():
