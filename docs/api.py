@@ -3,17 +3,14 @@
 It needs the extra `docs` (pdoc). Any warning is an error.
 """
 
-import importlib
 import os
 import pathlib
 import pkgutil
-import re
 import warnings
 
 import pdoc
 
 import tf_capsules
-from tf_capsules import recipes
 
 BUILD = pathlib.Path(__file__).resolve().parent / "build"
 
@@ -31,16 +28,9 @@ def modules():
     return given
 
 
-def break_lines(recipe):
-    """Keeps the lines of a recipe's header apart, which Markdown would join."""
-    recipe.__doc__ = re.sub(r"\n(?=[A-Z][a-z]+: )", "  \n", recipe.__doc__)
-
-
 if __name__ == "__main__":
     os.chdir(BUILD.parent)  # pdoc warns of a folder that has the name of an installed package
     warnings.simplefilter("error")
-    for name in recipes.names():
-        break_lines(importlib.import_module(f"tf_capsules.recipes.{name.replace('-', '_')}"))
     pdoc.docstrings.GOOGLE_LIST_SECTIONS.append("Call arguments")
     pdoc.render.configure(docformat="google", show_source=False)
     pdoc.pdoc(*modules(), output_directory=BUILD)
