@@ -117,3 +117,18 @@ def test_config_round_trip(loss, arguments):
 def test_a_number_that_is_no_class_gives_nan_and_not_a_row_of_zeros(label):
     losses = array(MarginLoss(reduction=None)(np.array([1, label, 3, 0, 2]), PREDICTIONS))
     np.testing.assert_array_equal(np.isnan(losses), [False, True, False, False, False])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(present="x"), "`present` must be a number from 0 to 1. Received: 'x'"),
+        (dict(present=5), "`present` must be a number from 0 to 1. Received: 5"),
+        (dict(absent=float("nan")), "`absent` must be a number from 0 to 1. Received: nan"),
+        (dict(down_weight=-1), "`down_weight` must be a number from 0 to 1. Received: -1"),
+        (dict(present=0.1, absent=0.9), "`absent` must be below `present`. Received: absent=0.9, present=0.1"),
+    ],
+)
+def test_numbers_out_of_range_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        MarginLoss(**options)

@@ -11,6 +11,8 @@ sabour2017-mnist,mnist,,60000,20,128,0.001,0,accuracy,0.997
 sabour2017-mnist,mnist,,60000,20,128,0.001,1,accuracy,0.995
 sabour2017-mnist,fashion_mnist,,60000,30,128,0.001,1,accuracy,0.9
 sabour2017-mnist,mnist,weights elsewhere,0,0,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,iterations 1; jit off,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,network types=4,60000,40,128,0.001,1,accuracy,0.1
 """
 
 
@@ -27,8 +29,8 @@ def test_the_longest_training_is_averaged_over_its_seeds(results):
     (results / "cost.csv").write_text("row,seconds\nsabour2017-mnist,3\n")
     found = measured(MNIST)
     assert (found.value, found.runs, found.epochs) == (pytest.approx(0.996), 2, 20)
-    assert found.text() == "99.60%, mean of 2 runs, 20 epochs of 60,000"
-    assert found.text(as_error=True) == "0.40% error, mean of 2 runs, 20 epochs of 60,000"
+    assert found.text() == "99.60%, mean of 2 runs, 20 of 50 epochs"
+    assert found.text(as_error=True) == "0.40% error, mean of 2 runs, 20 of 50 epochs"
     assert measured(recipes.get("sabour2017-mnist-r1")) is None
 
 

@@ -1,5 +1,7 @@
 """Margin loss on capsule lengths."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -31,7 +33,7 @@ class MarginLoss(keras.losses.Loss):
         A scalar, the mean over the batch (see `reduction`).
 
     Raises:
-        ValueError: labels or predictions of another shape.
+        ValueError: numbers out of [0, 1], or `absent` not below `present`; predictions of another shape.
 
     Example:
         >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)
@@ -49,6 +51,11 @@ class MarginLoss(keras.losses.Loss):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
+        for argument, value in (("present", present), ("absent", absent), ("down_weight", down_weight)):
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+                raise ValueError(f"`{argument}` must be a number from 0 to 1. Received: {value!r}")
+        if not absent < present:
+            raise ValueError(f"`absent` must be below `present`. Received: absent={absent!r}, present={present!r}")
         self.present, self.absent, self.down_weight = present, absent, down_weight
         self.variant = one_of("variant", variant, ("paper", "code"))
 

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
+import re
 import statistics
 
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
@@ -19,23 +20,23 @@ class Measured:
         value: mean of the recipe's metric on the test split, from 0 to 1.
         runs: how many there are.
         epochs: passes over the training examples.
-        examples: how many of these there were.
+        planned: epochs of the recipe.
     """
 
     value: float
     runs: int
     epochs: int
-    examples: int
+    planned: int
 
     def text(self, as_error=False):
-        """For instance "0.58% error, 5 epochs of 60,000"."""
+        """For instance "0.58% error, 5 of 50 epochs"."""
         value = f"{100 * (1 - self.value):.2f}% error" if as_error else f"{100 * self.value:.2f}%"
         mean = f"mean of {self.runs} runs, " if self.runs > 1 else ""
-        return f"{value}, {mean}{self.epochs} epoch{'s' * (self.epochs != 1)} of {self.examples:,}"
+        return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}"
 
 
 def measured(recipe):
-    """The longest training of a recipe in `results/`, on its own data; None where there is none.
+    """The longest training of a recipe in `results/`, its own network on its own data; None where there is none.
 
     Args:
         recipe: a `Recipe`.
@@ -49,13 +50,12 @@ def measured(recipe):
 
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
+    rows = [row for row in rows if not re.search(r"\b(iterations|network) ", row["note"])]  # another network
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:
         return None
     values = [float(row["value"]) for row in groups[-1]]
-    return Measured(
-        statistics.mean(values), len(values), *(int(groups[-1][0][name]) for name in ("epochs", "train_examples"))
-    )
+    return Measured(statistics.mean(values), len(values), int(groups[-1][0]["epochs"]), recipe.epochs)
 
 
 @functools.cache
