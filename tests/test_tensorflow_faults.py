@@ -1,5 +1,8 @@
 """Faults of TensorFlow that users can meet. A test here is skipped where TensorFlow is right: then it can go."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -29,4 +32,28 @@ def test_a_strided_bfloat16_convolution_to_a_column_is_wrong():
     errors = {name: relative_error(*arguments) for name, arguments in neighbours.items()}
     assert np.max(list(errors.values())) < 0.02, errors
     if relative_error((5, 4)) < 0.02:
+        pytest.skip("TensorFlow is right here: no AMX, or mended")
+
+
+PRODUCT = """
+import sys, numpy as np, tensorflow as tf
+random = np.random.default_rng(0)
+shape = tuple(map(int, sys.argv[1].split("x")))
+values, kernel = (random.normal(size=size).astype("float32") for size in (shape, (shape[-1], 6)))
+expected = values @ kernel
+for _ in range(8):
+    actual = np.float64(tf.matmul(tf.cast(values, "bfloat16"), tf.cast(kernel, "bfloat16")))
+    np.testing.assert_allclose(actual, expected, atol=0.02 * np.abs(expected).max())
+"""
+
+
+def product_is_right(shape):
+    """Of bfloat16, in a process of its own: the wrong one writes over memory that is not its own."""
+    return subprocess.run([sys.executable, "-c", PRODUCT, shape], capture_output=True).returncode == 0
+
+
+def test_a_bfloat16_product_of_four_axes_of_which_the_second_is_1_is_wrong():
+    """On processors with AMX: docs/guide.md warns of it, SequenceCapsules multiplies three axes."""
+    assert product_is_right("2x3x8")
+    if product_is_right("2x1x3x8"):
         pytest.skip("TensorFlow is right here: no AMX, or mended")

@@ -60,14 +60,15 @@ class SequenceCapsules(keras.layers.Layer):
         super().build(embeddings_shape)
 
     def call(self, embeddings, mask=None):
+        shape = ops.shape(embeddings)
         x = embeddings + ops.cast(self.depth, self.compute_dtype)
+        # Three axes: TensorFlow multiplies (batch, 1, layers, width) wrongly in bfloat16 on processors with AMX.
+        x = ops.reshape(x, (shape[0], shape[1] * shape[2], shape[3]))
         x = keras.activations.silu(self.dense(self.normalization(x) if self.norm == "pre" else x))
         x = x if self.norm == "pre" else self.normalization(x)
-        shape = ops.shape(x)
-        capsules = shape[1] * shape[2]
         mask = ops.ones(shape[:2], "float32") if mask is None else mask
-        logits = ops.repeat(mask_logits(mask), x.shape[2], axis=1)
-        return ops.reshape(x, (shape[0], capsules, 1, self.dim)), ops.cast(logits, self.compute_dtype)
+        logits = ops.repeat(mask_logits(mask), embeddings.shape[2], axis=1)
+        return ops.expand_dims(x, 2), ops.cast(logits, self.compute_dtype)
 
     def compute_mask(self, *args, **kwargs):
         return None
