@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tf_capsules.layers import (
+    BatchNormalization,
     CapConv,
     CapFC,
     CapsuleLength,
@@ -266,6 +267,7 @@ LAYERS = {
     "Decoder": Case(Decoder, {"image_shape": (4, 3, 2), "units": (16, 8)}, {"poses": (BATCH, 6, 7)}),
     "Decoder matrices": Case(Decoder, {"image_shape": (4, 3, 1), "units": ()}, {"poses": (BATCH, 2, 3, 7)}),
     "UpsamplingDecoder": Case(UpsamplingDecoder, {"channels": 1}, {"poses": (BATCH, 3, 4)}),
+    "BatchNormalization": Case(BatchNormalization, {}, {"inputs": (BATCH, 4, 3, 2)}),
     "CoordinateChannels": Case(CoordinateChannels, {}, {"features": (BATCH, 4, 3, 2)}),
 }
 

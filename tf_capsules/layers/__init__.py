@@ -1,5 +1,6 @@
 """Keras layers: they own the weights, make the votes and call one routing function."""
 
+from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.concurrent import ConcurrentRouting
 from tf_capsules.layers.coordinates import CoordinateChannels
@@ -16,6 +17,7 @@ from tf_capsules.layers.sequence import SequenceCapsules
 from tf_capsules.layers.upsampling_decoder import UpsamplingDecoder
 
 __all__ = [
+    "BatchNormalization",
     "CapConv",
     "CapFC",
     "CapsuleLength",

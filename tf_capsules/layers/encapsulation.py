@@ -7,6 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int, truth_value
+from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash
 
@@ -157,7 +158,7 @@ class CapConv(keras.layers.Layer):
         return layer
 
     def _normalization(self, name, channels):
-        layer = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=self.dtype_policy, name=name)
+        layer = BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=self.dtype_policy, name=name)
         layer.build((None, None, None, channels))
         return layer
 

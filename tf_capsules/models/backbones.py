@@ -6,6 +6,7 @@ import keras
 
 from tf_capsules.argument_types import Shape, Tensor
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.batch_normalization import BatchNormalization
 
 # Channels are the last axis under every Keras configuration.
 CHANNELS_LAST = {"data_format": "channels_last"}
@@ -39,7 +40,7 @@ def padded_convolution(
 
 
 def batch_normalized(x: Tensor):
-    return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+    return BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
 
 
 def SimpleBackbone(

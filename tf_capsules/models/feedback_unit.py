@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import pair, positive_int, truth_value
+from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
 from tf_capsules.models.backbones import CHANNELS_LAST
@@ -179,7 +180,7 @@ class FeedbackAgreement(keras.layers.Layer):
 
 
 def _normalization(dtype):
-    return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype)
+    return BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=dtype)
 
 
 def _strides_of_critic(shapes, size):

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from tf_capsules.argument_types import Shape, Weights
-from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
+from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
@@ -70,7 +70,7 @@ def ImageCapsNet(
         pointwise["bias_initializer"] = keras.initializers.RandomUniform(-limit, limit)
 
     def normalized(x, name):
-        return keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+        return BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
 
     if x is None:
         x = CoordinateChannels(name="coordinates")(images)

@@ -6,6 +6,7 @@ import keras
 
 from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import (
+    BatchNormalization,
     CapsuleLength,
     Decoder,
     DepthwisePrimaryCapsules,
@@ -108,7 +109,7 @@ def EfficientCapsNet(
 def _normalized(x, normalization, index):
     name = f"normalization_{index}"
     if normalization == "batch":
-        return keras.layers.BatchNormalization(name=name)(keras.layers.ReLU()(x))
+        return BatchNormalization(name=name)(keras.layers.ReLU()(x))
     x = keras.layers.LeakyReLU(0.3)(x)
     # Each map is a group of its own.
     return keras.layers.GroupNormalization(
