@@ -1,0 +1,70 @@
+"""What a training step of the papers' networks takes, in milliseconds an image.
+
+    python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
+
+The recipes' networks, batch sizes, losses and optimizers, on random images. Beside each network stand the same with
+Keras's batch normalization in the place of ours, and the same with one routing iteration, whose couplings are uniform:
+a mean in the place of routing. Each form is measured in a process of its own, in turn, three times; a row has the
+smallest of the three medians, since other work on a machine only ever adds. Close other jobs first.
+"""
+
+import argparse
+import json
+
+import networks
+from processes import alone
+
+OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
+ROWS = {
+    "heinsen2019-smallnorb": (OURS, KERAS, MEAN),
+    "tsai2020-cifar10@2": (OURS, KERAS, MEAN),
+    "hinton2018-smallnorb-small@2": (OURS, MEAN),
+    "li2018-cifar10-short": (OURS, KERAS),
+    "sabour2017-mnist": (OURS, MEAN),
+    "mazzia2021-mnist-short": (OURS, KERAS),
+}
+
+
+def measure(row, form, steps, dtype):
+    """Seconds an image."""
+    import keras
+
+    from tf_capsules.layers import BatchNormalization
+    from tf_capsules.runs.table import Row
+
+    keras.config.set_dtype_policy(dtype)
+    if form == KERAS:
+        BatchNormalization.call = keras.layers.BatchNormalization.call
+    batch = Row(row).recipe.batch_size
+    row = f"{row.partition('@')[0]}@1" if form == MEAN else row
+    return networks.measure(row, "training step", batch, steps)["seconds"] / batch
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16"), default="float32")
+    parser.add_argument("--output", default="results/training_steps.csv")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        return
+    from tf_capsules.runs.results import append_row, environment
+
+    for name in options.rows:
+        seconds = {form: [] for form in ROWS[name]}
+        for _ in range(3):
+            for form, found in seconds.items():
+                found.append(alone(__file__, name, form, options.steps, options.dtype))
+        for form, found in seconds.items():
+            row = {"row": name, "form": form, "dtype": options.dtype, "ms_an_image": round(1000 * min(found), 2)}
+            append_row(
+                options.output, row | {"slower_than_ours": round(min(found) / min(seconds[OURS]), 2)} | environment()
+            )
+            print(f"{name:30} {form:30} {row['ms_an_image']:8.2f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
