@@ -2,7 +2,9 @@
 
 import io
 import pathlib
+import typing
 import zipfile
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -137,6 +139,11 @@ def test_any_error_becomes_one_that_names_the_path():
         ([1], tuple[int, ...], False),
         ((), tuple[str, ...], True),
         ({}, dict, True),
+        ((1, 2), Sequence[int], True),
+        ("12", Sequence[str], False),
+        (((1, 2), (3,)), Sequence[Sequence[int]], True),
+        ((1, "2"), list[int], False),
+        (object(), typing.Any, True),
     ],
 )
 def test_types(value, hint, fits):

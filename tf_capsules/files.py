@@ -3,6 +3,7 @@
 Nothing that a file holds is run: no pickles, no serialized code.
 """
 
+import collections.abc
 import contextlib
 import csv
 import os
@@ -149,6 +150,8 @@ def is_of(value, hint):
     >>> is_of(3, float | None), is_of(True, int), is_of((8, 8, 1), tuple[int, int, int]), is_of("8", tuple[str, ...])
     (True, False, True, False)
     """
+    if hint is typing.Any:
+        return True
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(is_of(value, part) for part in parts)
@@ -157,6 +160,8 @@ def is_of(value, hint):
             return False
         parts = parts[:1] * len(value) if parts[-1] is ... else parts
         return len(parts) == len(value) and all(map(is_of, value, parts))
+    if origin in (list, collections.abc.Sequence):
+        return isinstance(value, (list, tuple)) and all(is_of(part, parts[0]) for part in value)
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint)

@@ -37,6 +37,12 @@ def test_half_precision_is_summed_in_float32():
     assert array(ReconstructionLoss(1.0)(images, decoded)) == 90_000
 
 
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1, "1", True])
+def test_weights_that_are_no_number_of_at_least_0_are_refused(weight):
+    with pytest.raises(ValueError, match=f"must be a number of at least 0. Received: {weight!r}"):
+        ReconstructionLoss(weight)
+
+
 @pytest.mark.parametrize("shape", [(3, 6), (3, 6, 5), (3, 6, 5, 2)])
 def test_images_of_another_shape_are_named(shape):
     with pytest.raises(ValueError, match=rf"Received \({', '.join(map(str, shape))}\) and \(3, 6, 5, 1\)"):

@@ -65,6 +65,26 @@ def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
     assert "a new run starts" not in capsys.readouterr().out
 
 
+def test_a_run_that_ended_in_its_first_epoch_is_replaced(tmp_path, capsys):
+    wild, settings = TINY.replace(epochs=1, learning_rate=1e38), Settings(train_limit=100, test_limit=20)
+    with pytest.raises(TrainingError, match="at step 2 of epoch 1. No epoch was .*, or --dtype float32.$"):
+        train(wild, tmp_path / "run", settings, verbose=0)
+    folder = RunFolder(tmp_path / "run")
+    assert folder.has_run() and not folder.has_epoch()
+    other = dataclasses.replace(settings, learning_rate=0.01)
+    recipe, given = resumed(folder.path, learning_rate=0.01)
+    config = configuration(other.apply(wild), other)
+    assert (recipe.name, given) == (wild.name, other)
+    assert check_folder(folder, config, other.apply(wild), resume=True) == (config, 0)
+    assert len(train(wild, folder.path, other, verbose=0).history) == 1
+    with pytest.raises(TrainingError, match="holds a run already"):
+        train(wild, folder.path, settings, verbose=0)
+    for name in ("last-0001.weights.h5", "best.weights.h5"):
+        (folder.path / name).unlink()
+        with pytest.raises(TrainingError, match="holds a run already"):
+            train(wild, folder.path, settings, verbose=0)
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("keep me")
     with pytest.raises(TrainingError, match="holds other files already"):
@@ -74,18 +94,26 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "keep me"
 
 
+def finish_epoch(folder):
+    """What a run leaves after its first epoch, but for the numbers."""
+    columns = ("epoch", "learning_rate", "seconds", "loss", "val_loss", "val_accuracy")
+    folder.write_history([dict.fromkeys(columns, 1)])
+    (folder.path / "last-0001.weights.h5").touch()
+
+
 OLDER = sorted((pathlib.Path(__file__).parent / "configurations").glob("*.json"))  # of 0.1.0 of 2026-11-24
 
 
 @pytest.mark.parametrize("path", OLDER, ids=[path.stem for path in OLDER])
 def test_configurations_of_before_are_those_of_the_same_run(path, tmp_path):
     (tmp_path / "config.json").write_text(path.read_text())
+    finish_epoch(RunFolder(tmp_path))
     recipe, settings = resumed(tmp_path)
     assert recipe.name == path.stem
     recipe = settings.apply(recipe)
     asked = configuration(recipe, settings)
     config, done = check_folder(RunFolder(tmp_path), asked, recipe, resume=True)
-    assert done == 0 and config["data"] == json.loads(path.read_text())["data"]
+    assert done == 1 and config["data"] == json.loads(path.read_text())["data"]
     for changed in (dict(seed=9), dict(network={"types": 5}), dict(loss={"variant": "code"})):
         other = configuration(recipe, dataclasses.replace(settings, **changed))
         with pytest.raises(TrainingError, match=f"other settings: {next(iter(changed))} "):
@@ -110,6 +138,7 @@ def test_momentum_feedback_and_loss_are_part_of_what_a_run_is(tmp_path):
     for name in ("feedback_options", "loss_options"):
         assert configuration(settings.apply(recipe), settings)["resolved"][name]
     folder = RunFolder(tmp_path)
+    finish_epoch(folder)
     asked = configuration(settings.apply(recipe), settings)
     folder.write_json(
         "config.json", {**asked, "data": ImageSpec("a", ("b",), 1, 1, "", (1, 1, 1), (1, 1, 1)).to_json()}

@@ -71,7 +71,7 @@ def test_arguments_of_the_network_are_set_kept_and_told(tmp_path):
         ({"dims": 5}, "--network dims=5: CapsNet has no such argument .* it has .*dim, .*filters"),
         ({"classes": 5}, "--network classes=5: CapsNet has no such argument"),
         ({"dim": 0}, "dim"),
-        ({"decoder_units": 5}, "can't be made with .*'decoder_units': 5"),
+        ({"decoder_units": 5}, "--network decoder_units must be a list .* or none. Received: 5"),
     ):
         with pytest.raises(TrainingError, match=message):
             train(TINY, tmp_path / "other", Settings(network=network))

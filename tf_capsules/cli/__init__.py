@@ -32,7 +32,7 @@ def main(arguments=None):
         print(f"{command}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
+        print("\ninterrupted; a training goes on from its last finished epoch with --resume", file=sys.stderr)
         return 130
     finally:
         warnings.formatwarning = formatwarning

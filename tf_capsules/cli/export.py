@@ -37,7 +37,13 @@ def run(options):
     from tf_capsules.runs import find_run
     from tf_capsules.runs.exporting import export_run
 
-    ending = _ENDINGS.get(pathlib.Path(options.target or "").suffix)
+    suffix = pathlib.Path(options.target or "").suffix
+    if suffix in (".keras", ".h5"):
+        raise ValueError(
+            f"TARGET is a folder for a SavedModel, or a file that ends in {' or '.join(_ENDINGS)}. "
+            f"Received: {options.target}"
+        )
+    ending = _ENDINGS.get(suffix)
     form = options.format or ending or "saved_model"
     of_file = form in _ENDINGS.values()
     if ending and form != ending:

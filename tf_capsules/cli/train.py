@@ -44,7 +44,7 @@ def run(options):
     recipe = recipe or recipes.get(name or recipes.DEFAULT)
     if not options.no_export:
         check_export()
-    print(f"{recipe.name}: {recipe.title}", flush=True)
+    print(f"{recipe.name}: {settings.title(recipe)}", flush=True)
     trained = runs.train(recipe, output, settings, options.resume, results=options.results)
     if options.process:
         print(f"process {options.process} is done; the run folder is with process 0")

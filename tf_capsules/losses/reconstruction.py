@@ -1,5 +1,8 @@
 """Reconstruction loss."""
 
+import math
+import numbers
+
 import keras
 from keras import ops
 
@@ -21,7 +24,7 @@ class ReconstructionLoss(keras.losses.Loss):
         A scalar, the mean over the batch (see `reduction`).
 
     Raises:
-        ValueError: images of different shapes.
+        ValueError: a weight that is no number of at least 0; images of different shapes.
 
     Example:
         >>> round(float(ReconstructionLoss(weight=0.5)(np.zeros((1, 2, 3)), np.ones((1, 2, 3)))), 4)
@@ -36,6 +39,8 @@ class ReconstructionLoss(keras.losses.Loss):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
+            raise ValueError(f"`weight` of the reconstruction must be a number of at least 0. Received: {weight!r}")
         self.weight = weight
 
     def call(self, y_true, y_pred):

@@ -28,7 +28,7 @@ def MatrixCapsNet(
     iterations: int = 3,
     inverse_temperature: float | Sequence[float] = 0.01,
     coordinates: bool = True,
-    normalization: str = "data",
+    normalization: float | str = "data",
     l2: float | None = None,
     logits: bool = False,
     backbone: keras.Model | None = None,

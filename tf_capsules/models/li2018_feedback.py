@@ -1,7 +1,7 @@
 """The networks of Li et al. 2018 with their feedback agreement units."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import keras
 
@@ -11,14 +11,24 @@ from tf_capsules.models.feedback import with_feedback
 from tf_capsules.models.feedback_unit import FeedbackAgreement
 
 
+class Transport(TypedDict, total=False):
+    """Arguments of `SinkhornDivergence`."""
+
+    cost: str
+    epsilon: float
+    iterations: int
+    unbiased: bool
+    plan_gradient: bool
+
+
 def feedback(
     network: keras.Model,
-    links: Sequence[str] = ("half",),
+    links: str | Sequence[str] = ("half",),
     vanilla: bool = False,
     critic: bool = True,
     divergence: str = "transport",
     weight: float = 10.0,
-    **transport,
+    **transport: Unpack[Transport],
 ):
     """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training.
 

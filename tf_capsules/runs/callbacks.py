@@ -33,11 +33,11 @@ class Recorder(keras.callbacks.Callback):
         self.step = batch + 1
         if not math.isfinite(logs["loss"]):
             done = self.folder.checkpoints() if self.folder else []
+            where = f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}."
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
-            raise TrainingError(
-                f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}. {good} Try a smaller "
-                "--learning-rate, a larger --batch-size, or --dtype float32; --resume goes on from the checkpoint."
-            )
+            resume = "; --resume goes on from the checkpoint" if done else ""
+            advice = f"Try a smaller --learning-rate, a larger --batch-size, or --dtype float32{resume}."
+            raise TrainingError(f"{where} {good} {advice}")
 
     def on_test_begin(self, logs=None):
         self.batches = []

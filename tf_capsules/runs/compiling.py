@@ -15,17 +15,9 @@ def build_model(recipe, spec, dtype="float32"):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
-        return _made(recipe.model, recipe.model_options, **spec.model_arguments)
+        return recipe.model(**spec.model_arguments, **recipe.model_options)
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def _made(function, options, *args, **kwargs):
-    """What a function returns; the options come from a user, who may give values of another kind."""
-    try:
-        return function(*args, **kwargs, **options)
-    except TypeError as error:
-        raise ValueError(f"{function.__name__} can't be made with {options}: {error}") from error
 
 
 def for_model(model, batches):
@@ -64,7 +56,7 @@ def compile_model(model, recipe, spec, jit="auto"):
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
     model.compile(
         optimizer,
-        loss=_made(recipe.loss, recipe.loss_options, *margin),
+        loss=recipe.loss(*margin, **recipe.loss_options),
         weighted_metrics=[make_metric(recipe)],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
@@ -91,7 +83,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model
-    learner = _made(recipe.feedback, recipe.feedback_options, model)
+    learner = recipe.feedback(model, **recipe.feedback_options)
     compile_model(learner, recipe, spec, jit)
     return learner
 

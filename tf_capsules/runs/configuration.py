@@ -9,6 +9,7 @@ from tf_capsules.files import is_of, reading
 from tf_capsules.recipes import Recipe
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
+from tf_capsules.runs.option import with_tuples
 from tf_capsules.runs.settings import DECLARED, Settings
 
 # The values of `Recipe` that are functions stand in the configuration by their names.
@@ -62,6 +63,8 @@ def check_folder(folder, config, recipe, resume):
     Raises:
         TrainingError: the folder holds other files, or a run that can't go on so.
     """
+    if folder.has_run() and not folder.has_epoch():  # a run that ended in its first epoch: a new one takes its place
+        return config, 0
     if resume and folder.has_run():
         before = folder.config()
         changed = _differences(before, config)
@@ -101,7 +104,7 @@ def recorded_recipe(config):
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}
-    values = {name: _with_tuples(values[name]) for name in hints if name in values}
+    values = {name: with_tuples(values[name]) for name in hints if name in values}
     for name in (*_FUNCTIONS, *_WORDS):
         values.pop(name, None)
     for name, value in values.items():
@@ -166,10 +169,3 @@ def _defaults(kind):
         if field.name not in _FUNCTIONS or kind is Settings
     }
     return json.loads(json.dumps({name: value for name, value in defaults.items() if value is not dataclasses.MISSING}))
-
-
-def _with_tuples(value):
-    """A JSON value with tuples, which recipes have, in place of lists."""
-    if isinstance(value, dict):
-        return {key: _with_tuples(part) for key, part in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

@@ -37,16 +37,30 @@ class RunFolder:
         """The dict in a JSON file."""
         path = self.path / name
         if not path.is_file():
-            exported = " It is an exported model." if (self.path / "saved_model.pb").exists() else ""
-            raise TrainingError(f"{self.path} is not the folder of a run: it has no {name}.{exported}")
+            raise TrainingError(f"{self.path} is not the folder of a run: {self._what_else(name)}")
         with reading(path, "can't be read"):
             values = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(values, dict):
                 raise ValueError(f"it holds no dict but {values!r}")
         return values
 
+    def _what_else(self, name):
+        """What the folder is, in place of the folder of a run, as far as it can be told."""
+        if not self.path.exists():
+            return "there is no such folder."
+        if not self.path.is_dir():
+            keras_model = " (a Keras model is exported in Python: `tf_capsules.export.export_saved_model`)"
+            return f"it is a file{keras_model if self.path.suffix == '.keras' else ''}."
+        runs = sorted(str(path.parent) for path in self.path.glob(f"*/{name}"))[:3]
+        exported = " It is an exported model." if (self.path / "saved_model.pb").exists() else ""
+        return f"it has no {name}.{exported}{' Runs are in ' + ', '.join(runs) + '.' if runs else ''}"
+
     def has_run(self):
         return (self.path / "config.json").exists()
+
+    def has_epoch(self):
+        """Whether a run has finished an epoch here, so that there is something to lose."""
+        return any((self.path / name).exists() for name in ("history.csv", "best.weights.h5")) or self.checkpoints()
 
     def config(self):
         """What config.json says: the recipe's name, the settings, and what these and the data are in full."""

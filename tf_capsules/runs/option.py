@@ -4,9 +4,11 @@ The checks of `Settings`, the command line and the configuration of a run are ma
 """
 
 import dataclasses
+import inspect
 import math
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tf_capsules.files import is_of
 from tf_capsules.runs.errors import TrainingError
@@ -143,11 +145,63 @@ def documented(settings):
     return settings
 
 
-def check_names(name, values, function, own):
-    """Raises a TrainingError for a value whose name is no argument of a function that may be set."""
-    for key, value in (values or {}).items():
+def with_tuples(value):
+    """A JSON value with tuples, which recipes have, in place of lists."""
+    if isinstance(value, dict):
+        return {key: with_tuples(part) for key, part in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
+
+
+def check_arguments(name, values, function, without=()):
+    """Checks values that an option gives to a function by name.
+
+    Args:
+        name: of the option.
+        values: a dict of arguments and values, or None.
+        function: that takes them, as its type hints say.
+        without: names of arguments that may not be set.
+
+    Raises:
+        TrainingError: there is no such argument that may be set, or its value is of another type.
+    """
+    if not values:
+        return
+    hints = _argument_types(function)
+    own = sorted(hints.keys() - set(without))
+    for key, value in values.items():
         if key not in own:
             raise TrainingError(
-                f"--{name} {key}={value}: {function} has no such argument that may be set; "
-                f"it has {', '.join(sorted(own)) or 'none'}."
+                f"--{name} {key}={value}: {function.__name__} has no such argument that may be set; "
+                f"it has {', '.join(own) or 'none'}."
             )
+        if not is_of(with_tuples(value), hints[key]):
+            raise TrainingError(f"--{name} {key} must be {_in_words(hints[key], key)}. Received: {value!r}")
+
+
+def _argument_types(function):
+    """The types of a function's arguments by name; where there is no hint, that of the default value.
+
+    Of `**options` those count that are declared with `typing.Unpack` of a `TypedDict`.
+    """
+    hints, found = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function), {}
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.VAR_KEYWORD:
+            found |= typing.get_type_hints(*typing.get_args(hints[one.name])) if one.name in hints else {}
+        elif one.kind is not one.VAR_POSITIONAL:
+            plain = isinstance(one.default, (bool, int, float, str))
+            found[one.name] = hints.get(one.name, type(one.default) if plain else typing.Any)
+    return found
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", types.NoneType: "none"}
+
+
+def _in_words(hint, name):
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(dict.fromkeys(_in_words(part, name) for part in parts))
+    if origin in (list, tuple, Sequence):
+        if typing.get_origin(parts[0]):
+            return f"a list of lists ({name}=(A,B),(C,D))"
+        return f"a list ({name}=A,B; of one {name}=A,)"
+    return _WORDS.get(hint) or f"a {hint.__name__}"

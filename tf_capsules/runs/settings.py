@@ -17,7 +17,7 @@ from tf_capsules.runs.option import (
     SEED,
     SHARE,
     assignments,
-    check_names,
+    check_arguments,
     declared,
     documented,
     one_of,
@@ -171,8 +171,7 @@ class Settings:
                 f"--iterations {self.iterations} is for networks that route; the network of {recipe.name} is {network}."
             )
         of_data = {"image_shape", "classes"} if recipe.transformer is None else {"layers", "width", "classes"}
-        own = set(parameters) - of_data - {"weights", "name"}
-        check_names("network", self.network, network, own)
+        check_arguments("network", self.network, recipe.model, {*of_data, "weights", "name"})
         if "iterations" in (self.network or {}):
             count = self.network["iterations"]
             raise TrainingError(f"--network iterations={count}: give --iterations {count}.")
@@ -180,11 +179,9 @@ class Settings:
             given = assignments(self.feedback)[0]
             raise TrainingError(f"--feedback {given} is for recipes with feedback units; {recipe.name} has none.")
         if recipe.feedback is not None:
-            name, *own = inspect.signature(recipe.feedback).parameters.values()
-            if not any(one.kind is one.VAR_KEYWORD for one in own):
-                check_names("feedback", self.feedback, recipe.feedback.__name__, {one.name for one in own})
-        own = set(inspect.signature(recipe.loss).parameters) - {"args", "kwargs", "reduction", "name", "dtype"}
-        check_names("loss", self.loss, recipe.loss.__name__, own)
+            of_network = next(iter(inspect.signature(recipe.feedback).parameters))
+            check_arguments("feedback", self.feedback, recipe.feedback, {of_network})
+        check_arguments("loss", self.loss, recipe.loss, {"reduction", "name", "dtype"})
         if "margin" in (self.loss or {}) and recipe.margin_schedule is not None:
             given = assignments(self.loss)[0]
             raise TrainingError(f"--loss {given}: the margin of {recipe.name} grows with the training.")
@@ -277,6 +274,13 @@ class Settings:
         if self.dataset not in (None, recipe.dataset):
             recipe = dataclasses.replace(recipe, dataset_options={})
         return reported(lambda: recipe.replace(**changes))
+
+    def title(self, recipe):
+        """The recipe's title; with iterations that were set, of which its own remarks after a colon don't speak."""
+        if self.iterations is None:
+            return recipe.title
+        own, words = recipe.title.partition(": ")[0], f"iteration{'s' * (self.iterations > 1)}"
+        return re.sub(r"\d+ (\w+ )?iterations?", rf"{self.iterations} \g<1>{words}", own)
 
     def notes(self):
         """What the note of a row of results says of the values that were set."""

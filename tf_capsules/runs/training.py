@@ -26,13 +26,12 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
 
     Args:
         recipe: a `Recipe`, or the name of one.
-        output: the run folder; made where it is absent.
+        output: the run folder; made where it is absent. A run there that has finished no epoch is replaced.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
             the places where data and caches are, how many processes train, and the number of epochs where no schedule
             hangs on it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). Where
-            there is nothing to resume a line says so and a new run starts; where all epochs are done, nothing is
-            trained.
+            no epoch is finished a line says so and a new run starts; where all epochs are done, nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.
