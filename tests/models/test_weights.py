@@ -7,6 +7,7 @@ import pytest
 from backend import array
 from sweep import SMALL
 
+from tf_capsules import recipes
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 from tf_capsules.models.weights import FOLDER, fill, load_weights, names, seal
@@ -50,6 +51,14 @@ def test_errors_name_what_was_received(tmp_path):
         (tmp_path / name).write_text("no weights")
         with pytest.raises(ValueError, match=f"{name} does not hold weights"):
             tiny(weights=tmp_path / name)
+
+
+def test_another_number_of_routing_iterations_than_in_the_training_is_told(recwarn):
+    digits = functools.partial(CapsNet, (8, 8, 1), weights="sabour2017-digits")
+    digits(**recipes.get("sabour2017-digits").model_options)
+    assert not recwarn
+    with pytest.warns(UserWarning, match="'sabour2017-digits' were trained with 3 routing .*; the network has 2"):
+        digits(**recipes.get("sabour2017-digits").model_options, iterations=2)
 
 
 def test_names_are_those_of_the_files():

@@ -4,6 +4,7 @@ import collections
 import hashlib
 import os
 import pathlib
+import re
 import warnings
 
 import keras
@@ -39,6 +40,8 @@ def find(weights: str | os.PathLike):
 def load_weights(model: keras.Model, weights: Weights):
     """The model, with the weights of a file, an author's state dict (.pt) or a shipped set; as it is for None.
 
+    A shipped set that was trained with another number of routing iterations is loaded with a `UserWarning`.
+
     Raises:
         ValueError: neither a file nor a shipped set, or a damaged file or one of another network.
     """
@@ -49,7 +52,22 @@ def load_weights(model: keras.Model, weights: Weights):
         from tf_capsules.models.published import load_author_weights
 
         return load_author_weights(model, path)
+    if str(weights) in names():
+        _warn_of_other_iterations(model, str(weights))
     return fill(model, path)
+
+
+def _warn_of_other_iterations(model, name):
+    """Weights don't show how many routing iterations they were trained with: the set's card says it."""
+    trained = re.search(r"^- Routing iterations: (\d+)", (FOLDER / f"{name}.md").read_text(encoding="utf-8"), re.M)
+    layers = getattr(model, "encoder", model).layers
+    found = sorted({layer.iterations for layer in layers if hasattr(layer, "iterations")})
+    if trained and any(count != int(trained[1]) for count in found):
+        warnings.warn(
+            f"The weights {name!r} were trained with {trained[1]} routing iterations; the network has "
+            f"{', '.join(map(str, found))}. Its answers are others than those that the set's card tells of.",
+            stacklevel=4,
+        )
 
 
 def fill(model: keras.Model, path: str | os.PathLike):
