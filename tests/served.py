@@ -23,7 +23,7 @@ def make_images(shape=(4, 8, 7, 1), seed=0):
 
 def encoded(image, kind="PNG"):
     file = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, kind)
+    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(file, kind, lossless=True)  # of WebP
     return file.getvalue()
 
 

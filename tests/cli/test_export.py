@@ -17,6 +17,29 @@ def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data)
     assert served.structured_input_signature[1]["images"].dtype == tf.uint8
 
 
+def test_arguments_of_another_kind_are_named(trained, tmp_path, said):
+    run = trained[0]
+    assert f".tflite or .onnx. Received: {tmp_path / 'm.keras'}" in said("export", run, tmp_path / "m.keras")
+    (tmp_path / "m.keras").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").touch()
+    for given, words in (
+        (tmp_path / "m.keras", "m.keras is not the folder of a run: it is a file (a Keras model is exported in Python"),
+        (tmp_path, f"is not the folder of a run: it has no config.json. Runs are in {tmp_path / 'run'}."),
+        (tmp_path / "none", "none is not the folder of a run: there is no such folder."),
+    ):
+        assert words in said("export", given)
+
+
+@needs_tensorflow
+def test_files_that_are_no_exported_models_are_kept(trained, tmp_path, said, no_data):
+    mine = tmp_path / "m.tflite"
+    mine.write_text("mine")
+    assert "m.tflite is there, is no LiteRT model, and is not overwritten" in said("export", trained[0], mine)
+    assert "no folder that may be written to" in said("export", trained[0], mine / "below")
+    assert mine.read_text() == "mine"
+
+
 @needs_tensorflow
 def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, capsys, no_data):
     run, target = str(trained[0]), tmp_path / "model"

@@ -120,6 +120,21 @@ def test_converters_refuse_half_precision_and_folders(model, tmp_path, converter
     assert not list(tmp_path.iterdir())
 
 
+def test_a_model_of_the_same_form_is_replaced_and_nothing_else(model, tmp_path, converter):
+    write, run, _ = converter
+    images = make_images() / np.float32(255)
+    file = write(make_model(), tmp_path / "model")
+    np.testing.assert_allclose(run(write(model, file), images)["poses"], call(model, images)["poses"], atol=1e-5)
+    for content in (b"notes of mine", b"PK\x03\x04" + 99 * b"\0"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="model is there, is no (LiteRT|ONNX) model, and is not overwritten"):
+            write(model, file)
+        assert file.read_bytes() == content
+    for export_model in (write, export.export_saved_model):
+        with pytest.raises(ValueError, match="below can't be written: .*/model is no folder that may be written to"):
+            export_model(model, file / "below")
+
+
 def test_without_its_packages_onnx_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(

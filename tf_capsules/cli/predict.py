@@ -6,7 +6,7 @@ HELP = "Classify image files, or texts with a picture of what each token was use
 def add_parser(parser):
     parser.add_argument("model", metavar="MODEL", help="run folder, or folder of an exported SavedModel")
     parser.add_argument(
-        "inputs", nargs="+", metavar="INPUT", help="PNG, JPEG, BMP or GIF files; or texts, each in quotes"
+        "inputs", nargs="+", metavar="INPUT", help="PNG, JPEG, BMP, GIF or WebP files; or texts, each in quotes"
     )
     parser.add_argument(
         "--output", "-o", default="predictions", help="folder for pictures of texts (default: predictions)"

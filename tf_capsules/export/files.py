@@ -17,9 +17,9 @@ def free_folder(folder):
     """The path, if nothing is there, an empty folder, or a SavedModel and nothing else.
 
     Raises:
-        ValueError: there is something else, which would be lost.
+        ValueError: there is something else, which would be lost; or nothing can be written there.
     """
-    folder = pathlib.Path(folder)
+    folder = _writable(folder)
     if folder.is_dir():
         entries = {entry.name for entry in folder.iterdir()}
         others = sorted(entries - _SAVED_MODEL_ENTRIES if is_saved_model(folder) else entries)
@@ -31,12 +31,32 @@ def free_folder(folder):
     return folder
 
 
-def free_file(file):
-    """The path, if no folder is there."""
-    file = pathlib.Path(file)
+def free_file(file, form, is_of_form):
+    """The path, if nothing is there or a model of this form.
+
+    Args:
+        file: the path.
+        form: "LiteRT" or "ONNX", for the message.
+        is_of_form: a function of a path, whether the file there is such a model.
+
+    Raises:
+        ValueError: there is a folder or another file, which would be lost; or nothing can be written there.
+    """
+    file = _writable(file)
     if file.is_dir():
         raise ValueError(f"`file` must name a file; {file} is a folder.")
+    if file.exists() and not is_of_form(file):
+        raise ValueError(f"{file} is there, is no {form} model, and is not overwritten.")
     return file
+
+
+def _writable(target):
+    """The path, if the folder that is to hold it, or the first one above that exists, may be written to."""
+    target = pathlib.Path(target)
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ValueError(f"{target} can't be written: {above} is no folder that may be written to.")
+    return target
 
 
 @contextlib.contextmanager

@@ -23,21 +23,21 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     Args:
         model, preprocess, image_shape: as in `export_saved_model`.
-        file: where to write; by convention its name ends in ".tflite". An earlier file is replaced when
-            the new one is complete.
+        file: where to write; by convention its name ends in ".tflite". An earlier LiteRT model is replaced when the new
+            one is complete; any other file is refused.
 
     Returns:
         The file, a `pathlib.Path`.
 
     Raises:
-        ValueError: as in `export_saved_model`, and for a model that computes in half precision.
+        ValueError: as in `export_saved_model`, for a model that computes in half precision, and where another file is.
         RuntimeError: Keras runs on another backend than TensorFlow.
 
     Example:
         >>> export_litert(model, "digits.tflite")
         >>> ai_edge_litert.interpreter.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
     """
-    file = free_file(file)
+    file = free_file(file, "LiteRT", _is_litert)
     concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
 
     import tensorflow as tf
@@ -58,15 +58,15 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
 
     Args:
         model, preprocess, image_shape: as in `export_saved_model`.
-        file: where to write; by convention its name ends in ".onnx". An earlier file is replaced when the new one is
-            complete.
+        file: where to write; by convention its name ends in ".onnx". An earlier ONNX model is replaced when the new one
+            is complete; any other file is refused.
 
     Returns:
         The file, a `pathlib.Path`.
 
     Raises:
-        ValueError: as in `export_saved_model`, and for a model that computes in half precision or has loops within an
-            image, as `tf_capsules.models.li2018.CapNet`.
+        ValueError: as in `export_saved_model`, for a model that computes in half precision or has loops within an
+            image, as `tf_capsules.models.li2018.CapNet`, and where another file is.
         ImportError: tf2onnx or onnx is not installed.
         RuntimeError: Keras runs on another backend than TensorFlow.
 
@@ -78,7 +78,7 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     missing = [name for name in ("tf2onnx", "onnx") if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"ONNX needs {', '.join(missing)}, not installed (pip install 'tf_capsules[export]')")
-    file = free_file(file)
+    file = free_file(file, "ONNX", _is_onnx)
     answer = _portable_answer("ONNX", model, preprocess, image_shape)
 
     import onnx
@@ -91,6 +91,20 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ValueError(f"{model.name} has operations that can't be converted to ONNX: {error}") from error
     return write_file(file, graph.SerializeToString())
+
+
+def _is_litert(file):
+    return file.read_bytes()[4:8] == b"TFL3"  # the file identifier of its FlatBuffers schema
+
+
+def _is_onnx(file):
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return bool(onnx.load_model_from_string(file.read_bytes()).graph.node)
+    except DecodeError:
+        return False
 
 
 def _portable_answer(form, model, preprocess, image_shape):

@@ -26,8 +26,8 @@ def export_saved_model(
     (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
     The loaded object has a `serve(images)`, too, which takes float32 or uint8 images; keep the object for as long as it
     is called. Float images with a NaN, or with a value that lies more than 0.01 outside [0, 1], get an
-    `InvalidArgumentError`. Files are PNG, JPEG, BMP or GIF (its first frame), decoded to the model's channels and,
-    where their size differs, resized (bilinear, antialiased).
+    `InvalidArgumentError`. Files are PNG, JPEG, BMP, WebP or GIF (its first frame), decoded to the model's channels
+    and, where their size differs, resized (bilinear, antialiased).
 
     A model that answers with logits, where that can be told, is exported with a warning.
 
@@ -49,7 +49,7 @@ def export_saved_model(
 
     Raises:
         ValueError: before anything is written: steps that do not lead to the model's images, class names of another
-            number, an unknown default, or a folder that holds something else than a SavedModel.
+            number, an unknown default, or a folder that holds something else than a SavedModel or can't be written.
         ImportError: `warmup` without the package tensorflow-serving-api.
         RuntimeError: Keras runs on another backend than TensorFlow.
 

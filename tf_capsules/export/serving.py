@@ -60,9 +60,12 @@ def write_saved_model(folder, signatures, warmup, **parts):
     variables = (variable for signature in signatures.values() for variable in signature.graph.variables)
     module.weights = list({id(variable): variable for variable in variables}.values())
     with written_beside(folder) as partial:
-        tf.saved_model.save(module, partial, signatures)
-        if warmup:
-            _write_warmup(partial / _WARMUP_FILE, signatures)
+        try:
+            tf.saved_model.save(module, partial, signatures)
+            if warmup:
+                _write_warmup(partial / _WARMUP_FILE, signatures)
+        except tf.errors.OpError as error:
+            raise OSError(f"{folder} can't be written: {error.message}") from error
         replace_folder(partial, folder)
     return folder
 

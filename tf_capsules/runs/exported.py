@@ -85,7 +85,7 @@ class ExportedModel:
                 answer = self.signatures["serving_bytes"](tf.constant([pathlib.Path(path).read_bytes()]))
             except tf.errors.InvalidArgumentError as error:
                 raise ValueError(
-                    f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP or GIF file."
+                    f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP, GIF or WebP file."
                 ) from error
             yield _prediction(answer)
 
