@@ -200,6 +200,16 @@ def test_wrong_arguments(model):
         estimate_cost(keras.Sequential([keras.layers.Dense(3)]), 1, training=False)
 
 
+def test_labels_of_other_losses_are_asked_for():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)], name="values")
+    model.compile("adam", "mse")
+    with pytest.raises(ValueError, match=r"'values' fails with class numbers .*`targets=keras.KerasTensor\("):
+        estimate_cost(model, 4)
+    assert estimate_cost(model, 4, targets=keras.KerasTensor(model.output_shape[1:])).batch_size == 4
+    with pytest.raises(ValueError, match="must be equal"):
+        estimate_cost(model, 4, targets=keras.KerasTensor((5,)))
+
+
 def test_the_command(capsys):
     assert cli.main(["cost", "sabour2017-digits", "--batch-size", "5", "--iterations", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -112,14 +112,14 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         training: whether a training step or an inference is meant.
         size: of each further axis of the inputs whose size is unknown, such as a text's tokens.
         targets: what labels look like, a `keras.KerasTensor` without the batch's axis or a structure of these; None:
-            class numbers.
+            class numbers. A loss on values, such as "mse", needs it: `keras.KerasTensor(model.output_shape[1:])`.
 
     Returns:
         A `Cost`.
 
     Raises:
         ValueError: another backend than TensorFlow, a batch size below 1, a model without inputs or, for training, not
-            compiled; inputs of unknown size.
+            compiled; inputs of unknown size; a loss that takes no class numbers, without `targets`.
 
     Example:
         >>> from tf_capsules.models.tsai2020 import AttentionCapsNet
@@ -142,9 +142,18 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     with _watched(calls):
         if training:
             model.optimizer.build(model.trainable_variables)
-            targets = keras.KerasTensor((), "int64") if targets is None else targets
-            labels = keras.tree.map_structure(lambda t: tf.TensorSpec((batch_size, *t.shape), t.dtype), targets)
-            graph = tf.function(lambda x, y: model.train_step((x, y))).get_concrete_function(inputs, labels).graph
+            like = keras.KerasTensor((), "int64") if targets is None else targets
+            labels = keras.tree.map_structure(lambda t: tf.TensorSpec((batch_size, *t.shape), t.dtype), like)
+            step = tf.function(lambda x, y: model.train_step((x, y)))
+            try:
+                graph = step.get_concrete_function(inputs, labels).graph
+            except ValueError as error:
+                if targets is not None:
+                    raise
+                raise ValueError(
+                    f"The training step of {model.name!r} fails with class numbers (batch,) as labels. If its loss "
+                    "takes others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
+                ) from error
         else:
             graph = tf.function(lambda x: model(x, training=False)).get_concrete_function(inputs).graph
 
