@@ -83,7 +83,7 @@ def test_half_precision_predictions_are_compared_in_float32(dtype):
     np.testing.assert_allclose(array(loss), by_hand(ONE_HOT, array(ops.cast(half, "float32"))), atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (5, 4, 1), (2, 5, 1)])
+@pytest.mark.parametrize("shape", [(5, 3), (5, 4, 1), (2, 5, 1), (3,), (3, 4)])
 def test_labels_that_do_not_fit_are_named(shape):
     with pytest.raises(
         ValueError, match=r"(?s)\(batch, 4\).*Received labels of shape \(.*predictions of shape \(5, 4\)"

@@ -146,5 +146,7 @@ def test_what_does_not_fit_is_named():
         SpreadLoss(SpreadMargin(name="alone"))(LABELS, ACTIVATIONS)
     with pytest.raises(ValueError, match=r"(?s)\(batch, 3\).*Received labels of shape \(2, 2\)"):
         SpreadLoss()(np.zeros((2, 2)), ACTIVATIONS)
+    with pytest.raises(ValueError, match=r"labels of shape \(1,\) for predictions of shape \(2, 3\)"):
+        SpreadLoss()(LABELS[:1], ACTIVATIONS)
     with pytest.raises(ValueError, match=r"\(batch, classes\). Received predictions of shape \(2, 3, 1\)"):
         SpreadLoss()(LABELS, ACTIVATIONS[..., None])

@@ -74,6 +74,8 @@ def test_weights_of_another_network_are_named(tmp_path):
         (dict(normalization="layer"), "`normalization` must be one of 'batch', 'instance'. Received: 'layer'"),
         (dict(decoder="large"), "`decoder` must be one of 'dense', 'upsampling', None. Received: 'large'"),
         (dict(decoder="upsampling"), r"makes images of 48x48. Received image_shape \(28, 28, 1\)"),
+        (dict(image_shape=(10, 28, 1)), r"at least 11 x 11. Received: \(10, 28, 1\)"),
+        (dict(image_shape=(28, 28, 1), convolutions=MULTIMNIST, primary_kernel_size=5), "at least 29 x 29. Received"),
         (dict(pose=7), "`pose` 7 must divide the 128 channels"),
         (dict(weights="nowhere.h5"), "no such file, nor a shipped set"),
     ],

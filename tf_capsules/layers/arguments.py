@@ -51,9 +51,11 @@ def class_targets(labels, predictions):
     """
     classes = predictions.shape[1]
     shape = tuple(labels.shape)
-    if len(shape) == 2 and shape[1] == classes:
+    batches = {None, *shape[:1], predictions.shape[0]} - {None}
+    fits = len(shape) in (1, 2) and len(batches) < 2
+    if fits and len(shape) == 2 and shape[1] == classes:
         return ops.cast(labels, predictions.dtype)
-    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
+    if fits and (len(shape) == 1 or shape[1] == 1):
         numbers = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
         known = ops.logical_and(numbers >= 0, numbers < classes)
         rows = ops.one_hot(numbers[:, 0], classes, dtype=predictions.dtype)

@@ -80,7 +80,10 @@ def EfficientCapsNet(
     one_of("decoder", decoder, ("dense", "upsampling", None))
     if decoder == "upsampling" and tuple(image_shape[:2]) != (48, 48):
         raise ValueError(f'decoder="upsampling" makes images of 48x48. Received image_shape {tuple(image_shape)}.')
-    images = image_input(image_shape, classes)
+    smallest = primary_kernel_size or 1
+    for _, kernel_size, strides in reversed(convolutions):
+        smallest = (smallest - 1) * strides + kernel_size
+    images = image_input(image_shape, classes, smallest)
     x = images
     for index, (filters, kernel_size, strides) in enumerate(convolutions, start=1):
         x = keras.layers.Conv2D(
