@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from tf_capsules import cli, datasets, recipes
@@ -12,4 +14,15 @@ def test_list(what, capsys):
     if what == "recipes":  # below their papers
         lines = [line for line in lines if line.startswith("  ")]
     listed = [line.split()[0] for line in lines]
+    if what == "recipes":
+        rows = dict(zip(listed, lines, strict=True))
+        for name, figures in (
+            ("sabour2017-mnist", r"0\.25% error +\d\.\d\d% error, "),
+            ("heinsen2019-smallnorb", r"99\.1% accuracy +\d\d\.\d\d% accuracy, "),
+            ("sabour2017-digits", r"- +99\.\d\d% accuracy, "),
+            ("tsai2020-cifar10-r1", r"- +not measured"),
+            ("tsai2020-cifar10", r"85\.17% accuracy +\d\d\.\d\d% accuracy, "),
+            ("li2018-imagenet", r"7\.51% top-5 error +not measured"),
+        ):
+            assert re.match(rf"  {name} +{figures}", rows[name]), rows[name]
     assert listed == list({"recipes": recipes, "datasets": datasets, "weights": weights}[what].names())

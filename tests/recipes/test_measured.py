@@ -30,7 +30,8 @@ def test_the_longest_training_is_averaged_over_its_seeds(results):
     found = measured(MNIST)
     assert (found.value, found.runs, found.epochs) == (pytest.approx(0.996), 2, 20)
     assert found.text() == "99.60%, mean of 2 runs, 20 of 50 epochs"
-    assert found.text(as_error=True) == "0.40% error, mean of 2 runs, 20 of 50 epochs"
+    assert found.text("top-5 error").startswith("0.40% top-5 error, ")
+    assert found.text("error") == "0.40% error, mean of 2 runs, 20 of 50 epochs"
     assert measured(recipes.get("sabour2017-mnist-r1")) is None
 
 

@@ -170,7 +170,8 @@ def test_a_recipe_says_where_it_comes_from(name):
     assert recipe.source and recipe.device and len(recipe.title) <= 100
     assert recipe.paper in recipes.PAPERS and name.startswith(f"{recipe.paper}-")
     # A figure as the paper prints it, or what it says in place of one.
-    assert recipe.published is None or re.fullmatch(r"\d+\.\d+%( error)?|[a-z ]+", recipe.published)
+    assert recipe.published is None or re.fullmatch(r"\d+\.\d+%(( top-5)? error)?|[a-z ]+", recipe.published)
+    assert ("top-5" in (recipe.published or "")) == (recipe.metric == "top_5")
     assert recipe.published or recipe.note or "paper" in recipe.source or "figure" in recipe.source
 
 

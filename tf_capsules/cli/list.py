@@ -32,14 +32,18 @@ def _list_recipes():
 
     all_ = [recipes.get(name) for name in recipes.names()]
     name_width = max(len(recipe.name) for recipe in all_)
-    published_width = max(len(recipe.published or "") for recipe in all_)
+    papers = {recipe.name: _published(recipe) for recipe in all_}
+    width = max(map(len, papers.values()))
     for paper, citation in recipes.PAPERS.items():
         print(citation)
         for recipe in (recipe for recipe in all_ if recipe.paper == paper):
             found = measured(recipe)
-            here = found.text(as_error="error" in (recipe.published or "")) if found else "not measured"
-            print(
-                f"  {recipe.name:{name_width}}  {recipe.published or '-':{published_width}}  {here:40}  {recipe.title}"
-            )
+            here = found.text(recipe.measure) if found else "not measured"
+            print(f"  {recipe.name:{name_width}}  {papers[recipe.name]:{width}}  {here:40}  {recipe.title}")
         print()
     print("Columns: recipe, the paper's figure, the figure measured here, what it is.")
+
+
+def _published(recipe):
+    figure = recipe.published or "-"
+    return f"{figure} {recipe.measure}" if figure.endswith("%") else figure

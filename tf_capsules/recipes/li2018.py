@@ -296,15 +296,14 @@ IMAGENET = (
     H_IMAGENET.row(
         "li2018-imagenet",
         "ImageNet, EncapNet of 18 layers, two feedback units a module, random crops of 224, flips",
-        "7.51% error",
+        "7.51% top-5 error",
         source="section 5.2",
         dataset="imagenet",
         dataset_options=dict(image_size=256),
         preprocess=(("crop", 224), ("flip",), *H_IMAGENET.preprocess),
         metric="top_5",
         epochs=90,
-        note="The error of the five most probable classes. The paper says nothing else of this run: size, "
-        "augmentation and the number of epochs are ours.",
+        note="The paper says nothing else of this run: size, augmentation and the number of epochs are ours.",
     ),
 )
 

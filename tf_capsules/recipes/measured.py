@@ -28,9 +28,9 @@ class Measured:
     epochs: int
     planned: int
 
-    def text(self, as_error=False):
-        """For instance "0.58% error, 5 of 50 epochs"."""
-        value = f"{100 * (1 - self.value):.2f}% error" if as_error else f"{100 * self.value:.2f}%"
+    def text(self, measure=""):
+        """For instance "0.58% error, 5 of 50 epochs", where the measure is "error"."""
+        value = f"{100 * (1 - self.value if 'error' in measure else self.value):.2f}% {measure}".rstrip()
         mean = f"mean of {self.runs} runs, " if self.runs > 1 else ""
         return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}"
 

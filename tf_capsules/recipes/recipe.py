@@ -50,7 +50,7 @@ class Recipe:
         feedback_options: its arguments beside the model.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
         source: where the paper has the experiment.
-        published: the paper's figure, a test accuracy unless it says "error"; None where there is none.
+        published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one.
         device: what it was made for.
         note: what one has to know to compare: choices that the paper leaves open, departures from it.
 
@@ -125,6 +125,11 @@ class Recipe:
     def row(self, name, title, published=None, **changes):
         """Another row of the paper's tables: a copy with a name, a title and a published figure of its own."""
         return self.replace(**{"note": "", **changes}, name=name, title=title, published=published)
+
+    @property
+    def measure(self):
+        """What the paper's figure is, and ours beside it: "error", "top-5 error", or "accuracy"."""
+        return (self.published or "").partition("% ")[2] or "accuracy"
 
     @property
     def paper(self):

@@ -91,10 +91,10 @@ RESNET = CIFAR10.row(
 
 
 def _iterations(base, key, words):
-    note = "The paper prints one figure, the best of 1 to 5 iterations."
+    note = f"The paper prints no figure of this number of iterations: {base.published} is the best of 1 to 5."
     title = f"{base.title.rpartition(', ')[0]}, {words}"
     options = dict(iterations=int(key[-1]))
-    return base.row(f"{base.name}-{key}", title, base.published, model_options=options, note=note)
+    return base.row(f"{base.name}-{key}", title, model_options=options, note=note)
 
 
 CIFAR100_ATTENTION = CIFAR10.row(
