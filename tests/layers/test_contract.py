@@ -14,6 +14,16 @@ def test_keeps_the_contract(name, tmp_path):
     run_layer_contract((LAYERS | MODELS)[name], tmp_path)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_empty_batch_gives_empty_results(name):
+    convolutions = name.startswith(("PrimaryCapsules", "UpsamplingDecoder", "CapConv "))
+    if convolutions and keras.backend.backend() == "tensorflow":
+        pytest.skip("Keras's convolutions take no empty batch on TensorFlow")
+    case = LAYERS[name]
+    results = case.make()(**{argument: array[:0] for argument, array in case.arrays().items()})
+    assert all(len(result) == 0 for result in keras.tree.flatten(results) if len(result.shape))
+
+
 def test_a_failure_in_half_precision_leaves_the_dtype_policy_of_before(tmp_path):
     case = dataclasses.replace(LAYERS["CapsuleLength"], output_dtype="float64")
     with pytest.raises(AssertionError, match="mixed_.*float16"):

@@ -21,8 +21,8 @@ class CapsuleLength(keras.layers.Layer):
         (batch, capsules), not negative.
 
     Example:
-        >>> round(float(CapsuleLength()(np.array([[[3.0, 4.0]]]))[0, 0]), 4)
-        5.0
+        >>> round(float(CapsuleLength()(np.array([[[0.3, 0.4]]]))[0, 0]), 4)
+        0.5
     """
 
     def __init__(self, **kwargs):

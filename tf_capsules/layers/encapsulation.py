@@ -85,7 +85,8 @@ class CapConv(keras.layers.Layer):
 
     Raises:
         ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
-            `return_coefficients` of a layer without co-efficients.
+            `return_coefficients` of a layer without co-efficients. Co-efficients are made by Keras's `Conv2D`, which on
+            TensorFlow takes no batch of 0 examples.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape

@@ -1,5 +1,7 @@
 """Dynamic routing between capsules (Sabour et al. 2017)."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -150,7 +152,9 @@ def dynamic_routing_by_parents(
             else:
                 if mask is not None:
                     logits = ops.where(mask[..., None] > 0, logits, ops.cast(-1e30, logits.dtype))
-                weights = ops.exp(logits - ops.stop_gradient(ops.max(logits, axis=(1, 2), keepdims=True)))
+                # Without an initial value Keras refuses the maximum of an empty batch.
+                highest = ops.max(logits, axis=(1, 2), keepdims=True, initial=-math.inf)
+                weights = ops.exp(logits - ops.stop_gradient(highest))
                 weights = weights if mask is None else weights * mask[..., None]
             weights = ops.broadcast_to(weights, (*ops.shape(features)[:3], weights.shape[-1]))
             sums = ops.matmul(ops.transpose(features, (0, 1, 3, 2)), weights)

@@ -146,7 +146,9 @@ def cost_factor(normalization, parents, children, dtype):
 def _normalize(costs, normalization, votes, epsilon):
     """Costs (batch, parents), normalized."""
     if normalization == "min_max":
-        low, high = ops.min(costs, axis=-1, keepdims=True), ops.max(costs, axis=-1, keepdims=True)
+        # Without initial values Keras refuses the extremes of an empty batch.
+        low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
+        high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
         return 10 * (costs - low) / (high - low + epsilon) - 5
     return cost_factor(normalization, votes.parents, votes.children, votes.dtype) * costs
 

@@ -24,7 +24,7 @@ def length(poses: Tensor, axis: int | Sequence[int] = -1, keepdims: bool = False
     """
     poses = at_least_float32(poses)
     # Squares of a float32 overflow at 1e19: large capsules are measured in units of their largest entry.
-    unit = ops.stop_gradient(ops.maximum(ops.max(ops.abs(poses), axis=axis, keepdims=True), 1.0))
+    unit = ops.stop_gradient(ops.max(ops.abs(poses), axis=axis, keepdims=True, initial=1.0))
     result = unit * ops.sqrt(ops.sum(ops.square(poses / unit), axis=axis, keepdims=True) + TINY)
     return result if keepdims else ops.squeeze(result, axis=axis)
 
