@@ -28,7 +28,7 @@ def test_published_parameter_counts(network, options, parameters):
     # Shapes alone: the weights are never drawn.
     with keras.StatelessScope(initialize_variables=False):
         assert network(**options).count_params() == parameters
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_shapes_of_the_smallnorb_network():
@@ -40,7 +40,7 @@ def test_shapes_of_the_smallnorb_network():
         assert encoder.get_layer("convolutional_capsules_1").output[0].shape == (None, 6, 6, 31, 4, 4)
         assert encoder.get_layer("convolutional_capsules_2").output[1].shape == (None, 4, 4, 29)
         assert encoder.output["poses"].shape == (None, 5, 4, 4)
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_any_number_of_convolutional_layers(options, grids):
             layer = encoder.get_layer(f"convolutional_capsules_{number}")
             assert layer.output[0].shape[1:4] == (grid, grid, layer.capsules)
         assert layer.capsules == options.get("capsules", (32, 32))[-1]
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_the_inverse_temperature_is_that_of_every_routing_layer():

@@ -47,7 +47,7 @@ def test_published_parameter_counts(network, options, parameters):
     # Shapes alone: the weights are never drawn.
     with keras.StatelessScope(initialize_variables=False):
         assert trainable(getattr(li2018, network)(**options)) == parameters
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_parameters_of_feedback_units(network, options, units):
     with keras.StatelessScope(initialize_variables=False):
         model = getattr(li2018, network)()
         assert trainable(li2018_feedback.feedback(model, **options)) == trainable(model) + units
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_feedback_options_reach_the_units():
@@ -93,7 +93,7 @@ def test_shapes_of_encapnet():
         assert large.get_layer("module_1_type_1").output.shape == (None, 32, 32, 32, 2)
         large = li2018.EncapNet((224, 224, 3), stem="strided", layers=(1,) * 4, coefficients=None).encoder
         assert large.get_layer("module_4_type_1").output.shape == (None, 7, 7, 32, 16)
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_a_network_of_101_layers():
@@ -103,7 +103,7 @@ def test_a_network_of_101_layers():
         capsules = [layer for layer in encoder.layers if isinstance(layer, CapConv)]
         assert 1 + len(capsules) + 1 == 101
         assert [layer.coefficients for layer in capsules] == [None] * 25 + ["both"] * 74
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_skips_of_type_2_start_at_the_module_or_at_each_layer():

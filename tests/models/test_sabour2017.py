@@ -33,7 +33,7 @@ def test_published_parameter_counts(network, options, parameters):
     with keras.StatelessScope(initialize_variables=False):
         model = network(**options)
         assert model.count_params() == parameters
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_shapes_of_the_mnist_network():
@@ -45,7 +45,7 @@ def test_shapes_of_the_mnist_network():
         assert encoder.get_layer("class_capsules").output.shape == (None, 10, 16)
         assert encoder.output["activations"].shape == (None, 10)
         assert model.image_shape == (28, 28, 1) and model.decoder.image_shape == (28, 28, 1)
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 @pytest.mark.parametrize(

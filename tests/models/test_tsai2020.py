@@ -48,7 +48,7 @@ def test_published_parameter_counts(network, options, parameters):
     # Shapes alone: the weights are never drawn.
     with keras.StatelessScope(initialize_variables=False):
         assert trainable(getattr(tsai2020, network)(**options)) == parameters
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_shapes_of_the_cifar_network():
@@ -62,7 +62,7 @@ def test_shapes_of_the_cifar_network():
             assert grid == (None, *shape)
         assert ResNetBackbone().output.shape == (None, 16, 16, 128)
         assert trainable(ResNetBackbone()) == 1_340_224 and trainable(ResNetBackbone(filters=(64, 256))) == 4_521_024
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 def test_a_zero_rim_is_on_every_side():
