@@ -52,7 +52,7 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
 
 @pytest.mark.parametrize("routing", ["dynamic", "em"])
 def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
-    model = CapNet((8, 8, 3), classes=4, dim=3, grid=(1, 1), routing=routing)
+    model = CapNet((8, 8, 3), classes=4, dim=3, grid=(1, 1), routing=routing, iterations=2)
     images = np.random.default_rng(0).random((5, 8, 8, 3)).astype("float32")
     labels = np.array([3, 0, 1, 1, 2])
     layer = model.encoder.get_layer("class_capsules")

@@ -5,9 +5,9 @@ from tf_capsules import cli
 from tf_capsules.runs import run, training
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """The default recipe, cut short, as a user's first command leaves it."""
+    """The default recipe, cut short, as a user's first command leaves it; for all tests, which leave it as it is."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     lines = []
     with pytest.MonkeyPatch.context() as patch:

@@ -52,11 +52,6 @@ def symbolic(arguments, batch):
     return {name: keras.Input(x.shape[1:], batch, dtype=str(x.dtype), name=name) for name, x in arguments.items()}
 
 
-def functional(layer, arguments):
-    inputs = symbolic(arguments, None)
-    return keras.Model(inputs, call(layer, inputs))
-
-
 def run_layer_contract(case, tmp_path):
     arguments = case.arrays()
     batch = len(next(iter(arguments.values())))
@@ -66,20 +61,22 @@ def run_layer_contract(case, tmp_path):
     assert all(np.isfinite(x).all() for x in tree.flatten(expected))
 
     # Symbolic shapes and dtypes are the real ones, for any and for a given batch size.
-    for size in (None, batch):
-        for spec, output in zip(
-            tree.flatten(call(layer, symbolic(arguments, size))), tree.flatten(outputs), strict=True
-        ):
+    for size in (batch, None):
+        inputs = symbolic(arguments, size)
+        specs = call(layer, inputs)
+        for spec, output in zip(tree.flatten(specs), tree.flatten(outputs), strict=True):
             assert tuple(spec.shape) == (size, *output.shape[1:])
             assert spec.dtype == keras.backend.standardize_dtype(output.dtype)
 
     if BACKEND != "jax":  # which compiles for seconds what Keras does alike on every backend
-        check_config(layer, arguments, expected)
-        model = functional(layer, arguments)
-        check_saving(model, arguments, expected, tmp_path)
-        check_batches(model, arguments, expected)
-        if not isinstance(layer, keras.Model):  # which is made of layers
+        if isinstance(layer, keras.Model):  # which is made of layers
+            model, given = layer, split(layer, arguments)[0]
+        else:
+            model, given = keras.Model(inputs, specs), arguments
+            check_config(layer, arguments, expected)
             assert_close(numbers(compiled_call(layer, arguments)), expected)
+        check_saving(model, given, expected, tmp_path)
+        check_batches(model, given, expected)
 
     check_gradients(case, layer, arguments, expected)
     for policy in HALF:
@@ -92,22 +89,28 @@ def check_config(layer, arguments, expected):
     """A layer made from its config, by way of JSON, computes the same with the same weights."""
     serialized = keras.saving.serialize_keras_object(layer)
     other = keras.saving.deserialize_keras_object(json.loads(json.dumps(serialized)))
-    call(other, arguments)
+    call(other, symbolic(arguments, None))
     assert len(other.weights) == len(layer.weights)
     other.set_weights(layer.get_weights())
     assert_close(numbers(call(other, arguments)), expected, atol=1e-6)
-    assert json.dumps(keras.saving.serialize_keras_object(other)["config"]) == json.dumps(serialized["config"])
+    assert config_of(other) == config_of(layer)
 
 
-def check_saving(model, arguments, expected, tmp_path):
+def check_saving(model, inputs, expected, tmp_path):
+    """A loaded model computes the same with the same config."""
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert_close(numbers(loaded(arguments)), expected, atol=1e-6)
+    assert_close(numbers(loaded(inputs)), expected, atol=1e-6)
+    assert type(loaded) is type(model) and config_of(loaded) == config_of(model)
 
 
-def check_batches(model, arguments, expected):
+def config_of(layer):
+    return json.dumps(keras.saving.serialize_keras_object(layer)["config"])
+
+
+def check_batches(model, inputs, expected):
     """Batches of 2, the last one a single sample, give what one batch gives."""
-    assert_close(numbers(model.predict(arguments, batch_size=2, verbose=0)), expected)
+    assert_close(numbers(model.predict(inputs, batch_size=2, verbose=0)), expected)
 
 
 def check_gradients(case, layer, arguments, expected):
@@ -155,12 +158,14 @@ def dtype_policy(policy):
 def check_policy(case, policy, reference, arguments, expected):
     """The outputs have the dtype that is promised, are finite, and are near those of float32."""
     layer = case.make()
+    if not layer.built:
+        call(layer, symbolic(arguments, None))
+    layer.set_weights(reference.get_weights())
     outputs = outputs_of(layer, arguments)
     compute_dtype = case.output_dtype or keras.DTypePolicy(policy).compute_dtype
     for output in tree.flatten(outputs):
         assert keras.backend.standardize_dtype(output.dtype) == compute_dtype, policy
     assert all(keras.backend.standardize_dtype(weight.dtype) == "float32" for weight in layer.weights)
-    layer.set_weights(reference.get_weights())
     # Relative to the largest output, so that small outputs can fail, too: bfloat16 has 8 bits.
     largest = max(np.abs(array).max() for array in tree.flatten(expected))
-    assert_close(numbers(outputs_of(layer, arguments)), expected, atol=max(0.04 * largest, 1e-6))
+    assert_close(numbers(outputs), expected, atol=max(0.04 * largest, 1e-6))

@@ -47,8 +47,8 @@ HEADS = {
 }
 
 
-PAIRS = [("MobileNet", "EM"), ("MobileNetV2", "dynamic"), ("hub VGG", "attention"), ("hub ResNet", "dynamic")]
-PAIRS += [("MobileNetV2", "attention"), ("hub VGG", "EM"), ("MobileNet", "net benefit"), ("hub ResNet", "net benefit")]
+PAIRS = [("MobileNet", "dynamic"), ("MobileNetV2", "EM"), ("hub VGG", "attention"), ("hub ResNet", "net benefit")]
+PAIRS += [("hub ResNet", "dynamic")]
 
 
 @pytest.mark.parametrize("name, head", PAIRS)

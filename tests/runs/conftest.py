@@ -1,15 +1,30 @@
 import numpy as np
 import pytest
-from small_runs import SHORT, TINY
+from small_runs import RECTIFIED, SHORT, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.runs import train
+from tf_capsules.runs import Settings, train
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(tmp_path_factory):
+    """Of the tiny recipe; for all tests, which leave it as it is."""
     return train(TINY, tmp_path_factory.mktemp("runs") / "tiny", SHORT, verbose=0)
+
+
+@pytest.fixture(scope="session")
+def rectified_run(tmp_path_factory):
+    """With the optimizer and the schedule that have the most to keep; left as it is, too."""
+    return train(RECTIFIED, tmp_path_factory.mktemp("runs") / "rectified", SHORT, verbose=0)
+
+
+@pytest.fixture(scope="session")
+def run_on_arrays(tmp_path_factory):
+    """One epoch on the arrays of a file `mine.npz`; left as it is, too."""
+    folder = tmp_path_factory.mktemp("arrays")
+    write_arrays(folder / "mine.npz")
+    return train(TINY, folder / "run", Settings(data=str(folder / "mine.npz"), epochs=1), verbose=0)
 
 
 @pytest.fixture

@@ -39,9 +39,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_pat
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before
 
 
-def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
-    recipe = RECTIFIED  # whose optimizer and schedule have the most to keep
-
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(rectified_run, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -54,16 +52,15 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(tmp_path, monkeyp
             raise Killed
         save(model, path, **kwargs)
 
-    done = train(recipe, tmp_path / "done", SHORT, verbose=0)
     with monkeypatch.context() as patch:
         patch.setattr(keras.Model, "save_weights", half_written)
         with pytest.raises(Killed):
-            train(recipe, tmp_path / "run", SHORT, verbose=0)
+            train(RECTIFIED, tmp_path / "run", SHORT, verbose=0)
     folder = RunFolder(tmp_path / "run")
     assert folder.checkpoints() == [1]
-    resumed = train(recipe, tmp_path / "run", SHORT, resume=True, verbose=0)
+    resumed = train(RECTIFIED, tmp_path / "run", SHORT, resume=True, verbose=0)
     assert [row["epoch"] for row in folder.history()] == [1, 2]
-    for a, b in zip(done.model.get_weights(), resumed.model.get_weights(), strict=True):
+    for a, b in zip(rectified_run.model.get_weights(), resumed.model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 

@@ -12,8 +12,8 @@ from tf_capsules.runs.compiling import build_model, compile_learner
 from tf_capsules.runs.data_spec import ImageSpec
 
 
-def test_warm_up_and_momentum_follow_all_steps_of_the_run(tmp_path):
-    run = train(RECTIFIED, tmp_path / "run", SHORT, verbose=0)
+def test_warm_up_and_momentum_follow_all_steps_of_the_run(rectified_run):
+    run = rectified_run
     rate, beta_1 = one_cycle(1e-5, 0.002, 6, 0.25), run.model.optimizer.beta_1  # 2 epochs of 3 batches
     assert [row["learning_rate"] for row in run.history] == pytest.approx([float(rate(3)), float(rate(6))])
     assert beta_1.get_config() == one_cycle(0.81, 0.9, 6, 0.25, inverted=True).get_config()

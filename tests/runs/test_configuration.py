@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import pytest
 from small_runs import SHORT, TINY, write_arrays
@@ -21,15 +22,13 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
         train(TINY.replace(batch_size=40), run.folder, SHORT, resume=True)
 
 
-def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
-    for place in ("here", "there"):
-        (tmp_path / place).mkdir()
-        write_arrays(tmp_path / place / "mine.npz")
-    settings = Settings(data=str(tmp_path / "here" / "mine.npz"), epochs=1)
-    train(TINY, tmp_path / "run", settings, verbose=0)
-    (tmp_path / "here" / "mine.npz").unlink()
-    (tmp_path / "there" / "mine.npz").rename(tmp_path / "there" / "renamed.npz")
-    settings = Settings(data=str(tmp_path / "there" / "renamed.npz"), epochs=2)
+def test_a_run_goes_on_where_its_data_have_moved(run_on_arrays, tmp_path, monkeypatch, capsys):
+    shutil.copytree(run_on_arrays.folder, tmp_path / "run")
+    config = (tmp_path / "run" / "config.json").read_text()
+    assert config.count(run_on_arrays.settings.data) == 1
+    (tmp_path / "run" / "config.json").write_text(config.replace(run_on_arrays.settings.data, "gone/mine.npz"))
+    write_arrays(tmp_path / "renamed.npz")
+    settings = Settings(data=str(tmp_path / "renamed.npz"), epochs=2)
     assert len(train(TINY, tmp_path / "run", settings, resume=True, verbose=2).history) == 2
     printed = capsys.readouterr().out
     assert "goes on after epoch 1 of 2" in printed
@@ -47,11 +46,10 @@ def test_a_run_goes_on_where_its_data_have_moved(tmp_path, monkeypatch, capsys):
     assert load_run(tmp_path / "run", "best").evaluate()["loss"] > 0
 
 
-def test_other_data_under_the_same_name_are_not_resumed_on(tmp_path):
-    path, settings = tmp_path / "mine.npz", Settings(data=str(tmp_path / "mine.npz"), train_limit=50, test_limit=20)
-    write_arrays(path)
-    train(TINY.replace(epochs=1), tmp_path / "run", settings, verbose=0)
-    write_arrays(path, 5)
+def test_other_data_under_the_same_name_are_not_resumed_on(run_on_arrays, tmp_path):
+    shutil.copytree(run_on_arrays.folder, tmp_path / "run")
+    write_arrays(tmp_path / "mine.npz", 5)
+    settings = Settings(data=str(tmp_path / "mine.npz"), epochs=1)
     with pytest.raises(TrainingError, match="was trained on other data: class_names .*'3'], now .*'4']"):
         train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
 

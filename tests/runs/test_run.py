@@ -86,5 +86,7 @@ def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
         load_run(run.folder, 4)
     with pytest.raises(TrainingError, match="keep_epochs True, now False"):
         train("sabour2017-digits", run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
-    plain = train("sabour2017-digits", tmp_path / "plain", Settings(epochs=1, train_limit=16), verbose=0)
-    assert plain.models() == {"": plain.model}
+
+
+def test_without_them_there_is_one_model(run):
+    assert run.models() == {"": run.model}
