@@ -116,7 +116,8 @@ PARAMETERS = {
     "li2018-mnist-short": 8_124_224 - 576 + 4_032,
     "li2018-mnist-short-master": 1_689_856 - 576 + 1_984,
     **dict.fromkeys(("mazzia2021-mnist", "mazzia2021-mnist-short"), 161_824 + 576 + 1_411_344),
-    **dict.fromkeys(("mazzia2021-smallnorb", "mazzia2021-smallnorb-short"), 151_664 + 229_570),
+    "mazzia2021-smallnorb": 151_664 + 229_570,
+    "mazzia2021-smallnorb-short": 151_664,
     # A decoder of 36x36 pixels.
     "mazzia2021-multimnist": 154_656 + 576 + 607_744 + 1025 * 36 * 36,
     "heinsen2019-smallnorb": 272_592,
