@@ -39,6 +39,7 @@ def test_every_shipped_set_has_a_card():
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
         "mazzia2021-mnist",
+        "mazzia2021-smallnorb",
         "sabour2017-digits",
         "tsai2020-cifar10",
     ]
@@ -114,17 +115,35 @@ def test_the_attention_network_knows_photographs_that_it_has_not_seen():
     assert right.mean() > 0.50
 
 
-@pytest.mark.skipif(not NORB.is_dir(), reason="needs the real toys, in the folder shared/data beside the repository")
-@pytest.mark.parametrize("name", ["smallnorb", "smallnorb_matrix"])
-def test_the_smallnorb_networks_know_toys_that_they_have_not_seen(name):
+@pytest.fixture(scope="module")
+def toys():
+    """Real pairs of toys that are not in the training set, and their labels."""
+    if not NORB.is_dir():
+        pytest.skip("needs the real toys, in the folder shared/data beside the repository")
     tfds = pytest.importorskip("tensorflow_datasets")
     # The file is in a regular order, all categories by turns.
     every = "+".join(f"test[{start}:{start + 5}]" for start in range(0, 24_300, 400))
     examples = list(tfds.as_numpy(tfds.builder_from_directory(NORB).as_dataset(split=every)))
+    assert len(examples) == 305
     images = np.stack([np.concatenate([one["image"], one["image2"]], -1) for one in examples])
-    labels = np.array([one["label_category"] for one in examples])
+    return images, np.array([one["label_category"] for one in examples])
+
+
+@pytest.mark.parametrize("name", ["smallnorb", "smallnorb_matrix"])
+def test_the_smallnorb_networks_know_toys_that_they_have_not_seen(name, toys):
+    images, labels = toys
     right = served(name).serve(images)["class"].numpy() == labels
-    assert len(right) == 305 and right.mean() > 0.6
+    assert right.mean() > 0.6
+
+
+def test_the_self_attention_weights_know_toys_that_they_have_not_seen(toys):
+    images, labels = toys
+    recipe = recipes.get("mazzia2021-smallnorb-short")
+    steps = augment.in_evaluation(recipe.preprocess)
+    prepared = np.stack([augment.apply(steps, image / np.float32(255)) for image in images])
+    model = recipe.model(prepared.shape[1:], 5, **recipe.model_options, weights="mazzia2021-smallnorb")
+    lengths = model.predict(prepared, verbose=0)["activations"]
+    assert np.mean(lengths.argmax(-1) == labels) > 0.95
 
 
 @pytest.mark.parametrize("name", SENTIMENTS)
