@@ -167,8 +167,8 @@ def test_files_of_a_run_that_are_damaged_are_named(trained, tmp_path, said):
 def test_what_is_no_run_is_told_from_one(trained, tmp_path, said):
     folder, _ = trained
     (tmp_path / "net.keras").write_bytes(b"PK")
-    for other in (tmp_path, tmp_path / "net.keras"):
-        assert f"{other} is not the folder of a run: it has no config.json." in said("evaluate", other)
+    for other, why in ((tmp_path, "it has no config.json"), (tmp_path / "net.keras", "it is a file")):
+        assert f"{other} is not the folder of a run: {why}" in said("evaluate", other)
     if keras.backend.backend() == "tensorflow":
         error = said("evaluate", folder / "saved_model")
         assert error.endswith("it has no config.json. It is an exported model.\n")
