@@ -59,6 +59,8 @@ def test_a_step_in_half_precision(dtype, tolerance):
     ids=repr,
 )
 def test_what_the_kernel_does_not_compute_is_left_to_keras(options):
+    if "renorm" in options and not hasattr(BatchNormalization(), "renorm"):
+        pytest.skip("this Keras has no renormalization")
     check_same(1e-6, **options)
 
 

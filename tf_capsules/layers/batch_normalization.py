@@ -47,7 +47,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
     def _is_fused(self, inputs):
         return (
             keras.backend.backend() == "tensorflow"
-            and not (self.renorm or self.synchronized)
+            and not (getattr(self, "renorm", False) or self.synchronized)  # Keras 3.12 has no `renorm`
             and len(inputs.shape) == 4
             and self.axis in (-1, 3)
             and keras.backend.standardize_dtype(inputs.dtype) in ("float32", "bfloat16", "float16")
