@@ -11,10 +11,9 @@ Close other jobs first.
 """
 
 import argparse
-import json
 
 from networks import build, measure
-from processes import alone, timed
+from processes import alone, parsed, timed
 
 ROWS = (
     "sabour2017-mnist:128",
@@ -62,11 +61,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", default=ROWS, help="RECIPE[@ITERATIONS]:BATCH, or runtime")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--output", default="results/cost_estimate.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(one(*options.one)))
-        return
+    options = parsed(parser, one)
     from tf_capsules.runs.results import append_row, environment
 
     for row in options.rows:

@@ -10,10 +10,9 @@ other jobs first.
 """
 
 import argparse
-import json
 import statistics
 
-from processes import alone, timed
+from processes import alone, parsed, timed
 
 VARIANTS = {
     "network, routing without stored votes": dict(votes_memory="auto"),
@@ -113,11 +112,7 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--output", default="results/dynamic_routing_cost.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
     runs = {variant: [] for variant in VARIANTS}

@@ -11,9 +11,8 @@ alike: both have the same weights. Close other jobs first.
 """
 
 import argparse
-import json
 
-from processes import alone, timed
+from processes import alone, parsed, timed
 
 # row of the table: (network, its options, form, batch)
 ROWS = {
@@ -169,11 +168,7 @@ def main():
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--output", default="results/encapnet_cost.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
     for name in options.rows:

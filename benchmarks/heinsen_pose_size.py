@@ -31,12 +31,11 @@ Each row is a process of its own, one after another. Close other jobs first.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
 
-from processes import alone
+from processes import alone, parsed
 
 POSES = (4, 16, 64, 256)
 DENSITIES = ("gaussian", "soft_k_means")
@@ -250,12 +249,8 @@ def main():
     parser.add_argument("--limit-gb", type=float, default=8.0, help="the most memory that --outputs may take")
     parser.add_argument("--steps", type=int, default=5, help="measured steps of --outputs")
     parser.add_argument("--output", help="a CSV file to which rows are added")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        function, arguments = options.one
-        print(json.dumps({"prepare": prepare, "train": train}[function](**arguments)))
-    elif options.outputs:
+    options = parsed(parser, lambda function, arguments: {"prepare": prepare, "train": train}[function](**arguments))
+    if options.outputs:
         many_outputs(options)
     else:
         with tempfile.TemporaryDirectory() as temporary:

@@ -13,9 +13,8 @@ loaded. Close other jobs first.
 """
 
 import argparse
-import json
 
-from processes import alone, timed
+from processes import alone, parsed, timed
 
 # children, rows, columns of a child's pose, parents, columns of a parent's pose
 SHAPES = {
@@ -187,11 +186,8 @@ def main():
     parser.add_argument("--scaling", action="store_true", help="many children, in chunks")
     parser.add_argument("--output", help="a CSV file to which rows are added")
     parser.add_argument("--draw", metavar="FILE.csv", help="draw the rows of --scaling")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-    elif options.draw:
+    options = parsed(parser, measure)
+    if options.draw:
         draw(options.draw)
     elif options.scaling:
         scale(options.steps, options.output or "results/heinsen_routing_scaling.csv")

@@ -13,9 +13,8 @@ its libraries imported and its network built. Close other jobs first.
 
 import argparse
 import csv
-import json
 
-from processes import alone, timed
+from processes import alone, parsed, timed
 
 CIFAR10 = [
     *(f"tsai2020-cifar10@{t}" for t in (1, 2, 3, 4, 5)),
@@ -35,7 +34,7 @@ TABLES = {"cifar10": CIFAR10, "diverse_multimnist": DIVERSE_MULTIMNIST}
 WHAT = ("inference", "training step")
 
 
-def build(name, batch):
+def build(name, batch, dtype="float32"):
     """The network of a row, not compiled, its recipe and the `DataSpec` of images in the recipe's shape."""
     import keras
 
@@ -51,16 +50,16 @@ def build(name, batch):
     raw, classes = next(tuple(rest[-2:]) for set_, *rest in datasets.describe() if set_ == recipe.dataset)
     shape = augment.output_shape(recipe.preprocess, raw)
     spec = ImageSpec(recipe.dataset, tuple(map(str, range(classes))), batch, batch, "", raw, shape)
-    return build_model(recipe, spec), recipe, spec
+    return build_model(recipe, spec, dtype), recipe, spec
 
 
-def measure(name, what, batch, steps):
+def measure(name, what, batch, steps, dtype="float32"):
     import keras
     import numpy as np
 
     from tf_capsules.runs.compiling import compile_model
 
-    model, recipe, spec = build(name, batch)
+    model, recipe, spec = build(name, batch, dtype)
     shape, classes = spec.image_shape, len(spec.class_names)
     random = np.random.default_rng(0)
     images = random.random((batch, *shape), np.float32)
@@ -127,11 +126,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--output", default="results/networks_cost.csv")
     parser.add_argument("--draw", metavar="FILE.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    options = parsed(parser, measure)
     if options.draw:
         draw(options.draw)
         return

@@ -18,6 +18,16 @@ def alone(script, *arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def parsed(parser, measure):
+    """The options of a script; in the process that `alone` starts it prints what `measure` finds, and ends."""
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one)))
+        raise SystemExit
+    return options
+
+
 def timed(step, steps, warm_up=2):
     """Median seconds of a step, MiB of the process above what it held before, and what the last step gave."""
     from tf_capsules.runs.results import peak_memory_mb
@@ -46,11 +56,7 @@ def compare(script, description, measure, case, cases, forms, batch, output):
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--cases", nargs="+", choices=list(map(str, cases)), default=list(map(str, cases)))
     parser.add_argument("--output", default=output)
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
     for name, argument in cases.items():

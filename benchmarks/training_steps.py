@@ -9,10 +9,9 @@ smallest of the three medians, since other work on a machine only ever adds. Clo
 """
 
 import argparse
-import json
 
 import networks
-from processes import alone
+from processes import alone, parsed
 
 OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
 ROWS = {
@@ -32,12 +31,11 @@ def measure(row, form, steps, dtype):
     from tf_capsules.layers import BatchNormalization
     from tf_capsules.runs.table import Row
 
-    keras.config.set_dtype_policy(dtype)
     if form == KERAS:
         BatchNormalization.call = keras.layers.BatchNormalization.call
     batch = Row(row).recipe.batch_size
     row = f"{row.partition('@')[0]}@1" if form == MEAN else row
-    return networks.measure(row, "training step", batch, steps)["seconds"] / batch
+    return networks.measure(row, "training step", batch, steps, dtype)["seconds"] / batch
 
 
 def main():
@@ -46,11 +44,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16"), default="float32")
     parser.add_argument("--output", default="results/training_steps.csv")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(*options.one)))
-        return
+    options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
     for name in options.rows:

@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class BatchNormalization(keras.layers.BatchNormalization):
-    """Keras's batch normalization, several times faster in training on CPUs.
+    """Keras's batch normalization, faster in training on CPUs.
 
     Keras makes it of a dozen operations, each of which reads the whole map. With TensorFlow this layer calls the kernel
     that reads it once, and once in the backward pass. Weights, arguments and results are Keras's. So is the computation

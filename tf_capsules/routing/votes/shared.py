@@ -111,6 +111,11 @@ class SharedVotes(TransformedVotes):
         return self._join(ops.ones_like(x[:, :, :1, 0]), x, products(x, 2, self.columns))
 
     @functools.cached_property
+    def _features_by_child(self):
+        """`_features` as (batch, groups, members, features): a product of them as they lie takes twice as long."""
+        return ops.transpose(self._features, (0, 1, 3, 2))
+
+    @functools.cached_property
     def _weighted_features(self):
         return self._features * ops.transpose(self.by_group(self.activations), (0, 2, 1))[:, :, None]
 
@@ -140,7 +145,7 @@ class SharedVotes(TransformedVotes):
         linear = to_features(weighted, self.kernel)
         quadratic = to_features(-0.5 * precisions[:, None], self._kernel_products)
         coefficients = self._join(constant[:, :, None], linear, quadratic)
-        result = ops.einsum("bgfp,bgfj->bgpj", self._features, coefficients)
+        result = ops.matmul(self._features_by_child, coefficients)
         if self.groups > 1:
             result = ops.transpose(result, (0, 2, 1, 3))
         return ops.reshape(result, (self.batch, self.children, self.parents))
