@@ -32,6 +32,16 @@ def compiled(function):
     pytest.skip(f"no XLA on the {BACKEND} backend")
 
 
+def any_batch(model, inputs):
+    """The model, on TensorFlow as a graph for any number of such inputs, as serving and `predict` need it."""
+    if BACKEND != "tensorflow":
+        return model
+    import tensorflow as tf
+
+    specs = keras.tree.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), inputs)
+    return tf.function(model).get_concrete_function(specs)
+
+
 def gradients_of(function, jit=False):
     """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
     if BACKEND == "tensorflow":

@@ -13,7 +13,7 @@ from tf_capsules.runs import Settings
 
 DIGITS = recipes.get("sabour2017-digits")
 TINY = DIGITS.replace(
-    model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,)),
+    model_options=dict(filters=6, types=2, pose=3, dim=4, decoder_units=(7,), iterations=1),
     epochs=2,
     batch_size=50,
     decays=None,

@@ -4,6 +4,8 @@ import pathlib
 
 import pytest
 
+from tf_capsules import datasets
+
 PREPARE = pathlib.Path(__file__).parents[2].parent / "shared" / "data" / "prepare.py"
 
 
@@ -32,3 +34,22 @@ def prepare(tmp_path_factory):
         return out
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def mnist(prepare):
+    """The real set."""
+    return datasets.load("mnist", prepare("mnist"))
+
+
+@pytest.fixture
+def mnist_at_hand(mnist, prepare, monkeypatch):
+    """The folder of the real set; what is made of it does not read it once more."""
+    from tf_capsules.datasets import standard
+
+    def load(data_dir=None, download=False):
+        assert data_dir == prepare("mnist")
+        return mnist
+
+    monkeypatch.setattr(standard, "mnist", load)
+    return prepare("mnist")

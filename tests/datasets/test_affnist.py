@@ -94,8 +94,8 @@ def test_expanded_mnist_keeps_the_digits_and_reaches_the_edges():
     assert len({image.tobytes() for image in first.numpy()} & {image.tobytes() for image in second.numpy()}) < 100
 
 
-def test_published_sizes(prepare):
-    standin = datasets.load("affnist_standin", prepare("mnist"))
+def test_published_sizes(mnist_at_hand):
+    standin = datasets.load("affnist_standin", mnist_at_hand)
     assert (standin.train.size, standin.test.size, standin.image_shape) == (60_000, 320_000, (40, 40, 1))
     x, _ = next(iter(standin.test.batches(64)))
     sums = standin.test.arrays["image"][:64].sum((1, 2, 3)) / 255
@@ -103,11 +103,10 @@ def test_published_sizes(prepare):
 
 
 @pytest.mark.parametrize("transposed, batches", [(False, True), (True, False)])
-def test_official_files(prepare, tmp_path, transposed, batches):
+def test_official_files(mnist_at_hand, tmp_path, transposed, batches):
     from scipy.io import savemat
 
-    mnist_dir = prepare("mnist")
-    mnist = datasets.load("mnist", mnist_dir).test.arrays
+    mnist = datasets.load("mnist", mnist_at_hand).test.arrays
     images = np.pad(mnist["image"][:60], ((0, 0), (6, 6), (6, 6), (0, 0)))
     stored = images.transpose(0, 2, 1, 3) if transposed else images
 
@@ -121,7 +120,7 @@ def test_official_files(prepare, tmp_path, transposed, batches):
         save(tmp_path / "test_batches" / "2.mat", slice(40, 60))
     else:
         save(tmp_path / "test.mat", slice(0, 60))
-    affnist = datasets.load("affnist", tmp_path, mnist_dir=mnist_dir)
+    affnist = datasets.load("affnist", tmp_path, mnist_dir=mnist_at_hand)
     np.testing.assert_array_equal(affnist.test.arrays["image"], images)
     np.testing.assert_array_equal(affnist.test.arrays["label"], mnist["label"][:60])
     assert affnist.note == "" and affnist.train.size == 60000 and affnist.image_shape == (40, 40, 1)

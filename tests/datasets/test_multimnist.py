@@ -99,13 +99,13 @@ def test_sets():
     assert x.shape == (3, 16, 16, 1) and y["parts"].shape == (3, 2, 16, 16, 1) and y["label"].shape == (3, 10)
 
 
-def test_published_sizes(prepare):
-    pairs = datasets.load("multimnist", prepare("mnist"))
+def test_published_sizes(mnist_at_hand):
+    pairs = datasets.load("multimnist", mnist_at_hand)
     assert (pairs.train.size, pairs.test.size, pairs.image_shape) == (60_000_000, 10_000_000, (36, 36, 1))
     x, y = next(iter(pairs.train.batches(8, training=True, seed=1)))
     assert x.shape == (8, 36, 36, 1) and float(x.numpy().max()) <= 1
     with pytest.raises(ValueError, match="one label an image, not 'multimnist'"):
-        datasets.load("diverse_multimnist", prepare("mnist"), source="multimnist")
+        datasets.load("diverse_multimnist", mnist_at_hand, source="multimnist")
 
 
 @pytest.mark.parametrize(

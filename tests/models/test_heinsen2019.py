@@ -88,7 +88,7 @@ def test_padding_does_not_change_a_text_s_answer():
 
 def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     keras.utils.set_random_seed(0)
-    model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8)
+    model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8, iterations=2)
     accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
     model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy(), weighted_metrics=[accuracy])
     random = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     np.testing.assert_allclose(logs["loss"], np.log(3), rtol=1e-5)
     best = array(ops.argmax(model(x)["activations"], axis=-1))
     np.testing.assert_allclose(logs["accuracy"], np.mean(best == labels))
-    model.fit(x, {"label": rows, "unmixed": labels}, epochs=10, verbose=0)
+    model.fit(x, {"label": rows, "unmixed": labels}, epochs=20, verbose=0)
     assert model.evaluate(x, {"label": rows, "unmixed": labels}, verbose=0)[0] < 1.0
 
 
@@ -213,7 +213,7 @@ def test_saved_self_attention_network_is_the_same(options, tmp_path):
 
 
 def test_self_attention_network_learns_from_mixed_examples():
-    model, inputs = self_attention(blocks=1), texts(batch=6)
+    model, inputs = self_attention(blocks=1, iterations=2), texts(batch=6)
     inputs["mask"][::2, 6:] = 0.3
     rows = np.eye(4, dtype="float32")[[0, 1, 2, 0, 3, 1]]
     model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy())

@@ -126,8 +126,11 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
 
 
 @slow_on_jax
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("matrix, use_bias", [(False, False), (True, True)], ids=["vectors", "matrices and bias"])
+@pytest.mark.parametrize(
+    "matrix, use_bias, dtype",
+    [(False, False, "float64"), (True, True, "float64"), (True, True, "float32")],
+    ids=["vectors", "matrices and bias", "matrices and bias in float32"],
+)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("form", FORMS)
 def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix, use_bias, dtype):

@@ -249,7 +249,7 @@ assert abs(one.result["test_loss"] / two.result["test_loss"] - 1) < 1e-4, (one.r
 def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
-    tiny = dict(dim=6, parts=5, pose=3)
+    tiny = dict(dim=6, parts=5, pose=3, iterations=2)
     recipe = recipes.get("heinsen2019-sst2").replace(model_options=tiny, epochs=2, batch_size=4, figures=())
     settings = Settings(data_dir=str(write_trees(tmp_path / "trees")), cache=str(tmp_path / "cache"))
     whole = train(recipe, tmp_path / "whole", settings, verbose=0)
