@@ -2,10 +2,10 @@
 
 import functools
 
-import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.votes.chunked import moments_in_chunks
 from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 
 # Axis legend as in `transformed.py`; q product of two columns of a child's pose, f feature (1, x, products).
@@ -151,13 +151,9 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
-        if self.children_per_chunk is None:
-            sums = self._sums(couplings, *state)
-        elif self._a_group_is_a_chunk:
-            return self._moments_by_groups(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
-        else:
-            sums = self._sums_by_chunks(couplings, *state)
-        masses, votes, squares = self._about_own_means(sums)
+        if self.children_per_chunk is not None:
+            return moments_in_chunks(self, couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+        masses, votes, squares = self._about_own_means(self._sums(couplings, *state))
         squares = ops.sum(squares, axis=1)
         divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
         # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
@@ -166,12 +162,6 @@ class SharedVotes(TransformedVotes):
         variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         return self._masses(masses, by_group), self._shaped(means), self._shaped(variances)
-
-    @property
-    def _a_group_is_a_chunk(self):
-        """Whether groups are at least as large as a chunk. Where their size is unknown a chunk has a part of each."""
-        known = self.groups > 1 and isinstance(self.children, int)
-        return known and self.children_per_chunk <= self.children // self.groups
 
     def _about_own_means(self, sums):
         """Mass (b, g, j), mean less the origin and squares about the mean (b, g, j, r, e) of each group."""
@@ -192,93 +182,3 @@ class SharedVotes(TransformedVotes):
         else:
             couplings = ops.transpose(self.by_group(couplings), (0, 2, 1, 3))
         return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
-
-    def _moments_by_groups(self, couplings, *state, epsilon, near, by_group):
-        """`moments`, one group of children after the other: no array has groups, children and parents at once."""
-        given = {"poses": self.by_group(self.poses), "kernel": self.kernel, "center": self.center}
-        activations = ops.broadcast_to(self.activations, (self.batch, self.children))
-        given["activations"] = self.by_group(activations)
-        if self.bias is not None:
-            given["bias"] = self.bias
-        if not callable(couplings):
-            couplings_of_all = ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))
-            given["couplings"] = self.by_group(couplings_of_all)
-        axes = {"poses": 2, "kernel": 0, "center": 1, "activations": 2, "bias": 0, "couplings": 2}
-        names = tuple(given)
-        near = ops.zeros_like(self._origin) if near is None else ops.stop_gradient(self._with_rows(near))
-        near = ops.broadcast_to(near, (self.batch, *ops.shape(self._origin)[1:]))
-
-        @keras.remat
-        def sums(origin, near, state, *given):
-            of = dict(zip(names, given, strict=True))
-            bias, center = of["bias"][None] if "bias" in of else None, of["center"][:, None]
-            votes = SharedVotes(
-                ops.reshape(of["poses"], (self.batch, -1, self.rows, self.columns)),
-                of["kernel"][None],
-                bias,
-                of["activations"],
-                _center=center,
-            )
-            votes._origin = origin
-            found = votes._about_own_means(votes._sums(of.get("couplings", couplings), *state))
-            masses, means, squares = (ops.squeeze(x, axis=1) for x in found)
-            masses = ops.broadcast_to(masses, (self.batch, self.parents))
-            weights, means = masses[..., None, None], means - near
-            # Squares are relative to `near`, so that their sum over groups loses no digits.
-            return masses, weights * means, squares + weights * ops.square(means)
-
-        @keras.remat  # a dozen arrays of the size of all parents
-        def finish(masses, first, second, near, origin):
-            mass = ops.sum(masses, axis=1)[..., None, None]
-            divisor = mass + epsilon
-            # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
-            means = (first + mass * near - epsilon * origin) / divisor
-            beyond = means - near
-            squares = second - 2 * beyond * first + mass * ops.square(beyond)
-            return means, ops.maximum(squares, 0) / divisor
-
-        def step(total, given):
-            row, *given = given
-            masses, *others = sums(self._origin, near, state, *given)
-            masses = masses[:, None]
-            added = (row[:, None] * masses if by_group else masses, *others)
-            return tuple(a + b for a, b in zip(total, added, strict=True)), None
-
-        # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
-        rows = ops.eye(self.groups, dtype=self.dtype) if by_group else ops.ones((self.groups, 1), self.dtype)
-        parts = (rows, *(ops.moveaxis(x, axes[name], 0) for name, x in given.items()))
-        masses = ops.zeros((self.batch, rows.shape[1], self.parents), self.dtype)
-        masses, first, second = ops.scan(step, (masses, ops.zeros_like(near), ops.zeros_like(near)), parts)[0]
-        means, variances = finish(masses, first, second, near, self._origin)
-        return masses, self._shaped(means), self._shaped(variances)
-
-    def _sums_by_chunks(self, couplings, *state):
-        members = self.children // self.groups
-        count = -(-members // -(-self.children_per_chunk // self.groups))
-        count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
-        size = -(-members // count)  # equal chunks need the least padding
-        missing = (count * size - members) * self.groups
-        bias = () if self.bias is None else (self.bias,)
-        center, entries = self.center, self.rows * self.columns
-        # One array: TensorFlow's scan can't take several of unknown length.
-        given = [ops.reshape(self.poses, (self.batch, self.children, entries))]
-        given += [ops.broadcast_to(self.activations, (self.batch, self.children))[..., None]]
-        if not callable(couplings):
-            given += [ops.broadcast_to(couplings, (self.batch, *ops.shape(couplings)[1:]))]
-        packed = ops.concatenate(given, axis=-1)
-        packed = ops.pad(packed, [[0, 0], [0, missing], [0, 0]])
-        packed = ops.reshape(packed, (self.batch, count, size * self.groups, packed.shape[-1]))
-
-        @keras.remat
-        def sums(packed, center, kernel, bias, state):
-            poses, activations, own = ops.split(packed, [entries, entries + 1], axis=-1)
-            poses = ops.reshape(poses, (*ops.shape(poses)[:2], self.rows, self.columns))
-            votes = SharedVotes(poses, kernel, *bias, activations=activations[..., 0], _center=center)
-            return votes._sums(couplings if callable(couplings) else own, *state)
-
-        def step(total, packed):
-            return total + sums(packed, center, self.kernel, bias, state), None
-
-        features = 1 + self.rows * (self.columns + self.columns * (self.columns + 1) // 2)
-        start = ops.zeros((self.batch, self.groups, features, self.parents), self.dtype)
-        return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
