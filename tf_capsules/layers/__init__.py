@@ -3,11 +3,12 @@
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.concurrent import ConcurrentRouting
+from tf_capsules.layers.convolutional_em import ConvEMRouting
 from tf_capsules.layers.coordinates import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.depthwise_primary import DepthwisePrimaryCapsules
 from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting
-from tf_capsules.layers.em import ConvEMRouting, EMRouting
+from tf_capsules.layers.em import EMRouting
 from tf_capsules.layers.encapsulation import CapConv, CapFC
 from tf_capsules.layers.heinsen import HeinsenRouting
 from tf_capsules.layers.inverted_attention import ConvInvertedAttentionRouting, InvertedAttentionRouting

@@ -86,88 +86,15 @@ def check_per_child(poses, **values):
         if value is not None and not hasattr(value, "shape"):
             value = ops.convert_to_tensor(value)
         given = None if value is None else tuple(value.shape)
-        if given is not None and not any(_alike(given, one) for one in wanted):
+        if given is not None and not any(alike(given, one) for one in wanted):
             raise ValueError(
                 f"`{name}` must have the shape of the poses without a pose, {wanted[-1]}. Received shape {given} for "
                 f"poses of shape {shape}."
             )
 
 
-def check_parents(wanted, parents):
-    """Raises a ValueError unless what a layer is given as its parents has the shape of what it returns.
-
-    Args:
-        wanted: that shape, or a tuple of the shapes of several results.
-        parents: None, an array, or a tuple of arrays.
-    """
-    if parents is None:
-        return
-    wanted = [tuple(shape) for shape in wanted] if isinstance(wanted[0], (tuple, list)) else tuple(wanted)
-    several = isinstance(parents, (tuple, list))
-    given = [tuple(one.shape) for one in parents] if several else tuple(parents.shape)
-    if several != isinstance(wanted, list) or not (
-        len(given) == len(wanted) and all(map(_alike, given, wanted)) if several else _alike(given, wanted)
-    ):
-        raise ValueError(
-            f"`parents` must be what the layer returned in the iteration before, of shape {_listed(wanted)}. "
-            f"Received shape {_listed(given)}."
-        )
-
-
-def _listed(shapes):
-    return " and ".join(map(str, shapes)) if isinstance(shapes, list) else shapes
-
-
-def _alike(a, b):
+def alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
-
-
-def check_coordinates(poses_shape, dim):
-    """Raises a ValueError unless votes of parents with `dim` columns have room for coordinates."""
-    room = (rows_of(poses_shape) or (dim,))[0]
-    if not on_grid(poses_shape):
-        raise ValueError(
-            "`coordinates` needs poses on a grid (batch, height, width, types, ...). "
-            f"Received input shape {tuple(poses_shape)}."
-        )
-    if room < 2:
-        raise ValueError(
-            "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
-            f"{room} for input shape {tuple(poses_shape)} and dim {dim}."
-        )
-
-
-def add_coordinates(poses, kernel):
-    """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
-
-    Votes stay affine in the child's pose, so they need not be stored.
-
-    Args:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
-        kernel: (groups, parents, d, dim).
-
-    Returns:
-        Poses with one more column for matrices, two more for vectors, and the kernel to go with them: it adds the row,
-        scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the second.
-    """
-    dim, rows = kernel.shape[-1], rows_of(poses.shape)
-    batch, height, width, types = ops.shape(poses)[:4]
-    row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
-    where = ops.stack([row, column], axis=-1)[None, :, :, None]
-    if rows:
-        where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
-        placed = ops.one_hot([dim - 1], dim, dtype=kernel.dtype)
-    else:
-        placed = ops.one_hot([0, 1], dim, dtype=kernel.dtype)
-    where = ops.cast(where, poses.dtype)
-    where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
-    placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
-    return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
-
-
-def _centers(size):
-    """Centers of `size` equal parts of [0, 1]."""
-    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")
 
 
 def masked(activations, mask, shape, dtype):

@@ -1,17 +1,15 @@
-"""EM routing as layers, fully connected and convolutional."""
+"""EM routing as a layer; that in windows is in `convolutional_em.py`."""
 
 from collections.abc import Sequence
 
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Size
+from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import (
     SHARING,
-    add_coordinates,
-    check_coordinates,
     check_per_child,
     children_of,
     count_groups,
@@ -20,17 +18,16 @@ from tf_capsules.layers.connections import (
     masked,
     rows_of,
 )
-from tf_capsules.layers.convolutional import ConvRoutingLayer
+from tf_capsules.layers.coordinates import add_coordinates, check_coordinates
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
-from tf_capsules.routing.windowed import windowed_em_routing
 
 # With fewer children a parent may end up with one of them: its variance is then rounding, unless votes are stored.
 _FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
 
-class _EMWeights(keras.layers.Layer):
+class EMWeights(keras.layers.Layer):
     """The weights and the routing options that both layers have."""
 
     answers: tuple[str, ...] = ("poses", "activations", "logits")
@@ -65,7 +62,7 @@ class _EMWeights(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class EMRouting(_EMWeights, RoutingLayer):
+class EMRouting(EMWeights, RoutingLayer):
     """Fully connected capsules with activations, routed by expectation-maximization.
 
     A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Routing runs in
@@ -162,7 +159,7 @@ class EMRouting(_EMWeights, RoutingLayer):
         self.children_per_chunk = children_per_chunk
         needs_votes = "children with matrices of their own" if sharing == "none" else None
         check_memory(votes_memory, children_per_chunk, needs_votes)
-        self._set_weight_options(locals(), **_initializers(normalization, self.capsules))
+        self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
         groups, rows = count_groups(self, poses_shape, self.sharing), rows_of(poses_shape)
@@ -196,123 +193,13 @@ class EMRouting(_EMWeights, RoutingLayer):
         return self._returned([poses, activations, logits], couplings)
 
 
-@keras.saving.register_keras_serializable("tf_capsules")
-class ConvEMRouting(_EMWeights, ConvRoutingLayer):
-    """Convolutional capsules with activations, routed by expectation-maximization.
-
-    Each parent position has a window of children, without padding. All positions share transformations and betas. A
-    child divides itself among all parents that see it, of all types and at all positions; children that no window
-    covers take no part. There are (rows x columns of the parents' grid) x (children of a window) x `capsules` votes:
-    they exist for some examples at a time, and the backward pass recomputes them.
-
-    Source: Hinton et al. 2018, section 4 and procedure 1.
-
-    Args:
-        capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors its length.
-        kernel_size, strides: of the windows, a number or (rows, columns).
-        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        competition: "all" (the paper); or "types": only the parents at one position compete, which is a different and
-            simpler algorithm.
-        votes_memory: "auto": votes are kept for the backward pass with `normalization` "min_max" and where couplings
-            are asked for; "store": always; "recompute": where couplings are asked for. Only stored votes have gradients
-            of higher order.
-        use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
-        normalization: see `EMRouting`; "data" is `100 capsules / children of a window`.
-        beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
-            bias_regularizer, beta_u_regularizer, beta_a_regularizer, kernel_constraint, bias_constraint,
-            beta_u_constraint, beta_a_constraint: see `EMRouting`.
-
-    Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d). They must be finite, also
-            where a mask hides them.
-        activations: of the children, not negative, (batch, height, width, types); None: all 1.
-        mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration.
-
-    Returns:
-        Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); activations in (0, 1) and
-        their logits, (batch, new height, new width, capsules); with `return_couplings` also the couplings (batch, new
-        height, new width, children of a window, capsules), the children in the order row, column, type.
-
-    Raises:
-        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
-
-    Example:
-        >>> layer = ConvEMRouting(8, 4, kernel_size=3, strides=2)
-        >>> poses, activations, logits = layer(np.zeros((2, 14, 14, 5, 4, 4)), np.ones((2, 14, 14, 5)))
-        >>> poses.shape, activations.shape
-        (TensorShape([2, 6, 6, 8, 4, 4]), TensorShape([2, 6, 6, 8]))
-    """
-
-    def __init__(
-        self,
-        capsules: int,
-        dim: int,
-        kernel_size: Size = 3,
-        strides: Size = 1,
-        iterations: int = 3,
-        competition: str = "all",
-        votes_memory: str = "auto",
-        use_bias: bool = False,
-        inverse_temperature: float | Sequence[float] = 0.01,
-        normalization: float | str = 1.0,
-        gradients: str = "all",
-        epsilon: float = 1e-9,
-        variance_floor: float = 1e-9,
-        beta_u_initializer: Initializer = None,
-        beta_a_initializer: Initializer = None,
-        bias_initializer: Initializer = "zeros",
-        kernel_initializer: Initializer = None,
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        beta_u_regularizer: Initializer = None,
-        beta_a_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
-        beta_u_constraint: Initializer = None,
-        beta_a_constraint: Initializer = None,
-        **kwargs,
-    ):
-        super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)
-        self._set_options(locals())
-        self.competition = one_of("competition", competition, ("all", "types"))
-        self.use_bias = use_bias
-        check_memory(votes_memory, None, 'normalization="min_max"' if normalization == "min_max" else None)
-        self._set_weight_options(locals(), **_initializers(normalization, self.capsules))
-
-    def build(self, poses_shape, activations_shape=None):
-        memory = "store" if self.normalization == "min_max" else self.votes_memory
-        self._add_weights(self._open_windows(poses_shape, memory), poses_shape)
-        super().build(poses_shape)
-
-    def call(self, poses, activations=None, mask=None, return_couplings=False):
-        check_per_child(poses, activations=activations, mask=mask)
-        windows, competes = self.windows, self.competition == "all"
-        activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
-        if activations is None:
-            activations = ops.ones(ops.shape(poses)[:4], self.variable_dtype)
-        couplings = []
-        if self.stores_votes or return_couplings:
-            options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
-            found = em_routing(self.make_votes(poses, activations), **options, **self._options)
-            poses, activations, logits, _, *couplings = found
-        else:
-            kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self.bias)
-            options = dict(windows=windows, competes=competes, examples_per_chunk=self.plan.examples)
-            poses, logits = windowed_em_routing(poses, activations, kernel, bias, **options, **self._options)
-            activations = ops.sigmoid(logits)
-        results = map(self._on_the_grid, (poses, activations, logits))
-        return self._returned(results, map(self._on_the_grid, couplings))
-
-
-def _initializers(normalization, capsules):
+def initializers(normalization, capsules):
     """Initializers that go with a normalization."""
-    initializers = keras.initializers
+    random = keras.initializers
     beta_u, beta_a = "zeros", "zeros"
     if normalization == "data":
         limit = (6 / (capsules + 1)) ** 0.5
-        beta_u, beta_a = initializers.RandomUniform(-limit, limit), initializers.TruncatedNormal(-1000.0, 500.0)
+        beta_u, beta_a = random.RandomUniform(-limit, limit), random.TruncatedNormal(-1000.0, 500.0)
     elif normalization == "min_max":
-        beta_u, beta_a = initializers.RandomUniform(0.0, 1.0), initializers.RandomUniform(0.0, 1.0)
-    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": initializers.TruncatedNormal(stddev=1.0)}
+        beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
+    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}

@@ -9,7 +9,7 @@ from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, truth_value
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import (
-    check_parents,
+    alike,
     check_per_child,
     count_groups,
     flatten_grid,
@@ -82,7 +82,7 @@ class _AttentionWeights(keras.layers.Layer):
         self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False
     ):
         check_per_child(poses, activations=activations, mask=mask)
-        check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         return self._specs(poses, return_couplings)
 
     def get_config(self):
@@ -188,7 +188,7 @@ class InvertedAttentionRouting(_AttentionWeights, RoutingLayer):
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
-        check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         x = flatten_grid(poses)
         if parents is None:
             parents = None if self.initial is None else self.initial[None]
@@ -286,7 +286,7 @@ class ConvInvertedAttentionRouting(_AttentionWeights, ConvRoutingLayer):
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
         check_per_child(poses, activations=activations, mask=mask)
-        check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
         windows, couplings = self.windows, []
         weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if parents is None:
@@ -306,3 +306,28 @@ class ConvInvertedAttentionRouting(_AttentionWeights, ConvRoutingLayer):
             found = windowed_inverted_attention(poses, parents, self._of_a_window(self.kernel), **options)
             sums, *moments = found if self.use_activations else [found]
         return self._returned(map(self._on_the_grid, self._finished(sums, moments, training)), couplings)
+
+
+def _check_parents(wanted, parents):
+    """Raises a ValueError unless what a layer is given as its parents has the shape of what it returns.
+
+    Args:
+        wanted: that shape, or a tuple of the shapes of several results.
+        parents: None, an array, or a tuple of arrays.
+    """
+    if parents is None:
+        return
+    wanted = [tuple(shape) for shape in wanted] if isinstance(wanted[0], (tuple, list)) else tuple(wanted)
+    several = isinstance(parents, (tuple, list))
+    given = [tuple(one.shape) for one in parents] if several else tuple(parents.shape)
+    if several != isinstance(wanted, list) or not (
+        len(given) == len(wanted) and all(map(alike, given, wanted)) if several else alike(given, wanted)
+    ):
+        raise ValueError(
+            f"`parents` must be what the layer returned in the iteration before, of shape {_listed(wanted)}. "
+            f"Received shape {_listed(given)}."
+        )
+
+
+def _listed(shapes):
+    return " and ".join(map(str, shapes)) if isinstance(shapes, list) else shapes

@@ -24,7 +24,7 @@ def moments_in_chunks(votes, couplings, *state, epsilon, near, by_group):
         chunks += [x[:, None] for x in bias]
         # Where a group's masses belong among those of all groups.
         chunks.append(ops.eye(groups, dtype=votes.dtype)[:, None, :, None])
-        fixed = ()
+        fixed: tuple = ()
     else:
         chunks, fixed = [_in_chunks(children, members, votes)], (kernel, center, *bias, 1.0)
     origin = votes._origin
@@ -55,9 +55,9 @@ def moments_in_chunks(votes, couplings, *state, epsilon, near, by_group):
         return means, ops.maximum(squares, 0) / divisor
 
     def step(total, chunk):
-        children, *transformations, place = (*chunk, *fixed)
-        masses, *others = sums(children, transformations, near, origin, state)
-        masses = masses * place if by_group else ops.sum(masses, axis=1, keepdims=True)
+        given = (*chunk, *fixed)
+        masses, *others = sums(given[0], given[1:-1], near, origin, state)
+        masses = masses * given[-1] if by_group else ops.sum(masses, axis=1, keepdims=True)
         return tuple(map(ops.add, total, (masses, *others))), None
 
     # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
