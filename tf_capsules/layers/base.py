@@ -1,6 +1,5 @@
 """What all routing layers have in common, and what each of them answers."""
 
-import inspect
 import math
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import children_of, flatten_grid, rows_of
 from tf_capsules.routing.votes import TransformedVotes
 from tf_capsules.routing.votes.plan import Plan
@@ -18,11 +18,6 @@ MEMORY = ("auto", "store", "recompute")
 # Arguments of earlier versions, in saved configurations: their names today, and today's names of their values.
 _NAMES = {"votes": "votes_memory"}
 _VALUES = {"stored": "store", "free": "recompute"}
-_GETTERS = {
-    "initializer": (keras.initializers.get, keras.initializers.serialize),
-    "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
-    "constraint": (keras.constraints.get, keras.constraints.serialize),
-}
 
 
 class Routed(NamedTuple):
@@ -58,7 +53,7 @@ class VotesCost(NamedTuple):
     multiply_adds: int
 
 
-class RoutingLayer(keras.layers.Layer):
+class RoutingLayer(Configured):
     """Base of all routing layers: parents, weights of the votes, and the answers about them.
 
     A call returns poses alone, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
@@ -136,19 +131,6 @@ class RoutingLayer(keras.layers.Layer):
         children = children_of(poses_shape)
         return children, children * (self.capsules or capsules or children)
 
-    def _set_weight_options(self, arguments, **defaults):
-        """Sets the initializers, regularizers and constraints among a constructor's arguments.
-
-        Args:
-            arguments: all of them by name, `locals()`.
-            defaults: of a weight the initializer that stands for None.
-        """
-        for name, value in arguments.items():
-            weight, _, kind = name.rpartition("_")
-            if kind in _GETTERS and weight:
-                default = defaults.get(weight) if kind == "initializer" else None
-                setattr(self, name, _GETTERS[kind][0](default if value is None else value))
-
     def _add(self, name, shape, initializer=None, options=None, trainable=True):
         """Adds a weight in full precision, with the constructor's options for `name`, or for the weight `options`."""
         given = options or name
@@ -197,16 +179,6 @@ class RoutingLayer(keras.layers.Layer):
 
     def compute_mask(self, *args, **kwargs):
         return None
-
-    def get_config(self):
-        """The constructor's arguments."""
-        config = super().get_config()
-        for name in inspect.signature(type(self).__init__).parameters:
-            if name not in ("self", "kwargs"):
-                _, serialize = _GETTERS.get(name.rpartition("_")[2], (None, None))
-                value = getattr(self, name)
-                config[name] = value if serialize is None or value is None else serialize(value)
-        return config
 
     @classmethod
     def from_config(cls, config):

@@ -8,10 +8,11 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.configured import Configured
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class Decoder(keras.layers.Layer):
+class Decoder(Configured):
     """Reconstructs an image from masked class capsules with fully connected layers.
 
     Source: Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then one sigmoid unit a pixel. It reads all
@@ -75,11 +76,3 @@ class Decoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], *self.image_shape)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "image_shape": self.image_shape,
-            "units": self.units,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }

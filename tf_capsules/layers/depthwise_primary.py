@@ -5,11 +5,12 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, pair, positive_int
+from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash_exponential
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class DepthwisePrimaryCapsules(keras.layers.Layer):
+class DepthwisePrimaryCapsules(Configured):
     """Primary capsules by a depthwise convolution: one filter for each channel, then read as capsules.
 
     Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. Where it has one position,
@@ -53,9 +54,7 @@ class DepthwisePrimaryCapsules(keras.layers.Layer):
         self.kernel_size = None if kernel_size is None else pair("kernel_size", kernel_size)
         self.strides = positive_int("strides", strides)
         self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self._set_weight_options(locals())
 
     def build(self, input_shape):
         if len(input_shape) != 4:
@@ -103,15 +102,3 @@ class DepthwisePrimaryCapsules(keras.layers.Layer):
         rows, columns = self.kernel_size or (height, width)
         grid = (height - rows) // self.strides + 1, (width - columns) // self.strides + 1
         return (input_shape[0], *grid, channels // self.pose, self.pose)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "pose": self.pose,
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-        }

@@ -8,6 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
+from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
 from tf_capsules.routing.squash import squash
 
@@ -50,7 +51,7 @@ def grouped_convolution(x, kernel, strides=1):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class CapConv(keras.layers.Layer):
+class CapConv(Configured):
     """Convolutional capsules: two branches predict each parent, and learned gates weight them, in place of routing.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
@@ -110,9 +111,7 @@ class CapConv(keras.layers.Layer):
         self.strides = positive_int("strides", strides)
         self.coefficients = one_of("coefficients", coefficients, COEFFICIENTS)
         self.skip = truth_value("skip", skip)
-        self.aide_kernel_size = self.kernel_size + 4
-        if aide_kernel_size is not None:
-            self.aide_kernel_size = _odd("aide_kernel_size", aide_kernel_size)
+        self.aide_kernel_size = None if aide_kernel_size is None else _odd("aide_kernel_size", aide_kernel_size)
         self.exclude_own = truth_value("exclude_own", exclude_own)
         branch = {"exclude_own": exclude_own, "aide_kernel_size": aide_kernel_size is not None}
         if coefficients is None and any(branch.values()):
@@ -133,7 +132,7 @@ class CapConv(keras.layers.Layer):
         self.aide = self.skip_convolution = None
         if self.coefficients is not None:
             exclude = (self.types, self.dim) if self.exclude_own else None
-            self.aide = self._dense("aide", below, channels, self.aide_kernel_size, exclude)
+            self.aide = self._dense("aide", below, channels, self.aide_kernel_size or self.kernel_size + 4, exclude)
             self.master_normalization = self._normalization("master_normalization", channels)
             self.aide_normalization = self._normalization("aide_normalization", channels)
             source = self.dim * (2 if self.coefficients == "both" else 1)
@@ -211,21 +210,9 @@ class CapConv(keras.layers.Layer):
             return parents
         return (parents, *(keras.KerasTensor((*shape[:-1], 1), self.compute_dtype) for _ in range(2)))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "dim": self.dim,
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
-            "coefficients": self.coefficients,
-            "skip": self.skip,
-            "aide_kernel_size": None if self.coefficients is None else self.aide_kernel_size,
-            "exclude_own": self.exclude_own,
-        }
-
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class CapFC(keras.layers.Layer):
+class CapFC(Configured):
     """Fully connected capsules of the children's length, each entry of a pose on its own, without routing.
 
     Source: Li et al. 2018 ("capFC") in the form of the released code: entry k of parent j's sum is
@@ -279,9 +266,6 @@ class CapFC(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.capsules, input_shape[-1])
-
-    def get_config(self):
-        return {**super().get_config(), "capsules": self.capsules}
 
 
 class _GroupedConvolution(keras.layers.Layer):

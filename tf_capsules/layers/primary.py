@@ -8,11 +8,12 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, positive_int
+from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class PrimaryCapsules(keras.layers.Layer):
+class PrimaryCapsules(Configured):
     """A convolution whose output channels are read as capsules: `channel = type * size of a pose + entry`.
 
     Source: Sabour et al. 2017, section 4 (vectors, squash); Hinton et al. 2018 (matrices with activations); Tsai et
@@ -74,18 +75,19 @@ class PrimaryCapsules(keras.layers.Layer):
         for size in self.pose_shape:
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
-        self.capsule_activation = None if capsule_activation is None else keras.activations.get(capsule_activation)
-        self.scale = float(scale)
+        self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
+        self.scale, self.use_bias = float(scale), use_bias
+        self._set_weight_options(locals())
         options = dict(
-            kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=bias_initializer,
-            kernel_initializer=kernel_initializer, kernel_regularizer=kernel_regularizer, dtype=self.dtype_policy,
-            data_format="channels_last", use_bias=use_bias,
+            kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,
+            kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
+            dtype=self.dtype_policy, data_format="channels_last", use_bias=use_bias,
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
         self.score_convolution = None  # an older name, which saved weights hold
         if capsule_activation is not None:
-            options |= dict(kernel_initializer=self.convolution.kernel_initializer.clone(), name="scores")
+            options |= dict(kernel_initializer=self.kernel_initializer.clone(), name="scores")
             self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
         self.normalization = None
         if activation == "layer_norm":
@@ -132,26 +134,6 @@ class PrimaryCapsules(keras.layers.Layer):
         grid = self.convolution.compute_output_shape(input_shape)[:3]
         poses = (*grid, self.types, *self.pose_shape)
         return poses if self.score_convolution is None else (poses, (*grid, self.types))
-
-    def get_config(self):
-        named = isinstance(self.activation, str)
-        return {
-            **super().get_config(),
-            "types": self.types,
-            "pose": self.pose,
-            "kernel_size": self.convolution.kernel_size,
-            "strides": self.convolution.strides,
-            "padding": self.convolution.padding,
-            "activation": self.activation if named else keras.activations.serialize(self.activation),
-            "capsule_activation": None
-            if self.capsule_activation is None
-            else keras.activations.serialize(self.capsule_activation),
-            "scale": self.scale,
-            "use_bias": self.convolution.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.convolution.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.convolution.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.convolution.kernel_regularizer),
-        }
 
     @classmethod
     def from_config(cls, config):

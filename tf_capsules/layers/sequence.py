@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import known_axes, one_of, positive_int
+from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.heinsen import mask_logits
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class SequenceCapsules(keras.layers.Layer):
+class SequenceCapsules(Configured):
     """One capsule for each token and each hidden layer: depth embedding, layer normalization, dense, Swish.
 
     Capsules are ordered by token, then by layer.
@@ -81,6 +82,3 @@ class SequenceCapsules(keras.layers.Layer):
         batch, tokens, layers = embeddings_shape[:3]
         capsules = None if tokens is None else tokens * layers
         return (batch, capsules, 1, self.dim), (batch, capsules)
-
-    def get_config(self):
-        return {**super().get_config(), "dim": self.dim, "norm": self.norm}

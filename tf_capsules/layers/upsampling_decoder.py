@@ -5,13 +5,14 @@ from keras import ops
 
 from tf_capsules.argument_types import Shape
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.configured import Configured
 
 # Capsules and images have their channels last, whatever Keras is set to.
 _LAST = {"data_format": "channels_last"}
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class UpsamplingDecoder(keras.layers.Layer):
+class UpsamplingDecoder(Configured):
     """Reconstructs an image from masked class capsules: a small map, three times enlarged and convolved.
 
     Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8; three times it is
@@ -75,6 +76,3 @@ class UpsamplingDecoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], *self.image_shape)
-
-    def get_config(self):
-        return {**super().get_config(), "channels": self.channels}

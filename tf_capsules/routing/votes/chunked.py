@@ -24,7 +24,7 @@ def moments_in_chunks(votes, couplings, *state, epsilon, near, by_group):
         chunks += [x[:, None] for x in bias]
         # Where a group's masses belong among those of all groups.
         chunks.append(ops.eye(groups, dtype=votes.dtype)[:, None, :, None])
-        fixed: tuple = ()
+        fixed = ()
     else:
         chunks, fixed = [_in_chunks(children, members, votes)], (kernel, center, *bias, 1.0)
     origin = votes._origin
@@ -58,7 +58,7 @@ def moments_in_chunks(votes, couplings, *state, epsilon, near, by_group):
         given = (*chunk, *fixed)
         masses, *others = sums(given[0], given[1:-1], near, origin, state)
         masses = masses * given[-1] if by_group else ops.sum(masses, axis=1, keepdims=True)
-        return tuple(map(ops.add, total, (masses, *others))), None
+        return tuple(a + b for a, b in zip(total, (masses, *others), strict=True)), None
 
     # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
     start = ops.zeros((batch, groups if by_group else 1, votes.parents), votes.dtype)

@@ -1,0 +1,40 @@
+"""Layers whose configuration is their constructor's arguments."""
+
+import inspect
+
+import keras
+
+# How an argument of such a name, or of one that ends so, is made of a name or a configuration, and saved as such.
+_GETTERS = {
+    "initializer": (keras.initializers.get, keras.initializers.serialize),
+    "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
+    "constraint": (keras.constraints.get, keras.constraints.serialize),
+    "activation": (keras.activations.get, keras.activations.serialize),  # or a string, the layer's own name for one
+}
+
+
+class Configured(keras.layers.Layer):
+    """A layer that holds each argument of its constructor as the attribute of that name."""
+
+    def _set_weight_options(self, arguments, **defaults):
+        """Sets the initializers, regularizers, constraints and activations of weights among a constructor's arguments.
+
+        Args:
+            arguments: all of them by name, `locals()`.
+            defaults: of a weight the initializer that stands for None.
+        """
+        for name, value in arguments.items():
+            weight, _, kind = name.rpartition("_")
+            if kind in _GETTERS and weight:
+                value = defaults.get(weight) if value is None and kind == "initializer" else value
+                setattr(self, name, None if value is None else _GETTERS[kind][0](value))
+
+    def get_config(self):
+        """The constructor's arguments."""
+        config = super().get_config()
+        for name in inspect.signature(type(self).__init__).parameters:
+            if name not in ("self", "kwargs"):
+                kind, value = name.rpartition("_")[2], getattr(self, name)
+                plain = kind not in _GETTERS or value is None or isinstance(value, str)
+                config[name] = value if plain else _GETTERS[kind][1](value)
+        return config
