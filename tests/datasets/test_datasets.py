@@ -13,8 +13,7 @@ def test_the_table_names_what_there_is():
 
     assert datasets.names()[0] == "digits"
     for name, description, shape, classes in datasets.describe():
-        module, function = datasets._SETS[name][:2]
-        loader = getattr(importlib.import_module(f"tf_capsules.datasets.{module}"), function)
+        loader = getattr(importlib.import_module(f"tf_capsules.datasets.{datasets._SETS[name][0]}"), name)
         assert {"data_dir", "download"} <= set(inspect.signature(loader).parameters)
         assert description and (classes is None) == (name == "folder")
         assert (shape is None) == (name == "folder" or datasets.of_texts(name))

@@ -50,9 +50,9 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
 
 
 def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None, targeted=False, bounds=None):
-    """Adversarial images of the basic iterative method: several small steps, together at most epsilon.
+    """Adversarial images of the basic iterative method: several small steps of `fgsm`, together at most epsilon.
 
-    Source: Kurakin et al. 2017, section 2.2; Hinton et al. 2018, section 5.2. One step is `fgsm`.
+    Source: Kurakin et al. 2017, section 2.2; Hinton et al. 2018, section 5.2.
 
     Args:
         steps: number of steps, each with a gradient of its own.
@@ -134,10 +134,8 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
     """Attacks images without a target, by more and more, and classifies them.
 
     Args:
-        gradient: the `InputGradient` of the model.
-        images: (batch, height, width, channels).
-        labels: (batch,), the right classes.
-        epsilons, steps, bounds: as in `fgsm` and `basic_iterative`.
+        gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`.
+        epsilons: the strengths of the attack.
         attack: "fgsm" or "bim".
 
     Returns:
@@ -163,17 +161,11 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
 
 
 def input_units(preprocess):
-    """The units of epsilon for images that a recipe has preprocessed, and the bounds of their values.
+    """The units of epsilon for images after a recipe's steps, and the bounds of their values: (0, 1), or None without
+    common ones.
 
-    Args:
-        preprocess: the recipe's steps (`tf_capsules.datasets.augment`).
-
-    Returns:
-        A pair: a text, and (0, 1) or, where images are standardized or normalized and have no common bounds, None.
-
-    Example:
-        >>> input_units((("crop", 24), ("standardize",)))
-        ('standard deviations of an image', None)
+    >>> input_units((("crop", 24), ("standardize",)))
+    ('standard deviations of an image', None)
     """
     names = {name for name, *_ in augment.check(preprocess)}
     if "standardize_each" in names:

@@ -50,17 +50,10 @@ def measure_couplings(model, inputs):
 
 
 def couplings_at(routing, lowest, found, number, at):
-    """What one layer of a `ConcurrentRouting` takes in one iteration, and its couplings.
+    """What layer `number` of a `ConcurrentRouting` takes in iteration `at`, a tuple, and its couplings; both count from
+    0.
 
-    Args:
-        routing: the `ConcurrentRouting`.
-        lowest: what its lowest layer takes, a tuple.
-        found: what it returned with `return_iterations`.
-        number: of the layer in the chain, from 0.
-        at: number of the iteration, from 0.
-
-    Returns:
-        A pair: the children as a tuple, and couplings.
+    `lowest` is what the lowest layer takes, a tuple; `found` is what the routing returned with `return_iterations`.
     """
     below = None if number == 0 else found[number - 1]
     if routing.schedule == "sequential":
@@ -74,18 +67,11 @@ def couplings_at(routing, lowest, found, number, at):
 
 
 def last_couplings(routing, lowest, found=None):
-    """The couplings that made the last layer's result, for each layer of a `ConcurrentRouting`.
+    """The couplings that made the last layer's result: a list of (layer, its children as a tuple, couplings), lowest
+    first.
 
     They are those of the last iteration in the last layer. With concurrent routing each layer below is one iteration
-    earlier.
-
-    Args:
-        routing: the `ConcurrentRouting`.
-        lowest: what its lowest layer takes, a tuple.
-        found: what it returned with `return_iterations`; None: it is called.
-
-    Returns:
-        A list of (layer, its children as a tuple, couplings), the lowest layer first.
+    earlier. For `lowest` and `found` see `couplings_at`; without `found` the routing is called.
     """
     found = routing(*lowest, return_iterations=True) if found is None else found
     at, results = routing.iterations - 1, []
@@ -99,15 +85,10 @@ def last_couplings(routing, lowest, found=None):
 def coupling_entropy(couplings):
     """Mean entropy of a child's couplings, divided by that of even couplings: 1 is even, 0 is all to one parent.
 
-    Args:
-        couplings: (..., children, parents), not negative; a child without any is left out.
+    The couplings are (..., children, parents), not negative; a child without any is left out.
 
-    Returns:
-        A number in [0, 1]; 0 for a single parent.
-
-    Example:
-        >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
-        0.5
+    >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
+    0.5
     """
     parents = couplings.shape[-1]
     mass = couplings.sum(-1)
@@ -119,14 +100,11 @@ def coupling_entropy(couplings):
 
 
 def dead_capsules(couplings):
-    """Share of the parents that get less than a tenth of an even share in every example.
+    """Share of the parents that get less than a tenth of an even share in every example, of couplings (batch, ...,
+    parents).
 
-    Args:
-        couplings: (batch, ..., children, parents), not negative.
-
-    Example:
-        >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
-        1.0
+    >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
+    1.0
     """
     masses = couplings.reshape(len(couplings), -1, couplings.shape[-1]).sum(1)
     relative = masses / np.maximum(masses.mean(-1, keepdims=True), 1e-30)

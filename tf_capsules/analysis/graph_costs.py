@@ -18,10 +18,9 @@ _INNER |= {name: ["then_branch", "else_branch"] for name in ("If", "StatelessIf"
 
 
 def multiply_adds(graph):
-    """Products of two numbers in the operations of a `FuncGraph`: those of matrices, convolutions and entries.
+    """Products of two numbers in a `FuncGraph`, those of matrices, convolutions and entries: {operation: their number}.
 
-    Returns:
-        Dict from an operation to its number. Of a loop it is that of all its rounds, of a branch the larger one.
+    Of a loop it is that of all its rounds, of a branch the larger one.
     """
     counts = {}
     for op in needed(graph):

@@ -25,11 +25,7 @@ def inputs_of(layer, network, inputs):
 
 
 def in_batches(model, images, batch_size):
-    """The images, float32, as a list of batches.
-
-    Raises:
-        ValueError: no images, or images of another shape than the model takes.
-    """
+    """The images, float32, as a list of batches; a ValueError unless there are some of the model's own shape."""
     shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
     images = np.asarray(images, "float32")
     fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
@@ -50,11 +46,7 @@ def check_labels(labels, classes):
 
 
 def predict_classes(model, images, labels):
-    """The most active class of each image and the labels, (batch,) both.
-
-    Raises:
-        ValueError: another number of labels than of images.
-    """
+    """The most active class of each image and its label, (batch,) both; a ValueError unless each image has one."""
     labels = np.asarray(labels).reshape(-1)
     predictions = predict(model, images)["activations"].argmax(-1)
     if len(labels) != len(predictions):

@@ -15,25 +15,17 @@ COLUMNS += ("zero_gradient_share", "gradient_norm")
 
 
 def measure_gradients(gradient, images, labels):
-    """Two simple checks for gradient masking: the share of zeros in the gradients, and their size.
+    """Two checks for gradient masking, means over the images: the share of gradients that are exactly 0, and their
+    norm.
 
     Source: Hinton et al. 2018, section 5.2. A network whose gradient vanishes, by rounding or by saturation, resists
-    attacks along its gradient without being robust. Pixels that no unit sees count as zeros, too.
+    attacks along its gradient without being robust. Pixels that no unit sees count as zeros, too. Arguments: see
+    `fgsm`.
 
-    Args:
-        gradient: the `InputGradient` of a model.
-        images: (batch, height, width, channels).
-        labels: (batch,), the right classes.
-
-    Returns:
-        A pair of means over the images: the share of entries that are exactly 0, and the Euclidean norm.
-
-    Example:
-        >>> from tf_capsules.analysis.input_gradient import InputGradient
-        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
-        >>> share, norm = measure_gradients(InputGradient(model), np.ones((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0]))
-        >>> share
-        0.0
+    >>> from tf_capsules.analysis.input_gradient import InputGradient
+    >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
+    >>> measure_gradients(InputGradient(model), np.ones((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0]))[0]
+    0.0
     """
     gradients = gradient(images, labels).astype("float64")
     return float((gradients == 0).mean()), float(np.linalg.norm(gradients.reshape(len(gradients), -1), axis=1).mean())
@@ -133,23 +125,18 @@ def _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bou
 
 
 def table(rows):
-    """The rows of `measure_attacks` as text, a line for each model that judges and each that was attacked.
+    """The rows of `measure_attacks` as lines of text: a block for each attack and goal, in percent, and the gradients.
 
-    Args:
-        rows: of `measure_attacks`.
+    A line is a model that judges and one that was attacked.
 
-    Returns:
-        A str of several lines: a block for each attack and goal, in percent, and the measures of the gradients.
-
-    Example:
-        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "metric": "accuracy"}
-        >>> row |= {"zero_gradient_share": 0.25, "gradient_norm": 1.5}
-        >>> print(table([row | {"epsilon": x, "value": 1 - x} for x in (0.0, 0.1, 0.2)]))
-        fgsm, untargeted: accuracy (%)
-        epsilon       0    0.1    0.2
-        a         100.0   90.0   80.0
-        <BLANKLINE>
-        gradients of a: 25.00% of the entries are 0, mean norm 1.5
+    >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "metric": "accuracy"}
+    >>> row |= {"zero_gradient_share": 0.25, "gradient_norm": 1.5}
+    >>> print(table([row | {"epsilon": x, "value": 1 - x} for x in (0.0, 0.1, 0.2)]))
+    fgsm, untargeted: accuracy (%)
+    epsilon       0    0.1    0.2
+    a         100.0   90.0   80.0
+    <BLANKLINE>
+    gradients of a: 25.00% of the entries are 0, mean norm 1.5
     """
     blocks = {}
     for row in rows:
@@ -174,22 +161,16 @@ def _line_name(row):
 
 
 def masking_signs(rows):
-    """Signs of masked gradients in the rows of `measure_attacks`, as sentences.
+    """Signs of masked gradients in the rows of `measure_attacks`, as sentences. None is no proof that nothing is
+    masked.
 
     Source: Hinton et al. 2018, section 5.2 (images made on another network should not fool a model better than those
     made on itself); Athalye et al. 2018, section 3.1 (one step should not do better than several). A difference counts
     from two standard errors on, a share of zeros from a half on.
 
-    Args:
-        rows: of `measure_attacks`.
-
-    Returns:
-        A list of str. An empty list is no proof that nothing is masked.
-
-    Example:
-        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "epsilon": 0.1, "images": 50}
-        >>> masking_signs([row | {"metric": "accuracy", "value": 0.9, "zero_gradient_share": 0.75}])
-        ['a: 75.0% of the entries of its gradients are 0']
+    >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "epsilon": 0.1, "images": 50}
+    >>> masking_signs([row | {"metric": "accuracy", "value": 0.9, "zero_gradient_share": 0.75}])
+    ['a: 75.0% of the entries of its gradients are 0']
     """
     rows = list(rows)
     zeros = {row["made_on"]: row["zero_gradient_share"] for row in rows}

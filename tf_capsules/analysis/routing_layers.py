@@ -11,11 +11,7 @@ from tf_capsules.layers.base import RoutingLayer
 
 
 def find_layer(model, name, *kinds):
-    """The layer of this name in a `CapsuleClassifier` or a functional model.
-
-    Raises:
-        ValueError: no such layer, or one of another class than these.
-    """
+    """The layer of this name, and of one of these classes, in a network; a ValueError where there is none."""
     layer = getattr(model, "encoder", model).get_layer(name)
     if not isinstance(layer, kinds):
         wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds)
@@ -45,16 +41,9 @@ def stopped(routing, iterations):
 
 
 def route_again(model, images, name, iterations=None, schedule=None):
-    """All results of all iterations of a network's `ConcurrentRouting`.
+    """A network's `ConcurrentRouting` of this name, called on a batch with other options, its own where they are None.
 
-    Args:
-        model: a `CapsuleClassifier` or a functional model.
-        images: a batch.
-        name: of the layer.
-        iterations, schedule: in place of the layer's own.
-
-    Returns:
-        The layer with these options, what its lowest layer takes (a tuple), and the results.
+    Returns the layer, what its lowest layer takes (a tuple), and all results of all iterations.
     """
     routing = find_layer(model, name, ConcurrentRouting)
     options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
@@ -64,12 +53,7 @@ def route_again(model, images, name, iterations=None, schedule=None):
 
 
 def activations_of(routing, children):
-    """Activations (batch, ...) of the children that a layer takes, None where they have none.
-
-    Args:
-        routing: the layer.
-        children: what it takes, a tuple.
-    """
+    """Activations (batch, ...) among what a layer takes, a tuple; None where there are none."""
     if len(children) < 2:
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
@@ -77,14 +61,10 @@ def activations_of(routing, children):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and bytes that the layer holds of them.
+    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones for a routing layer that does not
+    tell.
 
-    Args:
-        layer: any layer.
-        calls: for each of its calls the positional arguments, the named ones, and the results.
-
-    Returns:
-        A pair of numbers; of Nones for a routing layer that does not tell.
+    For each of its calls, `calls` has the positional arguments, the named ones, and the results.
     """
     if not isinstance(layer, RoutingLayer):
         return (None, None) if gives_couplings(layer) else (0, 0)

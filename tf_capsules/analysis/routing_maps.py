@@ -48,17 +48,10 @@ def _routing_maps(model, images, layer):
 
 
 def shares_below(layer, couplings, shares=None):
-    """Follows shares of the classes from the parents of a layer to its children.
+    """Follows shares of the classes, (batch, parents, classes), down to a layer's children, (batch, children, classes).
 
-    Args:
-        layer: the routing layer.
-        couplings: its couplings, (batch, children, parents) or, in windows, (batch, new height, new width, children of
-            a window, parents).
-        shares: of what each parent holds the share of each class, (batch, parents, classes); None: the parents are the
-            classes.
-
-    Returns:
-        (batch, children, classes).
+    The couplings are (batch, children, parents) or, in windows, (batch, new height, new width, children of a window,
+    parents). Without shares the parents are the classes.
     """
     if couplings.ndim == 3:
         return couplings if shares is None else couplings @ shares

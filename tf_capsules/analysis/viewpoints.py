@@ -32,11 +32,7 @@ class Views:
     index: np.ndarray
 
     def toy(self, label, instance=None):
-        """The row of a category's toy: the one with that number, or the first if it is None.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The row of a category's toy of that number, None for the first; a ValueError where there is none."""
         wanted = (self.labels == label) & (instance is None or self.instances == instance)
         if not wanted.any():
             raise ValueError(f"There is no instance {instance} of category {label}.")
@@ -163,18 +159,9 @@ def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
 
 
 def compare_poses(poses):
-    """How pose vectors differ from those of the first view.
+    """How pose vectors (..., views, pose vectors, size) differ from those of the first view, as `PoseChanges`.
 
-    Source: Heinsen 2019, figures 6 and 7.
-
-    Args:
-        poses: (..., views, pose vectors, size).
-
-    Returns:
-        `PoseChanges`.
-
-    Raises:
-        ValueError: a pose vector of length 0 in the first view, which nothing can be compared with.
+    Source: Heinsen 2019, figures 6 and 7. A vector of the first view that has length 0 raises a ValueError.
 
     >>> turned = compare_poses(np.array([[[1.0, 0.0]], [[0.0, 2.0]]]))
     >>> turned.norm_ratio[:, 0], turned.cosine[:, 0]
@@ -192,15 +179,10 @@ def compare_poses(poses):
 
 
 def project_poses(poses):
-    """The pose vectors of one toy in all views as points of a plane, by metric multidimensional scaling.
+    """The pose vectors (views, pose vectors, size) of one toy as points of a plane, (views, pose vectors, 2).
 
-    Source: Heinsen 2019, figure 4. Scaling starts from the two principal axes, so equal poses give equal points.
-
-    Args:
-        poses: (views, pose vectors, size).
-
-    Returns:
-        (views, pose vectors, 2); distances between points are close to those between the vectors.
+    Source: Heinsen 2019, figure 4: metric multidimensional scaling, by which distances between points are close to
+    those between the vectors. It starts from the two principal axes, so equal poses give equal points.
 
     >>> project_poses(np.random.default_rng(0).normal(size=(9, 4, 4))).shape
     (9, 4, 2)

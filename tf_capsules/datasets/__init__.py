@@ -12,53 +12,42 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name: (module, function, description, image shape, classes); None where it depends on the user's files
+# name, also of the function: (module, description, image shape, classes); None where it depends on the user's files
 _SETS = {
-    "digits": ("standard", "digits", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
-    "mnist": ("standard", "mnist", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
-    "fashion_mnist": ("standard", "fashion_mnist", "articles of clothing (60,000 + 10,000)", (28, 28, 1), 10),
-    "cifar10": ("standard", "cifar10", "small photographs (50,000 + 10,000)", (32, 32, 3), 10),
-    "cifar100": ("standard", "cifar100", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
-    "imagenet": ("imagenet", "imagenet", "photographs, ImageNet 2012 (1,281,167 + 50,000)", (256, 256, 3), 1000),
-    "h_imagenet": (
-        "imagenet",
-        "h_imagenet",
-        "its 200 hardest classes, cut out by boxes (255,725 + 17,101)",
-        (156, 156, 3),
-        200,
-    ),
-    "svhn": ("standard", "svhn", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
-    "smallnorb": ("smallnorb", "smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
+    "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
+    "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
+    "fashion_mnist": ("standard", "articles of clothing (60,000 + 10,000)", (28, 28, 1), 10),
+    "cifar10": ("standard", "small photographs (50,000 + 10,000)", (32, 32, 3), 10),
+    "cifar100": ("standard", "small photographs (50,000 + 10,000)", (32, 32, 3), 100),
+    "imagenet": ("imagenet", "photographs, ImageNet 2012 (1,281,167 + 50,000)", (256, 256, 3), 1000),
+    "h_imagenet": ("imagenet", "its 200 hardest classes, cut out by boxes (255,725 + 17,101)", (156, 156, 3), 200),
+    "svhn": ("standard", "house numbers, cropped (73,257 + 26,032)", (32, 32, 3), 10),
+    "smallnorb": ("smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
     "smallnorb_novel_azimuth": (
         "smallnorb",
-        "smallnorb_novel_azimuth",
         "smallNORB, tested at other azimuths than trained on (8,100 + 16,200 pairs)",
         (96, 96, 2),
         5,
     ),
     "smallnorb_novel_elevation": (
         "smallnorb",
-        "smallnorb_novel_elevation",
         "smallNORB, tested at other elevations than trained on (8,100 + 16,200 pairs)",
         (96, 96, 2),
         5,
     ),
     "smallnorb_novel_azimuth_test_toys": (
         "smallnorb",
-        "smallnorb_novel_azimuth_test_toys",
         "the same inside the test toys, for copies without training poses (4,860 + 6,480 pairs)",
         (96, 96, 2),
         5,
     ),
     "smallnorb_novel_elevation_test_toys": (
         "smallnorb",
-        "smallnorb_novel_elevation_test_toys",
         "the same inside the test toys, for copies without training poses (4,860 + 6,480 pairs)",
         (96, 96, 2),
         5,
     ),
     "rendered_toys": (
-        "rendered_toys",
         "rendered_toys",
         "synthetic toys from two cameras, drawn by code (2,000 + 1,000 pairs)",
         (48, 48, 2),
@@ -66,38 +55,24 @@ _SETS = {
     ),
     "rendered_toys_novel_azimuth": (
         "rendered_toys",
-        "rendered_toys_novel_azimuth",
         "synthetic toys, tested at other azimuths than trained on (2,000 + 1,000 pairs)",
         (48, 48, 2),
         5,
     ),
     "rendered_toys_novel_elevation": (
         "rendered_toys",
-        "rendered_toys_novel_elevation",
         "synthetic toys, tested at other elevations than trained on (2,000 + 1,000 pairs)",
         (48, 48, 2),
         5,
     ),
-    "multimnist": ("multimnist", "multimnist", "two overlapping digits, made on the fly", (36, 36, 1), 10),
-    "diverse_multimnist": (
-        "multimnist",
-        "diverse_multimnist",
-        "one or two overlapping digits, made on the fly",
-        (36, 36, 1),
-        10,
-    ),
-    "expanded_mnist": ("affnist", "expanded_mnist", "MNIST at random places on a black canvas", (40, 40, 1), 10),
-    "affnist": ("affnist", "affnist", "expanded MNIST; test: the official affNIST files", (40, 40, 1), 10),
-    "affnist_standin": (
-        "affnist",
-        "affnist_standin",
-        "expanded MNIST; test: affine maps of MNIST's test digits",
-        (40, 40, 1),
-        10,
-    ),
-    "sst_fine": ("sst", "sst_fine", "sentences of film reviews, 5 sentiments (159,274 phrases + 2,210)", None, 5),
-    "sst_binary": ("sst", "sst_binary", "sentences of film reviews, 2 sentiments (77,616 phrases + 1,821)", None, 2),
-    "folder": ("folder", "folder", "your own images, one folder a class", None, None),
+    "multimnist": ("multimnist", "two overlapping digits, made on the fly", (36, 36, 1), 10),
+    "diverse_multimnist": ("multimnist", "one or two overlapping digits, made on the fly", (36, 36, 1), 10),
+    "expanded_mnist": ("affnist", "MNIST at random places on a black canvas", (40, 40, 1), 10),
+    "affnist": ("affnist", "expanded MNIST; test: the official affNIST files", (40, 40, 1), 10),
+    "affnist_standin": ("affnist", "expanded MNIST; test: affine maps of MNIST's test digits", (40, 40, 1), 10),
+    "sst_fine": ("sst", "sentences of film reviews, 5 sentiments (159,274 phrases + 2,210)", None, 5),
+    "sst_binary": ("sst", "sentences of film reviews, 2 sentiments (77,616 phrases + 1,821)", None, 2),
+    "folder": ("folder", "your own images, one folder a class", None, None),
 }
 
 
@@ -118,7 +93,7 @@ def of_texts(name):
 def describe():
     """Rows (name, description, image shape, classes) of all data sets; where there are none, for texts and for a user's
     own images, shape or classes are None."""
-    return tuple((name, *row[2:]) for name, row in _SETS.items())
+    return tuple((name, *row[1:]) for name, row in _SETS.items())
 
 
 def load(name, data_dir=None, download=False, **options):
@@ -144,8 +119,7 @@ def load(name, data_dir=None, download=False, **options):
     """
     if name not in _SETS:
         raise ValueError(f"unknown data set {name!r}; there are {', '.join(_SETS)}")
-    module, function = _SETS[name][:2]
-    loader = getattr(importlib.import_module(f"tf_capsules.datasets.{module}"), function)
+    loader = getattr(importlib.import_module(f"tf_capsules.datasets.{_SETS[name][0]}"), name)
     known = [option for option in inspect.signature(loader).parameters if option not in ("data_dir", "download")]
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -95,15 +95,10 @@ def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
 
 
 def overlay(images, shifts, pad):
-    """Lays images over each other, each padded and shifted.
+    """Lays images (H, W, C), uint8, over each other, each padded with `pad` zeros on every side and shifted.
 
-    Args:
-        images: sequence of K images (H, W, C), uint8.
-        shifts: K pairs (rows down, columns right), each in [-pad, pad].
-        pad: zeros added on every side.
-
-    Returns:
-        The sum clipped at 255 (H + 2 pad, W + 2 pad, C) and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
+    A shift is (rows down, columns right), each in [-pad, pad]. Returns the sum clipped at 255 (H + 2 pad, W + 2 pad, C)
+    and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
 
     >>> merged, parts = overlay((one, two), ((1, 0), (1, -1)), pad=4)
     """

@@ -7,7 +7,8 @@ _FAMILIAR = {"azimuth": (15, 16, 17, 0, 1, 2), "elevation": (0, 1, 2)}
 
 
 def novel_viewpoints(train, test, factor):
-    """Training examples at familiar viewpoints, and test examples at familiar and at novel ones.
+    """Training examples at familiar viewpoints, and test examples at familiar and at novel ones, as three dicts of
+    arrays.
 
     Source: Hinton, Sabour, Frosst 2018, section 5.1.
 
@@ -15,12 +16,6 @@ def novel_viewpoints(train, test, factor):
         train, test: columns of smallNORB's factors, and any others beside them: a dict of arrays (N, ...).
         factor: "azimuth": 300 to 40 degrees are familiar, 60 to 280 novel; "elevation": 30 to 40 degrees are familiar,
             45 to 70 novel.
-
-    Returns:
-        Three such dicts: training, familiar, novel.
-
-    Raises:
-        ValueError: another factor.
 
     >>> columns = {"azimuth": np.arange(18), "lighting": np.zeros(18)}
     >>> [len(part["azimuth"]) for part in novel_viewpoints(columns, columns, "azimuth")]

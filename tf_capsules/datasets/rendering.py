@@ -72,10 +72,8 @@ def block(low, high, shear=None, slopes=(), paint=PAINT):
     """A box between two corners, which may be sheared and cut.
 
     Args:
-        low, high: the corners.
         shear: {(i, j): by}: axis i moves by so much from the middle to the upper end of axis j.
         slopes: (x, y, z, limit), planes x p_x + y p_y + z p_z <= limit that cut the box; p is in [-1, 1]^3.
-        paint: share of the light that it throws back.
     """
     low, high = np.array(low, float), np.array(high, float)
     matrix = np.diag((high - low) / 2)
@@ -86,20 +84,16 @@ def block(low, high, shear=None, slopes=(), paint=PAINT):
 
 
 def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0), reach=1.0, stereo=6.0):
-    """What a left and a right camera see of solids on a floor.
+    """What a left and a right camera see of solids on a floor, (pairs, size, size, 2) uint8.
 
     Args:
         solids: sequence of `Solid`.
         azimuths, elevations: (pairs,), where the middle between the cameras is, in degrees; from azimuth -90 the x axis
             points to the right, and it turns clockwise, seen from above, as the azimuth grows.
         lighting: a `Lighting`; the lamps go round with the cameras.
-        size: pixels to a side.
         target: what is seen in the middle.
         reach: half the width of what is seen.
         stereo: degrees of azimuth between the cameras.
-
-    Returns:
-        (pairs, size, size, 2) uint8.
     """
     turns, heights = np.tile(azimuths, 2), np.tile(elevations, 2)
     right, up, forward = _axes(turns + np.repeat([-stereo / 2, stereo / 2], len(azimuths)), heights)
@@ -154,16 +148,12 @@ def _vectors(matrices, vectors):
 def _trace(solids, corner, rays, count, lights):
     """Where the rays of each view meet each solid.
 
-    Args:
-        solids: sequence of `Solid`.
-        corner: (views, 3), where the first pixel's ray begins.
-        rays: (views, 3, 3), columns: from a pixel's ray to the next to the right, to the next below, and along a ray.
-        count: pixels to a side.
-        lights: ambient strength, the direction of the sky, and the lamps; None if shades are of no interest.
+    The first pixel's ray begins at `corner`, (views, 3). The columns of `rays`, (views, 3, 3), lead from a pixel's ray
+    to the next to the right, to the next below, and along a ray. `lights` are ambient strength, direction of the sky,
+    and lamps; None: no shades.
 
-    Yields:
-        For each solid a window (three index arrays), and in it (views, height, width): how far along its ray the solid
-        is met, whether it is met, and how much light falls there.
+    Yields for each solid a window (three index arrays), and in it (views, height, width): how far along its ray the
+    solid is met, whether it is met, and how much light falls there.
     """
     pixels = np.linalg.inv(rays)
     for solid in solids:

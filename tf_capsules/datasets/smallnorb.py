@@ -108,19 +108,11 @@ def _novel(name, factor, data_dir, download):
 
 
 def parse_matrix(content):
-    """The matrix in a file of the NORB sets' binary format.
+    """The matrix in a file, given as bytes and gzipped or not, of the NORB sets' binary format.
 
-    Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least
-    three, unused ones are 1) follow as int32, then the values, all little-endian.
-
-    Args:
-        content: the file as bytes, gzipped or not.
-
-    Returns:
-        An array of that type and those axes.
-
-    Raises:
-        ValueError: the bytes are no such matrix, fewer than it takes or more; the message says what was found.
+    Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least three,
+    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found in place of
+    that.
 
     >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())
     array([7, 8], dtype=int32)

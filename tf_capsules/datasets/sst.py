@@ -89,18 +89,10 @@ def sst_binary(data_dir=None, download=False, phrases=True):
 
 
 def examples(path, labels="fine", phrases=False):
-    """The texts and labels of one file of trees: of the whole sentences, or of all distinct phrases.
+    """The texts and labels of one file of trees, two lists: of the whole sentences, or of all distinct phrases.
 
-    Args:
-        path: a file with one tree a line, such as `(3 (2 Good) (2 film))`, in UTF-8.
-        labels: "fine" or "binary".
-        phrases: every phrase once, or the sentence of each tree.
-
-    Returns:
-        Two lists of one length, texts and labels.
-
-    Raises:
-        ValueError: a malformed tree or bytes that are no UTF-8; names file and line.
+    The file has one tree a line, such as `(3 (2 Good) (2 film))`, in UTF-8. A ValueError names file and line of a
+    malformed tree or of bytes that are no UTF-8.
     """
     seen, texts, numbers = set(), [], []
     # Not splitlines() and not str.split(): some words hold a non-breaking space, which is part of them.
@@ -125,13 +117,10 @@ def examples(path, labels="fine", phrases=False):
 
 
 def tree_phrases(tree):
-    """The phrases of one tree as pairs (label, text), the root first, every node before its parts.
+    """The phrases of one tree in Penn Treebank brackets as pairs (label, text), the root first, every node before its
+    parts.
 
-    Args:
-        tree: in Penn Treebank brackets; each node has a label 0 to 4 and either one word or further nodes.
-
-    Raises:
-        ValueError: the tree is malformed; the message says how.
+    Each node has a label 0 to 4 and either one word or further nodes; a ValueError says how a tree is malformed.
 
     >>> tree_phrases("(4 (2 A) (3 (3 good) (2 film)))")
     [(4, 'A good film'), (2, 'A'), (3, 'good film'), (3, 'good'), (2, 'film')]

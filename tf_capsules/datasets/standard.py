@@ -60,8 +60,6 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
     """A Dataset from a folder that tensorflow-datasets has prepared.
 
     Args:
-        name: of the Dataset.
-        builder_name: of the tensorflow-datasets builder.
         data_dir, download: as in `tf_capsules.datasets.load`.
         arrays: makes the arrays of a `Split` from the builder's columns.
         label: the column whose classes are the Dataset's.

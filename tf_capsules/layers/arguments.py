@@ -4,6 +4,9 @@ from keras import ops
 
 from tf_capsules.routing.arguments import positive_int
 
+# Capsules are read off the last axis, whatever Keras is set to.
+CHANNELS_LAST = {"data_format": "channels_last"}
+
 
 def positive_ints(name, values, of, example):
     """The values as a tuple of ints, if they are whole numbers of at least 1, one for each part of a network."""

@@ -191,11 +191,8 @@ class RoutingLayer(Configured):
 
 
 def check_memory(votes_memory, children_per_chunk, needs_votes):
-    """Raises a ValueError for a memory policy that doesn't go with the routing.
-
-    Args:
-        votes_memory, children_per_chunk: arguments of a layer.
-        needs_votes: None, or why votes have to be stored.
+    """Raises a ValueError for a memory policy that doesn't go with the routing, which `needs_votes` for that reason, or
+    None.
     """
     if children_per_chunk is not None:
         positive_int("children_per_chunk", children_per_chunk)

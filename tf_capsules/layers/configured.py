@@ -17,11 +17,9 @@ class Configured(keras.layers.Layer):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
     def _set_weight_options(self, arguments, **defaults):
-        """Sets the initializers, regularizers, constraints and activations of weights among a constructor's arguments.
+        """Sets a constructor's arguments, `locals()`, that are initializers, regularizers, constraints and activations.
 
-        Args:
-            arguments: all of them by name, `locals()`.
-            defaults: of a weight the initializer that stands for None.
+        `defaults` are initializers that stand for None, by the names of the weights.
         """
         for name, value in arguments.items():
             weight, _, kind = name.rpartition("_")

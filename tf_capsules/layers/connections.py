@@ -23,11 +23,7 @@ def flatten_grid(poses):
 
 
 def on_grid(shape):
-    """Whether poses of this shape lie on a grid.
-
-    Raises:
-        ValueError: neither vectors nor matrices, with or without a grid.
-    """
+    """Whether poses of this shape lie on a grid; a ValueError where they are neither vectors nor matrices."""
     if isinstance(shape[0], (tuple, list)):
         raise ValueError(f"Capsule poses are one array, others are arguments of their own. Received shapes {shape}.")
     if len(shape) not in (3, 4, 5, 6):
@@ -50,10 +46,8 @@ def children_of(shape):
 
 
 def count_groups(layer, shape, sharing):
-    """Number of groups of children with their own transformations: 1, the capsule types, or all children.
-
-    Raises:
-        ValueError: sizes that are needed and not known.
+    """Number of groups of children with their own transformations: 1, the capsule types, or all children; a ValueError
+    where it is unknown.
     """
     grid = on_grid(shape)
     known_axes(layer, shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rows_of(shape) else {}))

@@ -39,11 +39,7 @@ class ConvRoutingLayer(RoutingLayer):
         self.strides = pair("strides", strides)
 
     def _open_windows(self, poses_shape, memory=None):
-        """Sets windows and plan for children of this shape, and returns the kernel's axes (rows, columns, types).
-
-        Raises:
-            ValueError: poses that are not on a grid of known size, or a grid smaller than the window.
-        """
+        """Sets windows and plan for children of this shape, and returns the kernel's axes (rows, columns, types)."""
         if not on_grid(poses_shape):
             raise ValueError(
                 f"{type(self).__name__} takes poses on a grid (batch, height, width, types, ...). "

@@ -69,15 +69,10 @@ def check_coordinates(poses_shape, dim):
 def add_coordinates(poses, kernel):
     """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
 
-    Votes stay affine in the child's pose, so they need not be stored.
-
-    Args:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
-        kernel: (groups, parents, d, dim).
-
-    Returns:
-        Poses with one more column for matrices, two more for vectors, and the kernel to go with them: it adds the row,
-        scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the second.
+    Votes stay affine in the child's pose, so they need not be stored. Poses are (batch, height, width, types, d), which
+    get two columns, or (batch, height, width, types, rows, d), which get one. The kernel (groups, parents, d, dim) then
+    adds the row, scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the
+    second.
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]

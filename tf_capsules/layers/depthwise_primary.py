@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import known_axes, pair, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, pair, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash_exponential
 
@@ -90,7 +90,7 @@ class DepthwisePrimaryCapsules(Configured):
                 ops.transpose(self.kernel, (0, 1, 3, 2)),
                 self.strides,
                 "valid",
-                data_format="channels_last",
+                **CHANNELS_LAST,
             )
         if self.bias is not None:
             x = x + self.bias

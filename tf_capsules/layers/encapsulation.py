@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Size
-from tf_capsules.layers.arguments import known_axes, one_of, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
@@ -31,22 +31,15 @@ def flatten_types(poses):
 
 
 def grouped_convolution(x, kernel, strides=1):
-    """A grouped convolution without padding.
+    """A grouped convolution without padding, of x (batch, height, width, groups, d) and a kernel (rows, columns,
+    groups, d, dim).
 
     It is a depthwise convolution, summed over the channels of each group: on a CPU the gradient of TensorFlow's own
     grouped convolution is slower by orders of magnitude.
-
-    Args:
-        x: (batch, height, width, groups, d).
-        kernel: (rows, columns, groups, d, dim).
-        strides: for both axes.
-
-    Returns:
-        (batch, new height, new width, groups, dim).
     """
     rows, columns, groups, d, dim = kernel.shape
     kernel = ops.reshape(kernel, (rows, columns, groups * d, dim))
-    y = ops.depthwise_conv(flatten_types(x), kernel, strides=strides, padding="valid", data_format="channels_last")
+    y = ops.depthwise_conv(flatten_types(x), kernel, strides=strides, padding="valid", **CHANNELS_LAST)
     return ops.sum(ops.reshape(y, (*ops.shape(y)[:3], groups, d, dim)), axis=4)
 
 
@@ -148,7 +141,7 @@ class CapConv(Configured):
         return layer
 
     def _dense(self, name, below, channels, size, exclude=None):
-        options = dict(strides=self.strides, padding="valid", data_format="channels_last", dtype=self.dtype_policy)
+        options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, dtype=self.dtype_policy)
         options |= dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal(), name=name)
         if exclude is None:
             layer = keras.layers.Conv2D(channels, size, **options)

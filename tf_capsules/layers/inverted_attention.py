@@ -309,11 +309,8 @@ class ConvInvertedAttentionRouting(_AttentionWeights, ConvRoutingLayer):
 
 
 def _check_parents(wanted, parents):
-    """Raises a ValueError unless what a layer is given as its parents has the shape of what it returns.
-
-    Args:
-        wanted: that shape, or a tuple of the shapes of several results.
-        parents: None, an array, or a tuple of arrays.
+    """Raises a ValueError unless what a layer is given as its parents has the shape, or the shapes, `wanted`: of what
+    it returns.
     """
     if parents is None:
         return

@@ -4,11 +4,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Shape
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
 from tf_capsules.layers.configured import Configured
-
-# Capsules and images have their channels last, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -44,11 +41,13 @@ class UpsamplingDecoder(Configured):
         self.channels = positive_int("channels", channels)
         self.image_shape = (48, 48, self.channels)
         self.dense = keras.layers.Dense(64, dtype=self.dtype_policy)
-        self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", dtype=self.dtype_policy, **_LAST)
+        self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", dtype=self.dtype_policy, **CHANNELS_LAST)
         self.convolutions = [
-            keras.layers.Conv2D(filters, 3, dtype=self.dtype_policy, **_LAST) for filters in (64, 128, 128)
+            keras.layers.Conv2D(filters, 3, dtype=self.dtype_policy, **CHANNELS_LAST) for filters in (64, 128, 128)
         ]
-        self.last = keras.layers.Conv2D(self.channels, 3, activation="sigmoid", dtype=self.dtype_policy, **_LAST)
+        self.last = keras.layers.Conv2D(
+            self.channels, 3, activation="sigmoid", dtype=self.dtype_policy, **CHANNELS_LAST
+        )
 
     def build(self, input_shape):
         if None in input_shape[1:]:

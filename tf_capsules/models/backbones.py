@@ -5,11 +5,8 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Tensor
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
 from tf_capsules.layers.batch_normalization import BatchNormalization
-
-# Channels are the last axis under every Keras configuration.
-CHANNELS_LAST = {"data_format": "channels_last"}
 
 
 def fan_in_uniform(fan_in: int):
@@ -25,18 +22,18 @@ def padded_convolution(
     strides: int = 1,
     padding: int | None = None,
     use_bias: bool = True,
+    initializers: Sequence | None = None,
     name: str | None = None,
 ):
     """A convolution of an image that zeros surround, `padding` of them on every side, None for as many as leave the
     size as it is (one fewer with an even kernel): not Keras' "same" padding, which has none before and one after where
-    the stride is 2 and the size even."""
+    the stride is 2 and the size even. Kernel and bias are drawn by `initializers`, None for `fan_in_uniform`."""
     padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]
     x = keras.layers.ZeroPadding2D(padding, **CHANNELS_LAST)(x) if padding else x
-    options = dict(kernel_initializer=fan_in_uniform(fan_in), bias_initializer=fan_in_uniform(fan_in))
-    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, name=name, **options, **CHANNELS_LAST)(
-        x
-    )
+    kernel, bias = initializers or (fan_in_uniform(fan_in), fan_in_uniform(fan_in))
+    options = dict(kernel_initializer=kernel, bias_initializer=bias, use_bias=use_bias, name=name)
+    return keras.layers.Conv2D(filters, kernel_size, strides, **options, **CHANNELS_LAST)(x)
 
 
 def batch_normalized(x: Tensor):
@@ -122,8 +119,7 @@ def basic_block(
 def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
     """The symbolic images a network begins with, (batch, height, width, channels).
 
-    Raises:
-        ValueError: a shape other than (height, width, channels), sides shorter than `smallest`, or no class.
+    A ValueError tells of another shape than (height, width, channels), sides shorter than `smallest`, or no class.
     """
     positive_int("classes", classes)
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
@@ -135,14 +131,10 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 
 
 def features_of(images: Tensor, backbone: keras.Layer | None):
-    """The feature map that a backbone makes of images.
+    """The feature map that a backbone, a Keras model or layer, makes of symbolic images (batch, height, width,
+    channels).
 
-    Args:
-        images: symbolic, (batch, height, width, channels).
-        backbone: a Keras model or layer from images to (batch, new height, new width, channels).
-
-    Raises:
-        ValueError: it is no Keras layer, it is for other images, or what it makes is no feature map of known size.
+    A ValueError tells of a backbone that is no Keras layer, is for other images, or makes no map of known size.
     """
     if not isinstance(backbone, keras.Layer):
         raise ValueError(f"`backbone` must be a Keras model or layer. Received: {backbone!r}")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Weights
-from tf_capsules.models.backbones import CHANNELS_LAST, image_input
+from tf_capsules.layers.arguments import CHANNELS_LAST
+from tf_capsules.models.backbones import image_input
 from tf_capsules.models.weights import load_weights
 
 
@@ -23,15 +24,12 @@ def convolutional_network(
     """A Keras model from images to class probabilities (batch, classes), not compiled.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: as of the papers' networks.
         convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
         hidden: units of each hidden layer, ReLU.
         pooling: whether the largest of 2x2 is taken after each convolution.
         dropout: share of the last hidden units that is dropped in training.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
     """
     layers = keras.layers
     stack = [image_input(image_shape, classes)]

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import pair, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, pair, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
-from tf_capsules.models.backbones import CHANNELS_LAST
 from tf_capsules.routing.squash import squash as squashed
 
 

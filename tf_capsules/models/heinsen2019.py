@@ -6,7 +6,7 @@ import keras
 
 from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
 from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
@@ -80,21 +80,15 @@ def ImageCapsNet(
                 filters,
                 3,
                 strides=1 + block % 2,
-                data_format="channels_last",
+                **CHANNELS_LAST,
                 kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"),
                 name=f"convolution_{block + 1}",
             )(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
-    scores = keras.layers.Conv2D(types, 1, data_format="channels_last", name="scores", **pointwise)(
-        normalized(x, "norm_scores")
-    )
+    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
-    # In float32 under every dtype policy: these are the model's answers.
-    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
-    poses, scores, _ = HeinsenRouting(parts, pose[1], sharing="all", name="parts", **options)(poses, scores)
-    poses, scores, variances = HeinsenRouting(classes, pose[1], name="classes", **options)(poses, scores)
-    encoder = keras.Model(images, {"activations": scores, "poses": poses, "variances": variances}, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+    options = dict(iterations=iterations, density=density)
+    return _classifier(images, poses, scores, parts, classes, pose[1], options, weights, name)
 
 
 def TextCapsNet(
@@ -116,16 +110,13 @@ def TextCapsNet(
 
     Args:
         layers, width: of the hidden states: GPT-2 large has 37 of 1,280.
-        classes: number of classes.
         dim: length of a token's capsule.
-        parts: capsules between the two routing layers.
         pose: columns of the poses after routing; every pose has one row.
-        iterations, density: see `HeinsenRouting`.
+        classes, parts, iterations, density, name: see `ImageCapsNet`.
         norm: "pre" (the paper) or "post" (the author's later code, 140,480 and 138,944 parameters, and the weights that
             he published): see `SequenceCapsules`.
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
@@ -141,15 +132,8 @@ def TextCapsNet(
     embeddings = keras.Input((None, layers, width), name="embeddings")
     mask = keras.Input((None,), name="mask")
     poses, scores = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
-    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
-    poses, scores, _ = HeinsenRouting(parts, pose, sharing="all", name="parts", **options)(poses, scores)
-    poses, scores, variances = HeinsenRouting(classes, pose, name="classes", **options)(poses, scores)
-    encoder = keras.Model(
-        {"embeddings": embeddings, "mask": mask},
-        {"activations": scores, "poses": poses, "variances": variances},
-        name="encoder",
-    )
-    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+    inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
+    return _classifier(inputs, poses, scores, parts, classes, pose, options, weights, name)
 
 
 def SelfAttentionCapsNet(
@@ -178,17 +162,15 @@ def SelfAttentionCapsNet(
 
     Args:
         layers, width: of the hidden states, which may be any number; the inputs are those of `TextCapsNet`.
-        classes: number of classes.
+        classes, iterations, density, name: see `ImageCapsNet`.
         dim: width of the blocks, a multiple of `heads`.
         heads: attention heads of each block.
         blocks: self-attention blocks.
         parts: None, or the number of capsules of a further routing layer between tokens and classes, as in
             `TextCapsNet`.
         pose: columns of every pose, from the tokens to the classes; every pose has one row.
-        iterations, density: see `HeinsenRouting`.
         dropout: rate, on the attention's weights and on the output of each part of a block.
         weights: None; the path of a weights file; or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
@@ -226,17 +208,8 @@ def SelfAttentionCapsNet(
         y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
         x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
     poses, scores = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
-    options: dict[str, Any] = dict(iterations=iterations, density=density, dtype="float32")
-    if parts is not None:
-        poses, scores, _ = HeinsenRouting(parts, pose, sharing="all", name="parts", **options)(poses, scores)
-    sharing = "all" if parts is None else "none"
-    poses, scores, variances = HeinsenRouting(classes, pose, sharing=sharing, name="classes", **options)(poses, scores)
-    encoder = keras.Model(
-        {"embeddings": embeddings, "mask": mask},
-        {"activations": scores, "poses": poses, "variances": variances},
-        name="encoder",
-    )
-    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+    inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
+    return _classifier(inputs, poses, scores, parts, classes, pose, options, weights, name)
 
 
 def MeanPooling(
@@ -245,10 +218,8 @@ def MeanPooling(
     """The baseline without capsules: hidden states, averaged over the tokens, and one dense layer.
 
     Args:
-        layers, width: of the hidden states.
-        classes: number of classes.
+        layers, width, classes, name: see `TextCapsNet`.
         weights: None, or the path of a weights file.
-        name: of the model.
 
     Returns:
         A `keras.Model`, not compiled, called as `TextCapsNet`. It returns class probabilities (batch, classes).
@@ -268,3 +239,14 @@ def MeanPooling(
     mean = keras.layers.Flatten(name="mean")(mean)
     outputs = keras.layers.Dense(classes, "softmax", dtype="float32", name="classes")(mean)
     return load_weights(keras.Model({"embeddings": embeddings, "mask": mask}, outputs, name=name), weights)
+
+
+def _classifier(inputs, poses, scores, parts, classes, dim, options, weights, name):
+    """The network from primary capsules on: routed to parts, of which None has none, and to the classes."""
+    options = options | {"dtype": "float32"}  # under every dtype policy: these are the model's answers
+    if parts is not None:
+        poses, scores, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, scores)
+    sharing = "all" if parts is None else "none"
+    poses, scores, variances = HeinsenRouting(classes, dim, sharing=sharing, name="classes", **options)(poses, scores)
+    encoder = keras.Model(inputs, {"activations": scores, "poses": poses, "variances": variances}, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)

@@ -7,8 +7,8 @@ import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
-from tf_capsules.layers.arguments import one_of, positive_ints
-from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints
+from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -138,11 +138,8 @@ def BaselineCNN(
     is not stated.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `MatrixCapsNet`.
         dropout: share of the hidden units that is dropped in training.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.

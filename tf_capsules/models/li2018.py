@@ -6,9 +6,9 @@ import keras
 
 from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
-from tf_capsules.layers.arguments import one_of, positive_int, positive_ints, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
-from tf_capsules.models.backbones import CHANNELS_LAST, basic_block, batch_normalized, image_input
+from tf_capsules.models.backbones import basic_block, batch_normalized, image_input, padded_convolution
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
 
@@ -113,11 +113,9 @@ def ShortEncapNet(
     with "own" or "crossed" co-efficients and 8,133,440 with "both" (the printed size of (f) fits none of them).
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `CapNet`.
         coefficients: of the capsule convolution, see `CapConv`.
         dim: length of the class capsules and of those below.
-        weights, name: see `CapNet`.
 
     Returns:
         A `CapsuleClassifier`, not compiled.
@@ -153,8 +151,7 @@ def EncapNet(
     layers are shared out is not published.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `CapNet`.
         layers: number of Type II layers of each module.
         coefficients: see `CapConv`, for all modules or for each.
         skips: any of "convolution", around layers of Type I; and "stack", around all layers of Type II of a module, or
@@ -163,7 +160,6 @@ def EncapNet(
         exclude_own: see `CapConv`.
         stem: "plain", a convolution of 3x3; or "strided", that with strides 2 and a maximum of 3x3 with strides 2, for
             images of 128 and more (not published).
-        weights, name: see `CapNet`.
 
     Returns:
         A `CapsuleClassifier`, not compiled. In its encoder the layers of module m, from 1, are "module_m_type_1" and
@@ -214,9 +210,7 @@ def SameShapeCNN(
     """The convolutional network of the shapes of CapNet, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
-        weights, name: see `CapNet`.
+        image_shape, classes, weights, name: see `CapNet`.
 
     Returns:
         A Keras model from images to class scores (batch, classes), not compiled; the paper's margin loss is on them.
@@ -234,9 +228,7 @@ def SameSizeCNN(
     """The convolutional network of CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
-        weights, name: see `CapNet`.
+        image_shape, classes, weights, name: see `CapNet`.
 
     Returns:
         A Keras model from images to class scores (batch, classes), not compiled.
@@ -262,10 +254,8 @@ def ResNetTwin(
     Source: Li et al. 2018, table 2; not in the released code, made here of basic blocks.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `CapNet`.
         filters, blocks: of each stage.
-        weights, name: see `CapNet`.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled. Its stage s, from 1, ends with
@@ -301,10 +291,8 @@ def _convolutional(image_shape, classes, convolutions, weights, name):
 
 
 def _convolution(x, filters, kernel_size=3, strides=1, use_bias=True):
-    padding = kernel_size // 2
-    x = keras.layers.ZeroPadding2D(padding, **CHANNELS_LAST)(x) if padding else x
-    options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
-    return keras.layers.Conv2D(filters, kernel_size, strides, use_bias=use_bias, **options, **CHANNELS_LAST)(x)
+    drawn = glorot_normal(), unit_normal()
+    return padded_convolution(x, filters, kernel_size, strides, use_bias=use_bias, initializers=drawn)
 
 
 def _stem(x, convolutions):

@@ -13,7 +13,7 @@ from tf_capsules.layers import (
     SelfAttentionRouting,
     UpsamplingDecoder,
 )
-from tf_capsules.layers.arguments import one_of
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of
 from tf_capsules.models.backbones import image_input
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.mazzia2021_published import is_author_file, load_author_weights
@@ -23,9 +23,6 @@ from tf_capsules.models.weights import find, load_weights
 MNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 1), (128, 3, 2))
 SMALLNORB = ((32, 7, 2), (64, 3, 1), (64, 3, 1), (128, 3, 2))
 MULTIMNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 2), (128, 3, 2))
-
-# Capsules are read off the last axis, whatever Keras is set to.
-_LAST = {"data_format": "channels_last"}
 
 
 def EfficientCapsNet(
@@ -87,7 +84,7 @@ def EfficientCapsNet(
     x = images
     for index, (filters, kernel_size, strides) in enumerate(convolutions, start=1):
         x = keras.layers.Conv2D(
-            filters, kernel_size, strides, kernel_initializer="he_normal", name=f"convolution_{index}", **_LAST
+            filters, kernel_size, strides, kernel_initializer="he_normal", name=f"convolution_{index}", **CHANNELS_LAST
         )(x)
         x = _normalized(x, normalization, index)
     x = DepthwisePrimaryCapsules(pose, primary_kernel_size, primary_strides, name="primary_capsules")(x)

@@ -56,10 +56,8 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
     """The model, with the weights of a state dict of the author's code.
 
     Arrays that the model has no place for are left out. The arrays that it takes are compared by SHA-256 with those
-    that the author published; others are loaded, too, with a warning.
-
-    Raises:
-        ValueError: a damaged file, or an array that is missing, of another shape or not finite; the message names it.
+    that the author published; others are loaded, too, with a warning. A ValueError names an array that is missing, of
+    another shape or not finite.
     """
     arrays = read_state_dict(path)
     taken, values = {}, []

@@ -7,7 +7,8 @@ import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
-from tf_capsules.models.backbones import CHANNELS_LAST, features_of, image_input
+from tf_capsules.layers.arguments import CHANNELS_LAST
+from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
 from tf_capsules.models.convolutional import convolutional_network
 from tf_capsules.models.weights import load_weights
@@ -109,11 +110,8 @@ def BaselineCNN(
     stated.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `CapsNet`.
         dropout: share of the last hidden units that is dropped in training.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
@@ -143,12 +141,9 @@ def PoolingCNN(
     in.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `CapsNet`.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
         dropout: share of the hidden units that is dropped in training.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.

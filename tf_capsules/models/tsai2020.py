@@ -15,7 +15,7 @@ from tf_capsules.layers import (
     InvertedAttentionRouting,
     PrimaryCapsules,
 )
-from tf_capsules.layers.arguments import one_of, pair, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int
 from tf_capsules.models import backbones, hinton2018, sabour2017
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.weights import load_weights
@@ -274,11 +274,8 @@ def BaselineCNN(
     Source: Tsai et al. 2020, tables 2 and 3.
 
     Args:
-        image_shape: (height, width, channels), at least 21 x 21.
-        classes: number of classes.
+        image_shape, classes, weights, name: see `AttentionCapsNet`; images are at least 21 x 21.
         filters: channels of each convolution.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
@@ -294,8 +291,8 @@ def BaselineCNN(
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
     for _ in range(2):
         x = backbones.batch_normalized(keras.layers.ReLU()(backbones.padded_convolution(x, filters, strides=2)))
-        x = keras.layers.AveragePooling2D(2, data_format="channels_last")(x)
-    x = keras.layers.Flatten(data_format="channels_last")(x)
+        x = keras.layers.AveragePooling2D(2, **CHANNELS_LAST)(x)
+    x = keras.layers.Flatten(**CHANNELS_LAST)(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
 
 
@@ -311,11 +308,8 @@ def ResNet18(
     Source: He et al. 2016; Tsai et al. 2020, section 5: no pooling after the first convolution, which is 3x3.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `AttentionCapsNet`.
         filters: channels of each of the four stages.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
@@ -326,7 +320,7 @@ def ResNet18(
     """
     images = backbones.image_input(image_shape, classes)
     x = backbones.ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
-    x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
+    x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
 
 
@@ -345,14 +339,11 @@ def DiverseCNN(
     one. Not stated, and none here: a non-linearity between the last two layers.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: see `AttentionCapsNet`.
         pooling: "average": `hidden` channels at each position, then their means; "learned": as many units that see all
             positions.
         filters: channels of each convolution.
         hidden: see `pooling`.
-        weights: None, a path, or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), each on its own, not compiled.
@@ -373,9 +364,9 @@ def DiverseCNN(
         )
     if pooling == "average":
         x = backbones.padded_convolution(x, hidden, 1)
-        x = keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x)
+        x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)
     else:
-        x = _dense(keras.layers.Flatten(data_format="channels_last")(x), hidden)
+        x = _dense(keras.layers.Flatten(**CHANNELS_LAST)(x), hidden)
     return load_weights(keras.Model(images, _probabilities(x, classes, "sigmoid"), name=name), weights)
 
 

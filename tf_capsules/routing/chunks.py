@@ -11,15 +11,10 @@ def by_examples(function, size, arrays, results, sums=()):
     No gradient goes through this.
 
     Args:
-        function: takes arrays (batch, ...) and returns a tuple of arrays: one (batch, ...) for each of `results`, then
-            a sum over the examples for each of `sums`. Examples of zeros, which pad the last chunk, must add nothing to
-            the sums.
-        size: examples.
+        function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for
+            each of `sums`. Examples of zeros, which pad the last chunk, must add nothing to the sums.
         arrays: arrays (batch, ...) of one dtype, with known shapes but for the batch.
-        results, sums: shapes, without the batch, of the arrays that the function returns; their dtype is the same.
-
-    Returns:
-        The function's results for the whole batch, as a tuple.
+        results, sums: shapes, without the batch, of what the function returns; their dtype is the same.
     """
     batch = ops.shape(arrays[0])[0]
     # An int; or a tensor in TensorFlow's graphs; or a symbol where JAX infers shapes.

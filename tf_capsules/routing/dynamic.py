@@ -82,20 +82,12 @@ def dynamic_routing_by_parents(
     initial_logits: Tensor | None = None,
     mask: Tensor | None = None,
 ):
-    """`dynamic_routing` with competition between children, some parents at a time.
+    """`dynamic_routing` with competition between children, about `parents_per_chunk` parents at a time.
 
     Where children compete, parents are independent of each other. So some parents go through all iterations, and their
     couplings exist, before the next ones start; the backward pass recomputes them. A logit is the sum of a vote's
     agreements with the parent of each iteration, hence its agreement with the sum of these parents, which is affine in
     the child's pose.
-
-    Args:
-        votes: `tf_capsules.routing.votes.SharedVotes`.
-        parents_per_chunk: about how many parents at a time.
-        iterations, bias, initial_logits, mask: see `dynamic_routing`.
-
-    Returns:
-        (batch, parents, *pose), of length below 1.
     """
     check_dynamic_routing(iterations, "children")
     count = -(-votes.parents // parents_per_chunk)

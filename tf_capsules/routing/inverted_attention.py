@@ -76,10 +76,8 @@ def distinct_inverted_attention(
 
     Args:
         poses: (batch, children, d) or (batch, children, rows, d).
-        parents: poses of the previous iteration, (batch, parents, *pose).
         kernel: (children, parents, d, e).
-        examples_per_chunk: examples at a time.
-        scale, weights: see `inverted_attention`.
+        parents, scale, weights: see `inverted_attention`.
 
     Returns:
         The coupled sums of votes, (batch, parents, *pose).
@@ -143,12 +141,9 @@ def routed_by_examples(forward, backward, examples_per_chunk, result, kernel, po
     """Applies `forward`, whose gradient is `backward`, to some examples at a time.
 
     Args:
-        forward: a function of (kernel, poses, parents, *weights); it returns a tuple of one array.
-        backward: a function of (kernel, poses, parents, upstream, *weights), `upstream` being the gradient with respect
-            to what `forward` returns; it returns the gradients of poses, parents, weights and, last, of the kernel.
-        examples_per_chunk: examples at a time.
-        result: shape of what `forward` returns, without the batch.
-        kernel, poses, parents, weights: arrays, all but the kernel (batch, ...).
+        forward: of (kernel, poses, parents, *weights); it returns a tuple of one array, (batch, *result).
+        backward: of (kernel, poses, parents, upstream, *weights), `upstream` being the gradient with respect to that
+            array; it returns the gradients of poses, parents, weights and, last, of the kernel.
     """
 
     @ops.custom_gradient

@@ -47,13 +47,8 @@ class LiveStates:
         return len(self._ids)
 
     def batch(self, indices):
-        """Hidden states of the texts of these numbers, padded to the longest of them.
-
-        Args:
-            indices: integers (batch,).
-
-        Returns:
-            embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens).
+        """Hidden states of the texts of these numbers, padded to the longest: embeddings float32 (batch, tokens,
+        layers, width) and mask float32 (batch, tokens).
         """
         ids = [self._ids[index] for index in indices]
         if self._keep_padding:

@@ -201,9 +201,8 @@ class BytePair:
         return parts.with_flat_values(words).merge_dims(1, 2)
 
     def _merge(self, words):
-        """Token ids of words (words,), a ragged int64 tensor (words, tokens).
-
-        All words are one row of tokens, and each step merges in every word the pair of the lowest rank that it has.
+        """Token ids of words, a ragged int64 tensor. All words are one row, and each step merges in every word its pair
+        of lowest rank.
         """
         import tensorflow as tf
 

@@ -99,11 +99,7 @@ def shortened(name):
 
 
 def names_of(classes, class_names=None):
-    """A short name for each of so many classes; numbers where there are no names.
-
-    Raises:
-        ValueError: another number of names.
-    """
+    """A short name for each class, its number where there are no names; a ValueError for another number of names."""
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
     return [shortened(name) for name in (range(classes) if class_names is None else class_names)]
@@ -122,17 +118,12 @@ def show_image(axes, image):
 
 
 def image_grid(rows, names, titles, bold, below=None):
-    """A grid of images.
+    """A figure of images in rows.
 
     Args:
-        rows: for each row its images.
-        names: of the rows.
-        titles: of the columns.
-        bold: for each column whether its title is bold.
+        rows, names: the images of each row, and its name.
+        titles, bold: of each column its title, and whether that is bold.
         below: for each row None, or a text under each of its images.
-
-    Returns:
-        A figure.
     """
     count = len(titles)
     aspect = rows[0].shape[1] / rows[0].shape[2]

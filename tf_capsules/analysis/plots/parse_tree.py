@@ -74,12 +74,8 @@ def _draw_parts(image, levels, likely, names, scores, parts):
 def _draw_rows(image, cells, titles, text):
     """The image as the root and rows of pictures below it, joined by lines.
 
-    Args:
-        image: (height, width, channels).
-        cells: for each row its name, a map of shares (rows, columns, capsules), and for each of its pictures a pair:
-            the number of the capsule and a title.
-        titles: of the first row.
-        text: the caption.
+    A row of `cells` is its name, a map of shares (rows, columns, capsules), and for each of its pictures the number of
+    the capsule and a title. Those of the first row are in `titles`; `text` is the caption.
     """
     from matplotlib.patches import ConnectionPatch
 

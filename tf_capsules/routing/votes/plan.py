@@ -33,13 +33,10 @@ class Plan:
         return children < self.fewest if self.fewest and not self.stored else self.stored
 
     def bytes(self, batch, children, pairs, iterates):
-        """Bytes of the votes as a tensor, and of what is held.
+        """Bytes of the votes as a tensor, and of what is held, for `children` and (child, parent) `pairs` of an
+        example.
 
-        Args:
-            batch: examples.
-            children: of an example.
-            pairs: of a child and a parent, in an example.
-            iterates: whether there is an iteration after the first, which has uniform couplings.
+        `iterates`: whether there is an iteration after the first, which has uniform couplings.
         """
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children):
@@ -56,8 +53,7 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
     Args:
         memory: "auto" stores votes where nothing smaller answers; "store" always does, "recompute" never.
         shared: whether children share their transformations.
-        rows: (rows,) of a pose, () of a vector.
-        columns: of a child's pose.
+        rows, columns: (rows,) and columns of a child's pose; () and its length for a vector.
         dim: columns of a parent's pose.
         examples: how many are worked on at a time; None: all.
     """
@@ -66,11 +62,11 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
 
 
 def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0):
-    """The plan of an algorithm that asks for densities and moments.
+    """The plan of an algorithm that asks for densities and moments. Children that share no transformations need stored
+    votes.
 
     Args:
-        memory, rows, columns, dim: see `for_sums`.
-        shared: whether children share their transformations; where they don't, votes are stored.
+        memory, shared, rows, columns, dim: see `for_sums`.
         parents: their number; None where it is unknown: votes are then not stored.
         few: whether children are so few that "auto" stores votes: without them variances near zero lose their digits.
         fewest: the same, decided in each call: "auto" stores votes where there are fewer children than this.
@@ -83,11 +79,8 @@ def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0
 
 
 def in_windows(memory, rows, dim, pairs):
-    """The plan in the windows of a convolution, where votes exist for some examples at a time.
-
-    Args:
-        memory, rows, dim: see `for_sums`.
-        pairs: of a child and a parent, in an example.
+    """The plan in the windows of a convolution with so many (child, parent) pairs, whose votes exist for some examples
+    at a time.
     """
     size = math.prod(rows) * dim
     return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs))

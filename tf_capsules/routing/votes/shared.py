@@ -14,10 +14,7 @@ from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 def products(x, axis, size, other=None):
     """The products of each entry along an axis with itself and the entries after it: d (d + 1) / 2 of d entries.
 
-    Args:
-        x: an array; the axis has the known size `size`.
-        axis, size: of the entries.
-        other: shaped like x, from which the first factors are taken; None: x.
+    The axis has the known size `size`. The first factors are taken from `other`, shaped like x; None: from x.
     """
     # Split, not sliced: TensorFlow pads the gradient of each slice with zeros to the size of x.
     entries = ops.split(x, size, axis=axis)

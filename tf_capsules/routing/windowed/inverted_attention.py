@@ -42,8 +42,7 @@ def windowed_inverted_attention(
         scale, weights, return_moments: see `inverted_attention`; the weights are (batch, height, width, types).
 
     Returns:
-        Sums (batch * positions, parents, *pose); with `return_moments` also sums of couplings (batch * positions,
-        parents) and variances, shaped like the first.
+        As `inverted_attention`, for a batch of parent positions.
     """
     poses, kernel = at_least_float32(poses), at_least_float32(kernel)
     _, count, _, out = kernel.shape

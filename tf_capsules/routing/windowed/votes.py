@@ -35,12 +35,8 @@ def make_votes(windows, poses, kernel, bias=None, activations=None):
 def transposed_votes(d_votes, windows, poses, kernel):
     """The transpose of `make_votes`: gradients of poses, kernel and bias from that of the votes.
 
-    Args:
-        d_votes: (batch * positions, parents, entries of a pose, children of a window).
-        windows, poses, kernel: see `make_votes`.
-
-    Returns:
-        Gradients with respect to the poses, to the kernel and to a bias (children of a window, parents, rows or 1, e).
+    The latter is (batch * positions, parents, entries of a pose, children of a window), the last one (children of a
+    window, parents, rows or 1, e).
     """
     children, parents, columns, out = kernel.shape
     rows = poses.shape[4] if len(poses.shape) == 6 else 1
@@ -87,13 +83,8 @@ def common_moments(windows, poses, shares, kernel, epsilon):
     convolutions, too. They are relative to zero, where rounding hides a variance far below the squared mean. So the
     variance is at least 32 times the precision of the squared mean.
 
-    Args:
-        windows, poses, kernel: see `make_votes`.
-        shares: (batch, height, width, types).
-        epsilon: added to a mass in divisions.
-
-    Returns:
-        Masses (batch * positions, 1), means and variances (batch * positions, parents, *pose).
+    The shares are (batch, height, width, types). Returns masses (batch * positions, 1), means and variances (batch *
+    positions, parents, *pose).
     """
     weighted = poses * ops.reshape(shares, (*ops.shape(shares), *[1] * (len(poses.shape) - 4)))
     pairs = products(poses, len(poses.shape) - 1, kernel.shape[2], weighted)
