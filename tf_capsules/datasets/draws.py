@@ -19,12 +19,10 @@ class TensorDraw:
         self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
 
     def _seed(self):
-        import tensorflow as tf
-
         if self._count == _DRAWS_PER_EXAMPLE:
             raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
         self._count += 1
-        return tf.stack([self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1])
+        return [self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1]
 
     def integers(self, low, high):
         import tensorflow as tf

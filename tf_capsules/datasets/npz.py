@@ -27,8 +27,7 @@ def load_npz(path, texts=False, class_names=None):
         FileNotFoundError: there is no such file.
         ValueError: the file, its images, texts or labels are not as above; the message says what was found.
 
-    >>> data = load_npz("digits.npz")
-    >>> data["x_train"].shape
+    >>> load_npz("digits.npz")["x_train"].shape
     (1437, 8, 8, 1)
     """
     path = pathlib.Path(path)

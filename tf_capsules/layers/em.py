@@ -16,9 +16,9 @@ from tf_capsules.layers.connections import (
     flatten_grid,
     input_spec,
     masked,
+    on_grid,
     rows_of,
 )
-from tf_capsules.layers.coordinates import add_coordinates, check_coordinates
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
@@ -165,7 +165,7 @@ class EMRouting(EMWeights, RoutingLayer):
         groups, rows = count_groups(self, poses_shape, self.sharing), rows_of(poses_shape)
         self.input_spec = input_spec(poses_shape, self.sharing)
         if self.coordinates:
-            check_coordinates(poses_shape, self.dim)
+            _check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
         children = children_of(poses_shape)
@@ -177,7 +177,7 @@ class EMRouting(EMWeights, RoutingLayer):
     def make_votes(self, poses, activations=None):
         kernel = self.kernel
         if self.coordinates:
-            poses, kernel = add_coordinates(ops.cast(poses, self.variable_dtype), kernel)
+            poses, kernel = _add_coordinates(ops.cast(poses, self.variable_dtype), kernel)
         x = flatten_grid(poses)
         if self.stores_votes:
             return TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
@@ -203,3 +203,46 @@ def initializers(normalization, capsules):
     elif normalization == "min_max":
         beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
     return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}
+
+
+def _check_coordinates(poses_shape, dim):
+    """Raises a ValueError unless votes of parents with `dim` columns have room for coordinates."""
+    room = (rows_of(poses_shape) or (dim,))[0]
+    if not on_grid(poses_shape):
+        raise ValueError(
+            "`coordinates` needs poses on a grid (batch, height, width, types, ...). "
+            f"Received input shape {tuple(poses_shape)}."
+        )
+    if room < 2:
+        raise ValueError(
+            "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
+            f"{room} for input shape {tuple(poses_shape)} and dim {dim}."
+        )
+
+
+def _add_coordinates(poses, kernel):
+    """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
+
+    Votes stay affine in the child's pose, so they need not be stored. Poses are (batch, height, width, types, d), which
+    get two columns, or (batch, height, width, types, rows, d), which get one. The kernel (groups, parents, d, dim) then
+    adds the row, scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the
+    second.
+    """
+    dim, rows = kernel.shape[-1], rows_of(poses.shape)
+    batch, height, width, types = ops.shape(poses)[:4]
+    row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
+    where = ops.stack([row, column], axis=-1)[None, :, :, None]
+    if rows:
+        where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
+        placed = ops.one_hot([dim - 1], dim, dtype=kernel.dtype)
+    else:
+        placed = ops.one_hot([0, 1], dim, dtype=kernel.dtype)
+    where = ops.cast(where, poses.dtype)
+    where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
+    placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
+    return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
+
+
+def _centers(size):
+    """Centers of `size` equal parts of [0, 1]."""
+    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")

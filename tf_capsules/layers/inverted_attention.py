@@ -309,22 +309,14 @@ class ConvInvertedAttentionRouting(_AttentionWeights, ConvRoutingLayer):
 
 
 def _check_parents(wanted, parents):
-    """Raises a ValueError unless what a layer is given as its parents has the shape, or the shapes, `wanted`: of what
-    it returns.
-    """
+    """Raises a ValueError unless what a layer is given as its parents has the shape (or shapes) of what it returns."""
     if parents is None:
         return
-    wanted = [tuple(shape) for shape in wanted] if isinstance(wanted[0], (tuple, list)) else tuple(wanted)
-    several = isinstance(parents, (tuple, list))
-    given = [tuple(one.shape) for one in parents] if several else tuple(parents.shape)
-    if several != isinstance(wanted, list) or not (
-        len(given) == len(wanted) and all(map(alike, given, wanted)) if several else alike(given, wanted)
-    ):
+    wanted = wanted if isinstance(wanted[0], (tuple, list)) else (wanted,)
+    given = [tuple(one.shape) for one in (parents if isinstance(parents, (tuple, list)) else (parents,))]
+    if len(given) != len(wanted) or not all(map(alike, given, wanted)):
+        wanted, given = (" and ".join(str(tuple(shape)) for shape in shapes) for shapes in (wanted, given))
         raise ValueError(
-            f"`parents` must be what the layer returned in the iteration before, of shape {_listed(wanted)}. "
-            f"Received shape {_listed(given)}."
+            f"`parents` must be what the layer returned in the iteration before, of shape {wanted}. "
+            f"Received shape {given}."
         )
-
-
-def _listed(shapes):
-    return " and ".join(map(str, shapes)) if isinstance(shapes, list) else shapes

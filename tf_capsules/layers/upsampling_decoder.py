@@ -1,5 +1,7 @@
 """The convolutional decoder: class capsules back to an image."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -54,10 +56,7 @@ class UpsamplingDecoder(Configured):
             raise ValueError(
                 f"UpsamplingDecoder needs to know the capsules and their size. Received input shape {input_shape}."
             )
-        size = 1
-        for count in input_shape[1:]:
-            size *= count
-        self.dense.build((None, size))
+        self.dense.build((None, math.prod(input_shape[1:])))
         shape = (None, 8, 8, 1)
         for convolution in self.convolutions:
             shape = (None, 2 * shape[1], 2 * shape[2], shape[3])
