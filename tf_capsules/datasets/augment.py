@@ -4,35 +4,27 @@ A recipe names its steps as plain values, so that they can stand in a configurat
 
     (("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",))
 
-===============  ==========================  ============================================  ===========================
-step             values                      in training                                   in evaluation
-===============  ==========================  ============================================  ===========================
-shift            pixels                      moved by integers in [-pixels, pixels] per    nothing
-                                             axis, zeros move in
-crop             size                        a random size x size window                   the central window
-pad              pixels                      zeros on every side                           the same
-pad_crop         pixels, "edge" or "zero"    a random window, of the image's own size, of  nothing
-                                             the image padded on every side with its own
-                                             edge or with zeros
-shift_within                                 moved by whole pixels, what is not zero        nothing
-                                             staying in the image
-rotate           degrees                     half of the images turned by a normal number   nothing
-                                             of degrees, at most that many
-narrow           share, below 1              made narrower by up to that share              nothing
-erase            size                        a random square of size x size set to zero     nothing
-flip                                         mirrored left to right, probability 1/2       nothing
-brightness       delta, in units of 1/255    a number in [-delta, delta] added             nothing
-contrast         lowest, highest factor      distance from the channel's mean multiplied   nothing
-jitter           amplitude, at most 0.5      brightness, contrast, saturation multiplied   nothing
-                                             by 1 + a number in [-amplitude, amplitude],
-                                             the hue turned by such a share of the circle
-standardize                                  mean 0 and deviation 1 over the whole image   the same
-standardize_each                             mean 0 and deviation 1 in each channel        the same
-normalize        means, deviations, a        less the channel's mean, over its deviation   the same
-                 number a channel
-downscale        factor                      mean over factor x factor blocks              the same
-resize           size                        brought to size x size, bilinearly            the same
-===============  ==========================  ============================================  ===========================
+================  =========================  ===========================================================================
+step              values                       in training; in evaluation the same only where it says so
+================  =========================  ===========================================================================
+shift             pixels                     moved by integers in [-pixels, pixels] per axis, zeros move in
+crop              size                       a random size x size window; in evaluation the central one
+pad               pixels                     zeros on every side; the same
+pad_crop          pixels, "edge" or "zero"   a random window, of the image's own size, of the padded image
+shift_within                                 moved by whole pixels, what is not zero staying in the image
+rotate            degrees                    half of the images turned by a normal number of degrees, up to that many
+narrow            share, below 1             made narrower by up to that share
+erase             size                       a random square of size x size set to zero
+flip                                         mirrored left to right, probability 1/2
+brightness        delta, in units of 1/255   a number in [-delta, delta] added
+contrast          lowest, highest factor     distance from the channel's mean multiplied
+jitter            amplitude, at most 0.5     brightness, contrast, saturation, hue: by up to that share, see `_jitter`
+standardize                                  mean 0 and deviation 1 over the whole image; the same
+standardize_each                             mean 0 and deviation 1 in each channel; the same
+normalize         means, deviations          less the channel's mean, over its deviation, a number a channel; the same
+downscale         factor                     mean over factor x factor blocks; the same
+resize            size                       brought to size x size, bilinearly; the same
+================  =========================  ===========================================================================
 
 Nothing is clipped but by the parts of jitter: brightness and contrast may leave [0, 1].
 """
@@ -127,6 +119,7 @@ def _contrast(image, draw, xp, lowest, highest):
 
 
 def _jitter(image, draw, xp, amplitude):
+    """Brightness, contrast, saturation times 1 + a number in [-amplitude, amplitude]; the hue turned by such a share."""
     if draw is None:
         return image
     grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look

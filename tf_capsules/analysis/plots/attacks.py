@@ -3,18 +3,7 @@
 import numpy as np
 
 from tf_capsules.analysis.attacks import ATTACKS
-from tf_capsules.analysis.plots.drawing import (
-    COLORS,
-    MARKERS,
-    add_caption,
-    add_legend,
-    bare,
-    counted,
-    image_grid,
-    names_of,
-    new_figure,
-    shortened,
-)
+from tf_capsules.analysis.plots import drawing
 
 
 def draw_robustness(rows, units="units of the input"):
@@ -46,21 +35,23 @@ def draw_robustness(rows, units="units of the input"):
     for row in rows:
         curves.setdefault((row["goal"], row["attack"], row["model"], row["made_on"]), []).append(row)
     goals, attacks, models = ([*dict.fromkeys(row[key] for row in rows)] for key in ("goal", "attack", "model"))
-    figure = new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
+    figure = drawing.new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
     grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
     for (goal, attack, model, made_on), points in curves.items():
         axes = grid[goals.index(goal), attacks.index(attack)]
         own, judge, source = made_on == model, models.index(model), models.index(made_on)
-        color = COLORS[judge % len(COLORS)]
+        color = drawing.COLORS[judge % len(drawing.COLORS)]
         axes.plot(
             [point["epsilon"] for point in points],
             [100 * point["value"] for point in points],
             "-" if own else "--",
             color=color,
-            marker=MARKERS[source % len(MARKERS)],
+            marker=drawing.MARKERS[source % len(drawing.MARKERS)],
             markersize=5,
             markerfacecolor=color if own else "white",
-            label=shortened(model) if own else f"{shortened(model)}, made on {shortened(made_on)}",
+            label=drawing.shortened(model)
+            if own
+            else f"{drawing.shortened(model)}, made on {drawing.shortened(made_on)}",
         )
     for axes, attack in zip(grid[0], attacks, strict=True):
         axes.set_title(ATTACKS[attack], fontsize=11)
@@ -68,15 +59,15 @@ def draw_robustness(rows, units="units of the input"):
         line[0].set_ylabel({"untargeted": "accuracy (%), untargeted", "targeted": "success (%), targeted"}[goal])
         line[0].set_ylim(-3, 103)
     for axes in grid.flat:
-        bare(axes)
+        drawing.bare(axes)
     for axes in grid[-1]:
         axes.set_xlabel(f"epsilon ({units})")
-    add_legend(figure, "outside upper center", ncols=min(len(attacks), len(models)))
-    images = counted(rows[0]["images"], "image").capitalize()
+    drawing.add_legend(figure, "outside upper center", ncols=min(len(attacks), len(models)))
+    images = drawing.counted(rows[0]["images"], "image").capitalize()
     text = f"{images}. Solid: attacks along the gradients of the model that is judged."
     if len(models) > 1:
         text += " Dashed: along those of another one, whose marker they have."
-    return add_caption(figure, text)
+    return drawing.add_caption(figure, text)
 
 
 def draw_attacked_images(measured, class_names=None):
@@ -99,12 +90,12 @@ def draw_attacked_images(measured, class_names=None):
         >>> len(draw_attacked_images(measured).axes)
         15
     """
-    names = names_of(measured.classes, class_names)
+    names = drawing.names_of(measured.classes, class_names)
     pictures, labels = measured.images, measured.labels
     # Standardized values have no bounds: they are shown in the range of all pictures of an image.
     low, high = measured.bounds or (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4)))
     low, high = (np.reshape(limit, (-1, 1, 1, 1)) for limit in (low, high))
-    figure = image_grid(
+    figure = drawing.image_grid(
         (pictures - low) / np.maximum(high - low, 1e-37),
         ["clean", *(f"{epsilon:g}" for epsilon in measured.epsilons[1:])],
         [names[label] for label in labels],
@@ -113,6 +104,6 @@ def draw_attacked_images(measured, class_names=None):
     )
     for line, row in zip(np.reshape(figure.axes, (len(pictures), -1)), measured.predictions, strict=True):
         for axes, found, label in zip(line, row, labels, strict=True):
-            axes.xaxis.label.set_color("black" if found == label else COLORS[5])
+            axes.xaxis.label.set_color("black" if found == label else drawing.COLORS[5])
     text = "epsilon on the left. Above: the label. Below: the prediction, orange if wrong."
-    return add_caption(figure, f"{ATTACKS[measured.attack].capitalize()}, {text}")
+    return drawing.add_caption(figure, f"{ATTACKS[measured.attack].capitalize()}, {text}")

@@ -3,16 +3,7 @@
 import numpy as np
 
 from tf_capsules.analysis.decoder import OFFSETS
-from tf_capsules.analysis.plots.drawing import (
-    BLUE,
-    ORANGE,
-    add_caption,
-    image_grid,
-    names_of,
-    new_figure,
-    shortened,
-    show_image,
-)
+from tf_capsules.analysis.plots import drawing
 
 _LOW_CONTRAST = 0.25  # difference of the darkest and the brightest pixel, below which images look plain grey
 
@@ -38,16 +29,16 @@ def draw_reconstructions(measured, class_names=None):
         >>> len(draw_reconstructions(Reconstructions(images, images, labels, labels, labels, classes=5)).axes)
         4
     """
-    names = names_of(measured.classes, class_names)
+    names = drawing.names_of(measured.classes, class_names)
     titles = [
         _joined(names, triple, "({})")
         for triple in zip(measured.labels, measured.predictions, measured.sources, strict=True)
     ]
     wrong = measured.predictions != measured.labels
     rows = [measured.images, measured.decoded]
-    figure = image_grid(rows, ["input", "reconstruction"], titles, wrong)
+    figure = drawing.image_grid(rows, ["input", "reconstruction"], titles, wrong)
     note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if wrong.any() else ""
-    return add_caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
+    return drawing.add_caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
 
 
 def draw_dimension_perturbation(images, name):
@@ -67,23 +58,23 @@ def draw_dimension_perturbation(images, name):
         >>> len(draw_dimension_perturbation(np.random.rand(16, 11, 8, 7, 1), "seven").axes)
         1
     """
-    text = f"Reconstructions from the capsule of class {shortened(name)}. The middle column is unchanged."
+    text = f"Reconstructions from the capsule of class {drawing.shortened(name)}. The middle column is unchanged."
     low, high = float(images.min()), float(images.max())
     if high - low < _LOW_CONTRAST:
         images = (images - low) / (high - low or 1)
         text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
     rows, columns = images.shape[:2]
     mosaic = _mosaic(images)
-    figure = new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
+    figure = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
     axes = figure.subplots()
-    show_image(axes, mosaic)
+    drawing.show_image(axes, mosaic)
     height, width = ((size - 1) / count for size, count in zip(mosaic.shape, (rows, columns), strict=False))
     axes.set_xticks((np.arange(columns) + 0.5) * width, [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS])
     axes.set_yticks((np.arange(rows) + 0.5) * height, np.arange(1, rows + 1))
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")
     axes.set_ylabel("dimension of the capsule")
-    return add_caption(figure, text)
+    return drawing.add_caption(figure, text)
 
 
 def draw_overlapping_reconstructions(measured, class_names=None):
@@ -111,15 +102,15 @@ def draw_overlapping_reconstructions(measured, class_names=None):
         >>> len(draw_overlapping_reconstructions(measured).axes)
         15
     """
-    classes = names_of(measured.classes, class_names)
+    classes = drawing.names_of(measured.classes, class_names)
     rows = [measured.images, overlay(measured.parts), *map(overlay, measured.decoded)]
     names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
     titles = [_joined(classes, pair) for pair in measured.labels]
     choices = measured.labels, measured.predictions, measured.wrong
     below = [None, None, *([_joined(classes, pair) for pair in choice] for choice in choices)]
     wrong = [set(p) != set(t) for p, t in zip(measured.predictions, measured.labels, strict=True)]
-    return add_caption(
-        image_grid(rows, names, titles, wrong, below),
+    return drawing.add_caption(
+        drawing.image_grid(rows, names, titles, wrong, below),
         "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes. "
         "First orange, second blue, both together white.",
     )
@@ -128,7 +119,7 @@ def draw_overlapping_reconstructions(measured, class_names=None):
 def overlay(parts):
     """Two grey images in orange and blue, added: (..., 2, height, width, channels) -> (..., height, width, 3)."""
     first, second = np.moveaxis(np.asarray(parts, "float32").mean(-1), -3, 0)[..., None]
-    return np.clip(first * ORANGE + second * BLUE, 0, 1)
+    return np.clip(first * drawing.ORANGE + second * drawing.BLUE, 0, 1)
 
 
 def _joined(names, classes, form="{}"):

@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import (
-    add_caption,
-    add_legend,
-    add_line,
-    counted,
-    label_axes,
-    log_scale,
-    new_figure,
-)
+from tf_capsules.analysis.plots import drawing
 
 
 def draw_routing_changes(changes, images):
@@ -29,12 +21,12 @@ def draw_routing_changes(changes, images):
         >>> len(draw_routing_changes(np.array([0.3, 0.2, 0.1]), images=64).axes)
         1
     """
-    figure = new_figure(5.6, 4.0)
+    figure = drawing.new_figure(5.6, 4.0)
     axes = figure.subplots()
-    add_line(axes, 0, np.arange(1, len(changes) + 1), changes, None)
-    label_axes(axes, "routing iteration", "mean absolute change of a logit")
-    log_scale(axes)
-    return add_caption(figure, f"Mean over {counted(images, 'image')}, all children and all parents.")
+    drawing.add_line(axes, 0, np.arange(1, len(changes) + 1), changes, None)
+    drawing.label_axes(axes, "routing iteration", "mean absolute change of a logit")
+    drawing.log_scale(axes)
+    return drawing.add_caption(figure, f"Mean over {drawing.counted(images, 'image')}, all children and all parents.")
 
 
 def draw_pose_changes(measured, layers, images):
@@ -56,15 +48,17 @@ def draw_pose_changes(measured, layers, images):
         >>> len(draw_pose_changes({"concurrent": changes, "sequential": changes}, ["low", "high"], images=4).axes)
         2
     """
-    figure = new_figure(4.6 * len(measured) + 1.9, 4.0)
+    figure = drawing.new_figure(4.6 * len(measured) + 1.9, 4.0)
     panels = figure.subplots(1, len(measured), sharey=True, squeeze=False)[0]
     for axes, (schedule, changes) in zip(panels, measured.items(), strict=True):
         for number, (name, one) in enumerate(zip(layers, changes, strict=True)):
-            add_line(axes, number, np.arange(2, len(one) + 2), one, name.replace("_", " "))
-        label_axes(axes, "routing iteration", "")
+            drawing.add_line(axes, number, np.arange(2, len(one) + 2), one, name.replace("_", " "))
+        drawing.label_axes(axes, "routing iteration", "")
         axes.set_title(schedule, fontsize=11)
-        log_scale(axes)
+        drawing.log_scale(axes)
     panels[0].set_ylabel("mean distance that a pose moves")
-    add_legend(figure)
-    text = f"Mean over {counted(images, 'image')} and all capsules of a layer; the same weights in all iterations."
-    return add_caption(figure, text)
+    drawing.add_legend(figure)
+    text = (
+        f"Mean over {drawing.counted(images, 'image')} and all capsules of a layer; the same weights in all iterations."
+    )
+    return drawing.add_caption(figure, text)

@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import (
-    COLORS,
-    MARKERS,
-    add_caption,
-    add_legend,
-    add_line,
-    label_axes,
-    log_scale,
-    new_figure,
-    show_at_least,
-)
+from tf_capsules.analysis.plots import drawing
 
 LEAST_PERCENT = 10  # of accuracy that an axis spans
 
@@ -45,7 +35,7 @@ def draw_training_curves(history, losses=None):
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
     panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())] + [(metric, None)] * (metric is not None)
     points = all(len(rows) == 1 for rows in runs.values())
-    figure = new_figure(4.8 * len(panels) + 1.8, 4.2)
+    figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)
     for axes, (quantity, kind) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         factor = 1 if quantity == "loss" else 100
         for number, (name, rows) in enumerate(runs.items()):
@@ -55,22 +45,22 @@ def draw_training_curves(history, losses=None):
                 epochs, values = _column(rows, key)
                 if len(values):
                     label = ", ".join(filter(None, (name, part)))
-                    add_line(axes, number, epochs, values * factor, label, style)
+                    drawing.add_line(axes, number, epochs, values * factor, label, style)
             if len(runs) == 1:
                 _draw_band(axes, number, rows, quantity, factor, points)
         title = quantity.replace("_", " ")
-        label_axes(axes, "epoch", f"{title} (%)" if factor == 100 else f"{title}, {kind}" if kind else title)
+        drawing.label_axes(axes, "epoch", f"{title} (%)" if factor == 100 else f"{title}, {kind}" if kind else title)
         if points:  # no curve puts these into proportion
             axes.set_ylim(0, 105 if factor == 100 else 1.1 * axes.dataLim.ymax or 1)
         elif factor == 100:
-            show_at_least(axes, LEAST_PERCENT, 0, 105)
+            drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
         else:
             axes.set_ylim(min(0, axes.dataLim.ymin), None)
-    add_legend(figure)
+    drawing.add_legend(figure)
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
-    return add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
+    return drawing.add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
 
 def _draw_band(axes, number, rows, quantity, factor, points):
@@ -83,9 +73,9 @@ def _draw_band(axes, number, rows, quantity, factor, points):
     if factor == 100:
         low, high = 100 * np.clip(low, 0, 1), 100 * np.clip(high, 0, 1)
     if points:
-        axes.vlines(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=20)
+        axes.vlines(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=20)
     else:
-        axes.fill_between(epochs, low, high, color=COLORS[number], alpha=0.15, linewidth=0)
+        axes.fill_between(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=0)
 
 
 def draw_convergence(groups, examples=None):
@@ -113,7 +103,7 @@ def draw_convergence(groups, examples=None):
         raise ValueError("There are no groups of runs to draw.")
     groups = {title: _runs(histories) for title, histories in groups.items()}
     names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
-    figure = new_figure(3.6 * len(groups) + 1.8, 4.0)
+    figure = drawing.new_figure(3.6 * len(groups) + 1.8, 4.0)
     panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for axes, (title, runs) in zip(panels, groups.items(), strict=True):
         for name, rows in runs.items():
@@ -121,14 +111,14 @@ def draw_convergence(groups, examples=None):
             if metric is None:
                 raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
             epochs, values = _column(rows, metric)
-            add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
-        label_axes(axes, "epoch" if examples is None else "training images seen", "")
+            drawing.add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
+        drawing.label_axes(axes, "epoch" if examples is None else "training images seen", "")
         if examples is not None:
             axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
-    show_at_least(panels[0], LEAST_PERCENT, 0, 105)
+    drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
     panels[0].set_ylabel("test accuracy (%)")
-    add_legend(figure)
+    drawing.add_legend(figure)
     return figure
 
 
@@ -155,14 +145,14 @@ def draw_loss_comparison(histories, losses=None):
     runs = _runs(histories)
     kinds = _kinds(runs, losses)
     panels = list(dict.fromkeys(kinds.values()))
-    figure = new_figure(4.8 * len(panels) + 1.8, 4.4)
+    figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.4)
     for axes, kind in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for number, (name, rows) in enumerate(runs.items()):
             if kinds[name] == kind:
-                add_line(axes, number, *_column(rows, "loss"), name or "training")
-        label_axes(axes, "epoch", f"training loss, {kind}" if kind else "training loss")
-        log_scale(axes)
-    add_legend(figure)
+                drawing.add_line(axes, number, *_column(rows, "loss"), name or "training")
+        drawing.label_axes(axes, "epoch", f"training loss, {kind}" if kind else "training loss")
+        drawing.log_scale(axes)
+    drawing.add_legend(figure)
     return figure
 
 
@@ -188,19 +178,19 @@ def draw_accuracy_by_iterations(accuracies):
     """
     if not any(accuracies.values()):
         raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
-    figure = new_figure(6.4, 4.0)
+    figure = drawing.new_figure(6.4, 4.0)
     axes = figure.subplots()
     for number, (name, values) in enumerate(accuracies.items()):
-        color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+        color, marker = drawing.COLORS[number % len(drawing.COLORS)], drawing.MARKERS[number % len(drawing.MARKERS)]
         if None in values:
             axes.axhline(100 * values[None][0], color=color, linestyle=":", label=name)
         routed = sorted((count, *value) for count, value in values.items() if count is not None)
         if routed:
             x, y, deviations = np.transpose(routed) * [[1], [100], [100]]
             axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
-    label_axes(axes, "routing iterations", "test accuracy (%)")
-    show_at_least(axes, LEAST_PERCENT, 0, 105)
-    add_legend(figure)
+    drawing.label_axes(axes, "routing iterations", "test accuracy (%)")
+    drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
+    drawing.add_legend(figure)
     return figure
 
 

@@ -2,15 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import (
-    COLORS,
-    DARK_BLUE,
-    add_caption,
-    bare,
-    new_figure,
-    shortened,
-    show_at_least,
-)
+from tf_capsules.analysis.plots import drawing
 from tf_capsules.analysis.viewpoints import ViewPoses, project_poses
 
 
@@ -39,26 +31,26 @@ def draw_pose_curves(measured):
         r"$\|p(t)\|\,/\,\|p(0)\|$",
         r"$\cos(p(t),\,p(0))$",
     )
-    figure = new_figure(2.5 * vectors + 1.2, 7.2)
+    figure = drawing.new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
     for row, name, values in zip(grid, names, measured.changes, strict=True):
         for vector, axes in enumerate(row):
             for line in values[..., vector]:
-                axes.plot(views.degrees, line, color=COLORS[4], linewidth=0.6, alpha=0.55)
+                axes.plot(views.degrees, line, color=drawing.COLORS[4], linewidth=0.6, alpha=0.55)
             mean = values[..., vector].mean(0)
-            axes.plot(views.degrees, mean, color=DARK_BLUE, linewidth=2.2)
-            bare(axes)
+            axes.plot(views.degrees, mean, color=drawing.DARK_BLUE, linewidth=2.2)
+            drawing.bare(axes)
         row[0].set_ylabel(name)
-    show_at_least(grid[0, 0], 0.2, lowest=-0.01)
-    show_at_least(grid[1, 0], 0.2)
-    show_at_least(grid[2, 0], 0.2, highest=1.01)
+    drawing.show_at_least(grid[0, 0], 0.2, lowest=-0.01)
+    drawing.show_at_least(grid[1, 0], 0.2)
+    drawing.show_at_least(grid[2, 0], 0.2, highest=1.01)
     for vector, axes in enumerate(grid[0]):
         axes.set_title(f"pose vector {vector + 1}", fontsize=10)
     for axes in grid[2]:
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
     images = measured.activated.size
-    return add_caption(
+    return drawing.add_caption(
         figure,
         f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category; "
         f"{measured.differing} of {images} images activate another one.",
@@ -91,14 +83,14 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
     """
     rows = [measured] if isinstance(measured, ViewPoses) else list(measured)
     labels = np.unique(rows[0].views.labels)
-    figure = new_figure(2.9 * len(labels), 3.0 * len(rows) + 0.5)
+    figure = drawing.new_figure(2.9 * len(labels), 3.0 * len(rows) + 0.5)
     grid = figure.subplots(len(rows), len(labels), squeeze=False)
     for line, row in zip(grid, rows, strict=True):
         for axes, label in zip(line, labels, strict=True):
             _draw_trajectory(axes, project_poses(row.poses[row.views.toy(label, instance)]))
-            name = f"category {label}" if class_names is None else shortened(class_names[label])
+            name = f"category {label}" if class_names is None else drawing.shortened(class_names[label])
             axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
-    return add_caption(
+    return drawing.add_caption(
         figure,
         "Corners: pose vectors; a polygon a view, more opaque from view to view. Ring: the first vector in the first "
         "view; disc: in the last.",
@@ -108,9 +100,11 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
 def _draw_trajectory(axes, points):
     for opacity, corners in zip(np.linspace(0.2, 1, len(points)), points, strict=True):
         closed = np.concatenate([corners, corners[:1]])
-        axes.plot(*closed.T, color=COLORS[0], alpha=opacity, linewidth=1.3, solid_joinstyle="round")
-    axes.plot(*points[0, 0], "o", markersize=9, markerfacecolor="none", markeredgecolor=DARK_BLUE, markeredgewidth=1.6)
-    axes.plot(*points[-1, 0], "o", markersize=9, color=DARK_BLUE)
+        axes.plot(*closed.T, color=drawing.COLORS[0], alpha=opacity, linewidth=1.3, solid_joinstyle="round")
+    axes.plot(
+        *points[0, 0], "o", markersize=9, markerfacecolor="none", markeredgecolor=drawing.DARK_BLUE, markeredgewidth=1.6
+    )
+    axes.plot(*points[-1, 0], "o", markersize=9, color=drawing.DARK_BLUE)
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
     axes.set(xticks=[], yticks=[])
@@ -148,12 +142,12 @@ def draw_stereo_sheet(images, views, class_names=None, instance=None):
     labels = np.unique(views.labels)
     height, width = images.shape[1:3]
     count = len(views.degrees)
-    figure = new_figure(12.0, (2 * 11.0 / count * height / width + 0.12) * len(labels) + 0.5)
+    figure = drawing.new_figure(12.0, (2 * 11.0 / count * height / width + 0.12) * len(labels) + 0.5)
     for axes, label in zip(figure.subplots(len(labels), 1, squeeze=False)[:, 0], labels, strict=True):
         pairs = images[views.index[views.toy(label, instance)]]
         axes.imshow(pairs.transpose(3, 1, 0, 2).reshape(2 * height, count * width), cmap="gray", vmin=0, vmax=255)
         axes.set_yticks([height / 2, 1.5 * height], ["left", "right"], fontsize=8)
-        name = f"category {label}" if class_names is None else shortened(class_names[label])
+        name = f"category {label}" if class_names is None else drawing.shortened(class_names[label])
         axes.set_ylabel(name.replace(" ", "\n"), fontsize=9, parse_math=False)
         axes.set_xticks([])
         axes.tick_params(length=0)

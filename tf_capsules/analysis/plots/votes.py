@@ -2,16 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import (
-    COLORS,
-    add_caption,
-    add_legend,
-    bare,
-    counted,
-    names_of,
-    new_figure,
-    show_image,
-)
+from tf_capsules.analysis.plots import drawing
 
 _STYLES = ("-", "--", ":")
 
@@ -42,22 +33,22 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
         12
     """
     distances, couplings = measured.distances, measured.couplings
-    names = names_of(distances.shape[-1], class_names)
+    names = drawing.names_of(distances.shape[-1], class_names)
     farthest = _end_of_axis(distances[-1], couplings[-1]) if farthest is None else farthest
     edges = np.linspace(0, farthest, 31)
-    figure = new_figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(measured.images))
+    figure = drawing.new_figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(measured.images))
     ratios = [0.8] + [1] * len(names)
     grid = figure.subplots(len(measured.images), 1 + len(names), squeeze=False, width_ratios=ratios)
     for row, (cells, image) in enumerate(zip(grid, measured.images, strict=True)):
         label, prediction = measured.labels[row], measured.predictions[row]
         low, high = image.min(), image.max()
-        show_image(cells[0], (image - low) / (high - low or 1))
+        drawing.show_image(cells[0], (image - low) / (high - low or 1))
         cells[0].set(xticks=[], yticks=[])
         weight = "bold" if prediction != label else "normal"
         cells[0].set_title(names[label], fontsize=9, fontweight=weight, parse_math=False)
         for number, cell in enumerate(cells[1:]):
             _draw_histograms(cell, edges, distances[:, row, :, number], couplings[:, row, :, number])
-            style = dict(color=COLORS[0], fontweight=weight) if number == prediction else {}
+            style = dict(color=drawing.COLORS[0], fontweight=weight) if number == prediction else {}
             cell.set_title(names[number], fontsize=9, parse_math=False, **style)
         most = max(cell.dataLim.ymax for cell in cells[1:])
         for number, cell in enumerate(cells[1:]):
@@ -66,10 +57,10 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
         cells[1].set_ylabel("assigned votes", fontsize=8)
     for cell in grid[-1, 1:]:
         cell.set_xlabel("distance", fontsize=8)
-    add_legend(figure, "outside upper right", ncols=len(distances), fontsize=8)
+    drawing.add_legend(figure, "outside upper right", ncols=len(distances), fontsize=8)
     within = (couplings[-1] * (distances[-1] <= farthest)).sum() / couplings[-1].sum()
     failures = " Bold: a wrong prediction." if (measured.predictions != measured.labels).any() else ""
-    return add_caption(
+    return drawing.add_caption(
         figure,
         "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. Blue "
         f"title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of the "
@@ -91,7 +82,7 @@ def _draw_histograms(axes, edges, distances, weights):
     last = len(distances) - 1
     for iteration, (values, shares) in enumerate(zip(distances, weights, strict=True)):
         counts, _ = np.histogram(values, edges, weights=shares)
-        color, name = COLORS[(last - iteration) % len(COLORS)], f"iteration {iteration + 1}"
+        color, name = drawing.COLORS[(last - iteration) % len(drawing.COLORS)], f"iteration {iteration + 1}"
         if iteration == last:
             axes.stairs(counts, edges, color=color, fill=True, alpha=0.3)
         axes.stairs(counts, edges, color=color, linestyle=_STYLES[min(last - iteration, 2)], label=name)
@@ -122,21 +113,21 @@ def draw_vote_similarities(measured, images):
     measured = dict(measured) if isinstance(measured, dict) else {"": measured}
     if not measured:
         raise ValueError("There is no model to show.")
-    figure = new_figure(3.6 * len(measured) + 0.6, 4.8)
+    figure = drawing.new_figure(3.6 * len(measured) + 0.6, 4.8)
     grid = figure.subplots(2, len(measured), sharex=True, sharey="row", squeeze=False, height_ratios=(3, 2))
     for (above, below), (name, (shares, lengths)) in zip(grid.T, measured.items(), strict=True):
         left = np.linspace(-1, 1, len(shares))
         width = left[1] - left[0]
-        above.bar(left, 100 * shares, width, align="edge", color=COLORS[0])
-        below.plot(left + width / 2, lengths, color=COLORS[5], marker="o", markersize=3)
+        above.bar(left, 100 * shares, width, align="edge", color=drawing.COLORS[0])
+        below.plot(left + width / 2, lengths, color=drawing.COLORS[5], marker="o", markersize=3)
         title = f"{shares[left < -1e-9].sum():.0%} of the votes below 0"
         above.set_title(f"{name}: {title}" if name else title, fontsize=10, parse_math=False)
         below.set_xlabel("cosine of vote and capsule")
         for axes in (above, below):
             axes.axvline(0, color="0.5", linewidth=0.8)
-            bare(axes)
+            drawing.bare(axes)
     grid[0, 0].set_ylabel("votes (%)")
     grid[1, 0].set_ylabel("mean length")
     grid[1, 0].set_ylim(0, 1.05 * max(np.nanmax(lengths) for _, lengths in measured.values()))
-    text = f"Votes for the right class in {counted(images, 'image')}. Above: their share. Below: their mean length."
-    return add_caption(figure, text)
+    votes = f"Votes for the right class in {drawing.counted(images, 'image')}"
+    return drawing.add_caption(figure, f"{votes}. Above: their share. Below: their mean length.")
