@@ -5,7 +5,7 @@ A recipe names its steps as plain values, so that they can stand in a configurat
     (("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",))
 
 ================  =========================  ===========================================================================
-step              values                       in training; in evaluation the same only where it says so
+step              values                       in training; nothing in evaluation, unless it says so
 ================  =========================  ===========================================================================
 shift             pixels                     moved by integers in [-pixels, pixels] per axis, zeros move in
 crop              size                       a random size x size window; in evaluation the central one
@@ -119,7 +119,7 @@ def _contrast(image, draw, xp, lowest, highest):
 
 
 def _jitter(image, draw, xp, amplitude):
-    """Brightness, contrast, saturation times 1 + a number in [-amplitude, amplitude]; the hue turned by such a share."""
+    """Brightness, contrast, saturation times 1 + a number within the amplitude; the hue turned by such a share."""
     if draw is None:
         return image
     grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look

@@ -49,9 +49,7 @@ def draw_robustness(rows, units="units of the input"):
             marker=drawing.MARKERS[source % len(drawing.MARKERS)],
             markersize=5,
             markerfacecolor=color if own else "white",
-            label=drawing.shortened(model)
-            if own
-            else f"{drawing.shortened(model)}, made on {drawing.shortened(made_on)}",
+            label=drawing.shortened(model) + ("" if own else f", made on {drawing.shortened(made_on)}"),
         )
     for axes, attack in zip(grid[0], attacks, strict=True):
         axes.set_title(ATTACKS[attack], fontsize=11)
