@@ -64,8 +64,7 @@ def heinsen_routing(
         return softmax(logits, axis=-1)
 
     def parents(couplings, *state):
-        near = state[1] if state else None
-        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near)
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
         return _activation_logits(masses, votes.total_activation(), beta_use, beta_ignore), means, variances + epsilon
 
     uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)

@@ -5,7 +5,7 @@ import functools
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.votes.chunked import moments_in_chunks
+from tf_capsules.routing.votes.chunked import moments_by_groups, sums_in_chunks
 from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 
 # Axis legend as in `transformed.py`; q product of two columns of a child's pose, f feature (1, x, products).
@@ -148,9 +148,14 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
-        if self.children_per_chunk is not None:
-            return moments_in_chunks(self, couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
-        masses, votes, squares = self._about_own_means(self._sums(couplings, *state))
+        members = self.children // self.groups  # where it is unknown a chunk has a part of each group
+        if self.children_per_chunk is None:
+            sums = self._sums(couplings, *state)
+        elif self.groups > 1 and isinstance(members, int) and self.children_per_chunk <= members:
+            return moments_by_groups(self, couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+        else:
+            sums = sums_in_chunks(self, couplings, *state)
+        masses, votes, squares = self._about_own_means(sums)
         squares = ops.sum(squares, axis=1)
         divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
         # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
