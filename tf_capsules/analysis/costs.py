@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import functools
+import importlib
 import math
-import re
 
 import keras
 
@@ -13,9 +13,8 @@ from tf_capsules.layers.arguments import positive_int
 
 OTHER = "(loss, optimizer, other)"
 
-# What a first step adds to a process beside its tensors: a part for the kernels, and one for each operation of the
-# graph, as `benchmarks/cost_estimate.py runtime` measures them.
-RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
+# The modules that trace a step, by the backend's name: each has `scope`, `size_of`, `trace` and `measure`.
+_TRACERS = {"tensorflow": "graph_costs", "jax": "xla_costs"}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
 _BYTES = ("activations", "stored_votes", "held_votes", "kept")
@@ -31,8 +30,8 @@ class LayerCost:
         activations: bytes of what the layer returns.
         stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package.
         held_votes: bytes that it holds of its votes, or in their place for each pair of a child and a parent; or None.
-        multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries.
-        kept: bytes of its forward pass that exist when memory is at its peak.
+        multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries; None on JAX.
+        kept: bytes of its forward pass that exist when memory is at its peak; None on JAX.
     """
 
     name: str
@@ -41,8 +40,8 @@ class LayerCost:
     activations: int = 0
     stored_votes: int | None = 0
     held_votes: int | None = 0
-    multiply_adds: int = 0
-    kept: int = 0
+    multiply_adds: int | None = None
+    kept: int | None = None
 
 
 @dataclasses.dataclass
@@ -54,8 +53,8 @@ class Cost:
         batch_size: examples.
         training: whether it is a training step.
         multiply_adds: of the whole step, in training with those of the gradient and the optimizer.
-        memory: bytes at the peak: of "weights", "optimizer" (its slots), "inputs", "activations" (kept from the forward
-            pass), "working" (gradients and all else) and "runtime" (TensorFlow itself).
+        memory: bytes at the peak: of "weights", "optimizer" (its slots), "inputs" and "working" (gradients and all
+            else); with TensorFlow also of "activations" (kept from the forward pass) and "runtime" (TensorFlow itself).
     """
 
     layers: list
@@ -70,8 +69,9 @@ class Cost:
         return sum(self.memory.values())
 
     def total(self, name):
-        """The sum of a number over the layers that have it."""
-        return sum(getattr(layer, name) or 0 for layer in self.layers)
+        """The sum of a number over the layers that have it; None where none has."""
+        numbers = [getattr(layer, name) for layer in self.layers]
+        return None if set(numbers) == {None} else sum(number or 0 for number in numbers)
 
     def __str__(self):
         rows = [("layer", "kind", *(name.replace("_", " ").replace("multiply ", "multiply-") for name in _NUMBERS))]
@@ -87,23 +87,27 @@ class Cost:
         lines.insert(1, "-" * len(lines[0]))
         lines.insert(-1, lines[1])
         what = "a training step" if self.training else "an inference"
+        counted = f"Multiply-adds of layers: of the forward pass; {what}"
+        counted = what.capitalize() if self.total("multiply_adds") is None else counted
+        beyond = " A process took 1.1 to 1.6 times as much." if "runtime" in self.memory else ""
         parts = ", ".join(f"{name} {_mib(size)}" for name, size in self.memory.items())
         return "\n".join(
             [
                 *lines,
-                f"Bytes in MiB, of a batch of {self.batch_size}. Multiply-adds of layers: of the forward pass; "
-                f"{what} has {self.multiply_adds:,}.",
-                f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}). A process took 1.1 to 1.6 times as much.",
+                f"Bytes in MiB, of a batch of {self.batch_size}. {counted} has {self.multiply_adds:,} multiply-adds.",
+                f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}).{beyond}",
             ]
         )
 
 
 def estimate_cost(model, batch_size, training=True, size=None, targets=None):
-    """Estimates what a network takes, from the TensorFlow graph of its step. Nothing is computed.
+    """Estimates what a network takes, from its step as the backend traces it. Nothing is computed.
 
-    Memory is that of the graph's tensors, each from the operation that makes it to its last reader, plus a part for
-    TensorFlow itself. Gaps of the allocator and scratch memory are left out: in the training steps of six networks on
-    two CPU cores a process took 1.1 to 1.6 times as much (`benchmarks/cost_estimate.py`).
+    With TensorFlow memory is that of the graph's tensors, each from the operation that makes it to its last reader,
+    plus a part for TensorFlow itself. Gaps of the allocator and scratch memory are left out: in the training steps of
+    six networks on two CPU cores a process took 1.1 to 1.6 times as much (`benchmarks/cost_estimate.py`). On JAX the
+    step is compiled, for the devices at hand. Its memory and its multiply-adds, half of the floating-point operations,
+    are those that XLA finds, which tells nothing by layer.
 
     Args:
         model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; compiled, for a
@@ -118,8 +122,8 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         A `Cost`.
 
     Raises:
-        ValueError: another backend than TensorFlow, a batch size below 1, a model without inputs or, for training, not
-            compiled; inputs of unknown size; a loss that takes no class numbers, without `targets`.
+        ValueError: another backend than TensorFlow or JAX, a batch size below 1, a model without inputs or, for
+            training, not compiled; inputs of unknown size; a loss that takes no class numbers, without `targets`.
 
     Example:
         >>> from tf_capsules.models.tsai2020 import AttentionCapsNet
@@ -127,62 +131,49 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         >>> cost.total("parameters"), round(cost.memory["weights"] / 2**20, 1)
         (561297, 2.1)
     """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(f"Costs need the TensorFlow backend. Received: {keras.backend.backend()}")
+    backend = keras.backend.backend()
+    if backend not in _TRACERS:
+        raise ValueError(f"Costs need the TensorFlow or the JAX backend. Received: {backend}")
+    tracer = importlib.import_module(f"tf_capsules.analysis.{_TRACERS[backend]}")
     batch_size = positive_int("batch_size", batch_size)
     if training and not getattr(model, "compiled", False):
         raise ValueError(f"A training step needs a compiled model: its loss and optimizer. Received: {model!r}")
-    import tensorflow as tf
-
-    from tf_capsules.analysis import graph_costs
-
-    inputs = _specs(model, batch_size, size)
+    inputs, labels = _specs(model, batch_size, size), None
+    if training:
+        model.optimizer.build(model.trainable_variables)
+        like = keras.KerasTensor((), "int64") if targets is None else targets
+        labels = keras.tree.map_structure(lambda t: keras.KerasTensor((batch_size, *t.shape), t.dtype), like)
     layers = list(_layers(model))
     calls = {layer: [] for layer in layers}
-    with _watched(calls):
-        if training:
-            model.optimizer.build(model.trainable_variables)
-            like = keras.KerasTensor((), "int64") if targets is None else targets
-            labels = keras.tree.map_structure(lambda t: tf.TensorSpec((batch_size, *t.shape), t.dtype), like)
-            step = tf.function(lambda x, y: model.train_step((x, y)))
-            try:
-                graph = step.get_concrete_function(inputs, labels).graph
-            except ValueError as error:
-                if targets is not None:
-                    raise
-                raise ValueError(
-                    f"The training step of {model.name!r} fails with class numbers (batch,) as labels. If its loss "
-                    "takes others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
-                ) from error
-        else:
-            graph = tf.function(lambda x: model(x, training=False)).get_concrete_function(inputs).graph
+    with _watched(calls, tracer.scope):
+        try:
+            step = tracer.trace(model, inputs, labels)
+        except (TypeError, ValueError) as error:
+            if targets is not None or not training:
+                raise
+            raise ValueError(
+                f"The training step of {model.name!r} fails with class numbers (batch,) as labels. If its loss takes "
+                "others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
+            ) from error
 
-    rows = [_layer_cost(layer, calls[layer], graph_costs.size_of) for layer in layers] + [LayerCost(OTHER, "")]
+    rows = [_layer_cost(layer, calls[layer], tracer.size_of) for layer in layers] + [LayerCost(OTHER, "")]
     of_layers = {id(weight) for layer in layers for weight in layer.weights}
     rows[-1].parameters = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in of_layers)
-    counts, tensors = graph_costs.multiply_adds(graph), graph_costs.peak_tensors(graph)
-    for op, count in counts.items():
-        number, forward = _place(op)
-        rows[number].multiply_adds += count if forward else 0
-    for bytes_, op in tensors:
-        number, forward = _place(op)
-        rows[number].kept += bytes_ if forward else 0
-    kept = sum(row.kept for row in rows)
+    found = tracer.measure(step, len(rows))
+    if found.layers is not None:
+        for row, (multiply_adds, kept) in zip(rows, found.layers, strict=True):
+            row.multiply_adds, row.kept = multiply_adds, kept
     memory = {
-        "weights": _bytes(model.variables),
-        "optimizer": _bytes(model.optimizer.variables) if training else 0,
-        "inputs": sum(map(graph_costs.size_of, tf.nest.flatten(inputs))),
-        "activations": kept,
-        "working": sum(bytes_ for bytes_, _ in tensors) - kept,
-        "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
+        "weights": sum(map(tracer.size_of, model.variables)),
+        "optimizer": sum(map(tracer.size_of, model.optimizer.variables)) if training else 0,
+        "inputs": sum(map(tracer.size_of, keras.tree.flatten(inputs))),
+        **found.memory,
     }
-    return Cost(rows, batch_size, training, sum(counts.values()), memory)
+    return Cost(rows, batch_size, training, found.multiply_adds, memory)
 
 
 def _specs(model, batch_size, size):
-    """What the model takes, as TensorFlow's specs of known shape."""
-    import tensorflow as tf
-
+    """What the model takes, as `keras.KerasTensor`s of known shape."""
     network = getattr(model, "encoder", model)
     if isinstance(network, keras.Sequential) and network.built:
         inputs = network.inputs[0]
@@ -198,7 +189,7 @@ def _specs(model, batch_size, size):
                 f"The input {tensor.name!r} of shape {tuple(tensor.shape)} has axes of unknown size: say with `size` "
                 "how large each is to be, --size on the command line."
             )
-        return tf.TensorSpec(shape, tensor.dtype)
+        return keras.KerasTensor(shape, tensor.dtype)
 
     return keras.tree.map_structure(spec, inputs)
 
@@ -217,16 +208,15 @@ def _layers(model):
 
 
 @contextlib.contextmanager
-def _watched(calls):
-    """Within it each layer notes what it is called with and returns, and its operations stand in a scope of its own."""
-    import tensorflow as tf
+def _watched(calls, scope):
+    """Within it each layer notes what it is called with and returns, and runs in the `scope` of its row's number."""
 
     def watch(number, layer):
         call = layer.call
 
         @functools.wraps(call)
         def watched(*args, **options):
-            with tf.name_scope(f"cost_{number}_"):
+            with scope(number):
                 results = call(*args, **options)
             calls[layer].append((args, options, results))
             return results
@@ -242,12 +232,6 @@ def _watched(calls):
             del layer.call
 
 
-def _place(op):
-    """The number of the layer's row that an operation belongs to, -1 for none, and whether it is of a forward pass."""
-    found = re.search(r"(?:^|/)cost_(\d+)_(?:_\d+)?/", op.name)
-    return (-1 if found is None else int(found.group(1))), found is not None and "gradient_tape" not in op.name
-
-
 def _layer_cost(layer, calls, size_of):
     tensors = [t for *_, results in calls for t in keras.tree.flatten(results) if hasattr(t, "shape")]
     parameters = sum(math.prod(weight.shape) for weight in layer.weights)
@@ -255,15 +239,11 @@ def _layer_cost(layer, calls, size_of):
     return LayerCost(layer.name, type(layer).__name__, parameters, sum(map(size_of, tensors)), *votes)
 
 
-def _bytes(variables):
-    import tensorflow as tf
-
-    return sum(math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables)
-
-
 def _text(name, number):
+    if number is None:
+        return "?"
     return _mib(number) if name in _BYTES else f"{number:,}"
 
 
 def _mib(size):
-    return "?" if size is None else f"{size / 2**20:,.1f}"
+    return f"{size / 2**20:,.1f}"

@@ -2,6 +2,15 @@
 
 import collections
 import math
+import re
+
+import keras
+
+from tf_capsules.analysis.step_cost import StepCost
+
+# What a first step adds to a process beside its tensors: a part for the kernels, and one for each operation of the
+# graph, as `benchmarks/cost_estimate.py runtime` measures them.
+RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
 
 # Operations whose result is their input under another name or shape.
 _RENAME = set(
@@ -15,6 +24,47 @@ _LOOPS = ("While", "StatelessWhile")
 # The attributes of operations that name graphs inside.
 _INNER = {"PartitionedCall": ["f"], "StatefulPartitionedCall": ["f"], **{name: ["body"] for name in _LOOPS}}
 _INNER |= {name: ["then_branch", "else_branch"] for name in ("If", "StatelessIf")}
+
+
+def scope(number):
+    """In it operations have names that say which row of the table they belong to."""
+    import tensorflow as tf
+
+    return tf.name_scope(f"cost_{number}_")
+
+
+def trace(model, inputs, labels=None):
+    """The graph of the training step of inputs and labels, `keras.KerasTensor`s; without labels of the inference."""
+    import tensorflow as tf
+
+    specs = [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), inputs)]
+    if labels is None:
+        return tf.function(lambda x: model(x, training=False)).get_concrete_function(*specs).graph
+    specs.append(keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), labels))
+    return tf.function(lambda x, y: model.train_step((x, y))).get_concrete_function(*specs).graph
+
+
+def measure(graph, rows):
+    """The `StepCost` of a graph. The last of the rows, whose number is given, is for what belongs to no layer."""
+    counts, tensors = multiply_adds(graph), peak_tensors(graph)
+    layers = [[0, 0] for _ in range(rows)]
+    for part, amounts in enumerate((counts.items(), ((op, size) for size, op in tensors))):
+        for op, amount in amounts:
+            number, forward = _place(op)
+            layers[number][part] += amount if forward else 0
+    kept = sum(kept for _, kept in layers)
+    memory = {
+        "activations": kept,
+        "working": sum(size for size, _ in tensors) - kept,
+        "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
+    }
+    return StepCost(sum(counts.values()), memory, layers)
+
+
+def _place(op):
+    """The number of the row that an operation belongs to, -1 for none, and whether it is of a forward pass."""
+    found = re.search(r"(?:^|/)cost_(\d+)_(?:_\d+)?/", op.name)
+    return (-1 if found is None else int(found.group(1))), found is not None and "gradient_tape" not in op.name
 
 
 def multiply_adds(graph):
@@ -60,10 +110,13 @@ def peak_tensors(graph):
 
 
 def size_of(tensor):
-    """Bytes of a tensor; 0 of what is no array or has an unknown shape."""
-    if not tensor.dtype.size or tensor.dtype.name in ("resource", "variant") or not tensor.shape.is_fully_defined():
+    """Bytes of a tensor or a variable; 0 of what is no array or has an unknown shape."""
+    import tensorflow as tf
+
+    dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.shape)
+    if not dtype.size or dtype.name in ("resource", "variant") or not shape.is_fully_defined():
         return 0
-    return tensor.shape.num_elements() * tensor.dtype.size
+    return shape.num_elements() * dtype.size
 
 
 def needed(graph):

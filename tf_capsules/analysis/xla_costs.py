@@ -1,0 +1,61 @@
+"""What XLA's compiler finds that a step on JAX takes. Nothing is run."""
+
+import contextlib
+import math
+
+import keras
+
+from tf_capsules.analysis.step_cost import StepCost
+
+
+def scope(number):
+    """No scope: what XLA finds is for the whole step."""
+    return contextlib.nullcontext()
+
+
+def size_of(array):
+    """Bytes of an array, or of what has its shape and dtype."""
+    import jax
+
+    return math.prod(array.shape) * jax.numpy.dtype(array.dtype).itemsize
+
+
+def trace(model, inputs, labels=None):
+    """The compiled training step of inputs and labels, `keras.KerasTensor`s; without labels the inference."""
+    import jax
+
+    trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)
+    inputs = _alike(inputs)
+    if labels is None:
+
+        def inference(trainable, fixed, inputs):
+            return model.stateless_call(trainable, fixed, inputs, training=False)[0]
+
+        return jax.jit(inference).lower(trainable, fixed, inputs).compile()
+    metrics = [variable.value for variable in model.metrics_variables]
+
+    def training(trainable, fixed, slots, inputs, labels):
+        def loss(trainable):
+            options = dict(training=True, optimizer_variables=slots)
+            return model.compute_loss_and_updates(trainable, fixed, metrics, inputs, labels, None, **options)
+
+        (_, (_, _, updated, _)), gradients = jax.value_and_grad(loss, has_aux=True)(trainable)
+        return model.optimizer.stateless_apply(slots, gradients, trainable), updated
+
+    # As in Keras's step, new weights and slots take the place of the old ones.
+    step = jax.jit(training, donate_argnums=(0, 1, 2))
+    return step.lower(trainable, fixed, _alike(model.optimizer.variables), inputs, _alike(labels)).compile()
+
+
+def measure(compiled, rows):
+    """The `StepCost` of a compiled step, of which XLA tells nothing by layer."""
+    memory = compiled.memory_analysis()
+    added = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    multiply_adds = int(compiled.cost_analysis()["flops"]) // 2
+    return StepCost(multiply_adds, {"working": memory.temp_size_in_bytes + added})
+
+
+def _alike(arrays):
+    import jax
+
+    return keras.tree.map_structure(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
