@@ -46,9 +46,7 @@ def children_of(shape):
 
 
 def count_groups(layer, shape, sharing):
-    """Number of groups of children with their own transformations: 1, the capsule types, or all children; a ValueError
-    where it is unknown.
-    """
+    """Number of groups of children with their own transformations: 1, the capsule types, or all children."""
     grid = on_grid(shape)
     known_axes(layer, shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rows_of(shape) else {}))
     if sharing == "all":

@@ -25,9 +25,11 @@ def padded_convolution(
     initializers: Sequence | None = None,
     name: str | None = None,
 ):
-    """A convolution of an image that zeros surround, `padding` of them on every side, None for as many as leave the
-    size as it is (one fewer with an even kernel): not Keras' "same" padding, which has none before and one after where
-    the stride is 2 and the size even. Kernel and bias are drawn by `initializers`, None for `fan_in_uniform`."""
+    """A convolution of an image with `padding` zeros on every side.
+
+    None: as many as keep the size (one fewer with an even kernel). Keras's "same" padding differs where the stride is 2
+    and the size even: none before, one after. `initializers` draw kernel and bias; None: `fan_in_uniform`.
+    """
     padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]
     x = keras.layers.ZeroPadding2D(padding, **CHANNELS_LAST)(x) if padding else x
@@ -131,8 +133,7 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 
 
 def features_of(images: Tensor, backbone: keras.Layer | None):
-    """The feature map that a backbone, a Keras model or layer, makes of symbolic images (batch, height, width,
-    channels).
+    """The feature map that a backbone makes of symbolic images (batch, height, width, channels).
 
     A ValueError tells of a backbone that is no Keras layer, is for other images, or makes no map of known size.
     """

@@ -248,8 +248,9 @@ def ResNetTwin(
     weights: Weights = None,
     name: str | None = "resnet_twin",
 ):
-    """The residual network whose stages have the shapes of EncapNet's modules; with 10 classes 11,156,778 trainable
-    parameters.
+    """The residual network whose stages have the shapes of EncapNet's modules.
+
+    With 10 classes it has 11,156,778 trainable parameters.
 
     Source: Li et al. 2018, table 2; not in the released code, made here of basic blocks.
 

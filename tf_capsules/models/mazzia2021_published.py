@@ -39,8 +39,9 @@ def is_author_file(path: str | os.PathLike):
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the authors' weights; of a model without decoder theirs is left out. A ValueError names an array
-    that is missing or of another shape.
+    """The model, with the authors' weights; of a model without decoder theirs is left out.
+
+    A ValueError names an array that is missing or of another shape.
     """
     import h5py
 

@@ -33,10 +33,10 @@ class Plan:
         return children < self.fewest if self.fewest and not self.stored else self.stored
 
     def bytes(self, batch, children, pairs, iterates):
-        """Bytes of the votes as a tensor, and of what is held, for `children` and (child, parent) `pairs` of an
-        example.
+        """Bytes of the votes as a tensor, and of what is held, of `batch` examples.
 
-        `iterates`: whether there is an iteration after the first, which has uniform couplings.
+        Each has so many `children` and (child, parent) `pairs`. `iterates`: whether there is an iteration after the
+        first, whose couplings are uniform.
         """
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children):
@@ -62,8 +62,7 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
 
 
 def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0):
-    """The plan of an algorithm that asks for densities and moments. Children that share no transformations need stored
-    votes.
+    """The plan of an algorithm that asks for densities and moments, which stores votes unless children share matrices.
 
     Args:
         memory, shared, rows, columns, dim: see `for_sums`.
@@ -79,9 +78,7 @@ def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0
 
 
 def in_windows(memory, rows, dim, pairs):
-    """The plan in the windows of a convolution with so many (child, parent) pairs, whose votes exist for some examples
-    at a time.
-    """
+    """The plan in windows that have so many (child, parent) pairs: votes exist for some examples at a time."""
     size = math.prod(rows) * dim
     return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs))
 
