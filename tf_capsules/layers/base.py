@@ -191,7 +191,7 @@ class RoutingLayer(Configured):
 
 
 def check_memory(votes_memory, children_per_chunk, needs_votes):
-    """Raises a ValueError for a memory policy that doesn't go with the routing; `needs_votes` is why it stores votes."""
+    """Raises a ValueError for a memory policy that doesn't go with routing, which `needs_votes` for that reason."""
     if children_per_chunk is not None:
         positive_int("children_per_chunk", children_per_chunk)
     if needs_votes and (votes_memory == "recompute" or children_per_chunk):

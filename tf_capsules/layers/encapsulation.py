@@ -33,8 +33,9 @@ def flatten_types(poses):
 def grouped_convolution(x, kernel, strides=1):
     """A grouped convolution without padding.
 
-    Of x (batch, height, width, groups, d) and a kernel (rows, columns, groups, d, dim). It is a depthwise convolution, summed over the channels of each group: on a CPU the gradient of TensorFlow's own
-    grouped convolution is slower by orders of magnitude.
+    Of x (batch, height, width, groups, d) and a kernel (rows, columns, groups, d, dim). It is a depthwise convolution,
+    summed over the channels of each group: on a CPU the gradient of TensorFlow's own grouped convolution is slower by
+    orders of magnitude.
     """
     rows, columns, groups, d, dim = kernel.shape
     kernel = ops.reshape(kernel, (rows, columns, groups * d, dim))
