@@ -10,13 +10,13 @@ from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.base import check_memory
 from tf_capsules.layers.connections import check_per_child, masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
-from tf_capsules.layers.em import EMWeights, initializers
+from tf_capsules.layers.em import EMRoutingLayer, initializers
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.windowed import windowed_em_routing
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvEMRouting(EMWeights, ConvRoutingLayer):
+class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules with activations, routed by expectation-maximization.
 
     Each parent position has a window of children, without padding. All positions share transformations and betas. A

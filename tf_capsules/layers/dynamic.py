@@ -25,8 +25,8 @@ INITIAL_LOGITS = ("zeros", "random", "learned")
 _KERNEL_STDDEV = 0.1  # the released code's
 
 
-class _DynamicWeights(keras.layers.Layer):
-    """The weights that both layers have: the kernel, and a bias of the parents."""
+class _DynamicRoutingLayer(RoutingLayer):
+    """Base of the two dynamic layers: the kernel, and a bias of the parents."""
 
     def _add_weights(self, groups, poses_shape):
         """Adds the kernel (*groups, capsules, columns, dim) and the bias (capsules, *pose)."""
@@ -39,7 +39,7 @@ class _DynamicWeights(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class DynamicRouting(_DynamicWeights, RoutingLayer):
+class DynamicRouting(_DynamicRoutingLayer):
     """Fully connected capsules, routed by agreement.
 
     A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Routing runs in
@@ -192,7 +192,7 @@ class DynamicRouting(_DynamicWeights, RoutingLayer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvDynamicRouting(_DynamicWeights, ConvRoutingLayer):
+class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules, routed by agreement.
 
     Dynamic routing in each window of a convolution without padding; all positions share the transformations. Only the

@@ -22,13 +22,13 @@ from tf_capsules.layers.connections import (
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
-# With fewer children a parent may end up with one of them: its variance is then rounding, unless votes are stored.
+# Of few children a parent may keep a single vote: its variance is then a rounding error, unless votes are stored.
 _FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
 
-class EMWeights(keras.layers.Layer):
-    """The weights and the routing options that both layers have."""
+class EMRoutingLayer(RoutingLayer):
+    """Base of the two EM layers: their weights and routing options."""
 
     answers: tuple[str, ...] = ("poses", "activations", "logits")
 
@@ -62,7 +62,7 @@ class EMWeights(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class EMRouting(EMWeights, RoutingLayer):
+class EMRouting(EMRoutingLayer):
     """Fully connected capsules with activations, routed by expectation-maximization.
 
     A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Routing runs in
@@ -70,7 +70,7 @@ class EMRouting(EMWeights, RoutingLayer):
 
     Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". Different from
     the paper: vectors as poses (with coordinates in their first two entries), the bias and `normalization="min_max"`
-    (both Li et al. 2018) and "data" (the best known open implementation).
+    (both Li et al. 2018) and "data" (Gritzman 2019).
 
     Args:
         capsules: number of parents.
@@ -187,10 +187,9 @@ class EMRouting(EMWeights, RoutingLayer):
         check_per_child(poses, activations=activations, mask=mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.variable_dtype)
         votes = self.make_votes(poses, activations)
-        poses, activations, logits, _, *couplings = em_routing(
-            votes, return_couplings=return_couplings, **self._options
-        )
-        return self._returned([poses, activations, logits], couplings)
+        found = em_routing(votes, return_couplings=return_couplings, **self._options)
+        parents, presence, logits, _, *couplings = found
+        return self._returned([parents, presence, logits], couplings)
 
 
 def initializers(normalization, capsules):
@@ -224,9 +223,9 @@ def _add_coordinates(poses, kernel):
     """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
 
     Votes stay affine in the child's pose, so they need not be stored. Poses are (batch, height, width, types, d), which
-    get two columns, or (batch, height, width, types, rows, d), which get one. The kernel (groups, parents, d, dim) then
-    adds the row, scaled to (0, 1), to the first entry of a vote's last column, or of a vector, and the column to the
-    second.
+    get two columns, or (batch, height, width, types, rows, d), which get one. The kernel (groups, parents, d, dim) gets
+    the rows that take them to the first two entries of a vote's last column, or of a vector: for matrices of 4 columns
+    the row (0, 0, 0, 1).
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]

@@ -29,8 +29,8 @@ _VARIANCE_FLOOR = 1e-5
 INITIAL_POSES = ("zeros", "random", "learned")
 
 
-class _AttentionWeights(keras.layers.Layer):
-    """The weights and options that both layers have, and the last steps after the sum of the votes."""
+class _AttentionRoutingLayer(RoutingLayer):
+    """Base of the two attention layers: weights, options, and the last steps after the sum of the votes."""
 
     older_names = {"activations": "use_activations"}
 
@@ -90,7 +90,7 @@ class _AttentionWeights(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class InvertedAttentionRouting(_AttentionWeights, RoutingLayer):
+class InvertedAttentionRouting(_AttentionRoutingLayer):
     """Fully connected capsules, routed by inverted dot-product attention: one iteration a call.
 
     A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. A child
@@ -209,7 +209,7 @@ class InvertedAttentionRouting(_AttentionWeights, RoutingLayer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvInvertedAttentionRouting(_AttentionWeights, ConvRoutingLayer):
+class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules, routed by inverted dot-product attention: one iteration a call.
 
     `InvertedAttentionRouting` in each window of a convolution without padding; all positions share the transformations.

@@ -14,7 +14,7 @@ SMALLNORB = Recipe(
     model=MatrixCapsNet,
     model_options=dict(l2=1e-7),
     dataset="smallnorb",
-    # The magnitudes are those of the best known open implementation: on standardized values, 2 and 0.5 to 1.5.
+    # The magnitudes are those of Gritzman 2019: on standardized values, 2 and 0.5 to 1.5.
     preprocess=(("downscale", 2), ("standardize_each",), ("crop", 32), ("brightness", 2 * 255), ("contrast", 0.5, 1.5)),
     loss=SpreadLoss,
     margin_schedule="sigmoid",

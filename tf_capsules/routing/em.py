@@ -27,40 +27,34 @@ def em_routing(
     epsilon: float = 1e-9,
     variance_floor: float = 1e-9,
     competition: Callable | None = None,
-    start: tuple | None = None,
     return_couplings: bool = False,
-    return_states: bool = False,
 ):
     """Routes by expectation-maximization: a parent is active if it describes its votes more cheaply than no parent.
 
-    A parent takes the share `S_j = sum_i R_ij a_i` of the data. Its cost is
+    A parent takes the mass `S_j = sum_i R_ij a_i` of its children. Its cost is
     `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose. Its activation logit is
     `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain, and left out after the last M-step.
 
     Source: Hinton et al. 2018, procedure 1; the schedule of the inverse temperature: the authors' answers to readers;
-    "data": the best known open implementation; "min_max", which goes with inverse temperatures (1, 2, 3, ...): Li et
-    al. 2018, released code.
+    "data": the open implementation of Gritzman 2019 (IBM); "min_max", which goes with inverse temperatures
+    (1, 2, 3, ...): Li et al. 2018, released code.
 
     Args:
         votes: `tf_capsules.routing.votes.Votes` with the children's activations, which are not negative; 0 for a child
             that is masked.
         iterations: at least 1; 1 leaves the couplings uniform.
-        beta_u, beta_a: cost of a unit of data for each entry of a pose, and benefit of being active, (parents,); None:
+        beta_u, beta_a: cost of a unit of mass for each entry of a pose, and benefit of being active, (parents,); None:
             zeros.
         inverse_temperature: lambda: one number for each iteration; or the limit of the authors' schedule
             `number * (1 - 0.95 ** t)`, t from 1.
         normalization: a factor on the cost; "data": the factor `100 parents / children`, where parents are the types at
             one position and children those of one parent; "min_max": maps the costs of a sample's parents to [-5, 5].
         gradients: "all": through all iterations; "last": through the last M-step alone, given its couplings.
-        epsilon: added to each parent's share, and to the range of the costs, in divisions.
+        epsilon: added to each parent's mass, and to the range of the costs, in divisions.
         variance_floor: added to each variance.
         competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
             children, parents) or (batch, children, 1), such as `Windows.couple` for a batch of parent positions.
-        start: None; or the state after the first M-step, as `return_states` returns it: the first iteration is then
-            left out.
         return_couplings: also return the couplings R of the last M-step.
-        return_states: return the state after each M-step and nothing else: activation logits, means less the origin of
-            the votes, and variances.
 
     Returns:
         Means, which are the parents' poses, (batch, parents, *pose); activations and activation logits, (batch,
@@ -71,62 +65,92 @@ def em_routing(
         ValueError: an argument out of its range.
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
-    temperature = temperatures(inverse_temperature, iterations)
+    states = em_states(
+        votes,
+        iterations,
+        beta_u=beta_u,
+        beta_a=beta_a,
+        inverse_temperature=inverse_temperature,
+        normalization=normalization,
+        gradients=gradients,
+        epsilon=epsilon,
+        variance_floor=variance_floor,
+        competition=competition,
+    )
+    logits, means, variances = states[-1]
+    results = means + votes.origin, ops.sigmoid(logits), logits, variances
+    if not return_couplings:
+        return results
+    last = (
+        uniform_couplings(votes, competition)
+        if iterations == 1
+        else e_step(votes, *states[-2], competition=competition)
+    )
+    return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+
+
+def em_states(
+    votes,
+    iterations,
+    *,
+    beta_u,
+    beta_a,
+    inverse_temperature,
+    normalization,
+    epsilon,
+    variance_floor,
+    competition,
+    gradients="all",
+    first=None,
+):
+    """The parents after each M-step: activation logits, means less the origin of the votes, and variances.
+
+    Arguments: see `em_routing`. `first`: the state after the first M-step, which is then left out.
+    """
     beta_u, beta_a = (
         0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
     )
 
     def couplings(votes, *state):
-        return couple(coupling_logits(votes, *state), competition)
+        """What `votes.moments` calls, where chunks are routed one after the other with the votes of a chunk."""
+        found = e_step(votes, *state, competition=competition)
+        return found if gradients == "all" else ops.stop_gradient(found)
 
-    def fixed_couplings(votes, *state):
-        return ops.stop_gradient(couplings(votes, *state))
-
-    def parents(temperature, couplings, *state):
+    def m_step(temperature, couplings, *state):
         near = state[1] if state else None
-        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, by_group=False)
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
         costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
         return temperature * (beta_a - _normalize(costs, normalization, votes, epsilon)), means, variances
 
-    uniform = uniform_couplings(votes, competition)
-    states = [parents(temperature[0], uniform) if start is None else start]
-    for step in range(1, iterations):
-        if gradients == "last":
-            states[-1] = tuple(map(ops.stop_gradient, states[-1]))
-        states.append(parents(temperature[step], couplings if gradients == "all" else fixed_couplings, *states[-1]))
-    if return_states:
-        return states
-    logits, means, variances = states[-1]
-    results = means + votes.origin, ops.sigmoid(logits), logits, variances
-    if not return_couplings:
-        return results
-    last = uniform if iterations == 1 else couplings(votes, *states[-2])
-    return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+    temperature, *later = temperatures(inverse_temperature, iterations)
+    states = [m_step(temperature, uniform_couplings(votes, competition)) if first is None else first]
+    for temperature in later:
+        states.append(m_step(temperature, couplings, *states[-1]))
+    return states
+
+
+def e_step(votes, logits, means, variances, *, competition=None):
+    """The couplings of parents in this state, (batch, children, parents): a softmax of log activation and density."""
+    entries = tuple(range(2, len(means.shape)))
+    constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
+    return _couple(votes.log_density(means, 1 / variances, constants), competition)
+
+
+def _couple(logits, competition):
+    return softmax(logits, axis=-1) if competition is None else competition(logits)
 
 
 def costs_of_a_unit(beta_u, variances):
-    """A parent's cost of a unit of data, over all entries of its pose, (batch, parents)."""
+    """A parent's cost of a unit of mass, over all entries of its pose, (batch, parents)."""
     entries = tuple(range(2, len(variances.shape)))
     return math.prod(variances.shape[2:]) * beta_u + 0.5 * ops.sum(ops.log(variances), axis=entries)
-
-
-def coupling_logits(votes, logits, means, variances):
-    """Log density of each vote plus the parent's log activation, for the E-step, (batch, children, parents)."""
-    entries = tuple(range(2, len(means.shape)))
-    constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
-    return votes.log_density(means, 1 / variances, constants)
-
-
-def couple(logits, competition=None):
-    """Couplings of logits, normalized over all parents or by `competition`."""
-    return softmax(logits, axis=-1) if competition is None else competition(logits)
 
 
 def uniform_couplings(votes, competition=None):
     """Couplings of the first M-step, (1 or batch, children, 1), the same for all parents that compete."""
     nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
-    return couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
+    return _couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
 
 
 def temperatures(inverse_temperature, iterations):

@@ -8,7 +8,8 @@ parent j by its vote `V_ij = x_i W_ij + B_ij`. A routing algorithm asks four thi
 - `log_density(means, precisions, constants)`: `c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`, over the entries k of the pose;
 - `moments(couplings)`: mass, mean and variance of the votes that each parent takes.
 
-An algorithm is written once, against these four methods. Three classes answer them:
+An algorithm is written once, against these four methods. Three classes answer them; `TransformedVotes`, the base of the
+last two, is made of poses and transformations and becomes stored votes by `store`:
 
 | class | when | numbers held for each (child, parent) pair |
 | --- | --- | --- |
@@ -20,8 +21,11 @@ An algorithm is written once, against these four methods. Three classes answer t
 
 Poses are (batch, parents, *pose). Weights, couplings and agreements are (batch, children, parents). Weights that are
 equal for all parents may be given as (batch, children, 1): one matrix product then serves all parents. A batch axis of
-1 stands for the whole batch. Densities and moments are relative to an `origin`, a pose for each parent in the midst of
-its votes, so that votes far from zero keep their digits.
+1 stands for the whole batch.
+
+Votes far from zero keep their digits by three references, which affect rounding alone: children's poses are relative to
+the `center` of their group; means are relative to an `origin`, a pose for each parent in the midst of its votes; and
+`near` is a pose near the mean that is asked for, such as that of the iteration before.
 """
 
 from tf_capsules.routing.votes.base import Votes

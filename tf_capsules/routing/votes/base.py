@@ -1,7 +1,6 @@
 """What a routing algorithm may ask of the votes."""
 
 import functools
-from collections.abc import Callable
 
 from keras import ops
 
@@ -26,12 +25,18 @@ class Votes:
     pose_shape: tuple[int, ...]
     activations: Tensor
     dtype: str
-    agreement: Callable
-    weighted_sum: Callable
 
     def store(self, centered=False):
         """The same votes, as `StoredVotes`; `centered`: relative to their own origin."""
         raise TypeError(f"{type(self).__name__} must define `store`.")
+
+    def weighted_sum(self, weights):
+        """`sum_i w_ij V_ij`, (batch, parents, *pose), of weights (batch, children, parents or 1)."""
+        raise NotImplementedError
+
+    def agreement(self, poses):
+        """The inner products `<V_ij, v_j>`, (batch, children, parents), with poses (batch, parents, *pose)."""
+        raise NotImplementedError
 
     def tensor(self):
         """The votes themselves, (batch, children, parents, *pose)."""
@@ -49,7 +54,7 @@ class Votes:
         """
         return self._centered.log_density(means, precisions, constants)
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         """Mass, mean and variance of the votes that each parent takes.
 
         Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
@@ -62,7 +67,7 @@ class Votes:
             epsilon: added to a parent's mass in divisions.
             near: poses near the means, relative to `origin`, (batch, parents, *pose), or None. It affects rounding
                 alone.
-            by_group: whether to return a mass for the children of each group, or one for all children, which is
+            masses_by_group: whether to return a mass for the children of each group, or one for all children, which is
                 smaller.
 
         Returns:
@@ -70,7 +75,7 @@ class Votes:
             `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
-        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group)
 
     @functools.cached_property
     def origin(self):
@@ -90,8 +95,8 @@ class Votes:
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
 
-    def _masses(self, masses, by_group):
-        return masses if by_group else ops.sum(masses, axis=1, keepdims=True)
+    def _masses(self, masses, masses_by_group):
+        return masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
 
     def _set_activations(self, activations):
         """Sets the activations, (batch, children); None stands for ones."""

@@ -47,7 +47,7 @@ def sums_in_chunks(votes, couplings, *state):
     return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
 
 
-def moments_by_groups(votes, couplings, *state, epsilon, near, by_group):
+def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
     """`SharedVotes.moments`, one group of children after the other: no array has groups, children and parents."""
     origin, groups = votes._origin, votes.groups
     near = ops.zeros_like(origin) if near is None else ops.stop_gradient(votes._with_rows(near))
@@ -77,11 +77,11 @@ def moments_by_groups(votes, couplings, *state, epsilon, near, by_group):
         row, packed, *transformations = given
         masses, *others = sums(packed, transformations, near, origin, state)
         masses = masses[:, None]
-        added = (row[:, None] * masses if by_group else masses, *others)
+        added = (row[:, None] * masses if masses_by_group else masses, *others)
         return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
     # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
-    rows = ops.eye(groups, dtype=votes.dtype) if by_group else ops.ones((groups, 1), votes.dtype)
+    rows = ops.eye(groups, dtype=votes.dtype) if masses_by_group else ops.ones((groups, 1), votes.dtype)
     packed = ops.moveaxis(votes.by_group(_packed(votes, couplings)), 2, 0)
     parts = [rows, packed, votes.kernel[:, None], ops.moveaxis(votes.center, 1, 0)[:, :, None]]
     parts += [] if votes.bias is None else [votes.bias[:, None]]

@@ -147,12 +147,14 @@ class SharedVotes(TransformedVotes):
             result = ops.transpose(result, (0, 2, 1, 3))
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None, by_group=True):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         members = self.children // self.groups  # where it is unknown a chunk has a part of each group
         if self.children_per_chunk is None:
             sums = self._sums(couplings, *state)
         elif self.groups > 1 and isinstance(members, int) and self.children_per_chunk <= members:
-            return moments_by_groups(self, couplings, *state, epsilon=epsilon, near=near, by_group=by_group)
+            return moments_by_groups(
+                self, couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group
+            )
         else:
             sums = sums_in_chunks(self, couplings, *state)
         masses, votes, squares = self._about_own_means(sums)
@@ -163,7 +165,7 @@ class SharedVotes(TransformedVotes):
         between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
         variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
-        return self._masses(masses, by_group), self._shaped(means), self._shaped(variances)
+        return self._masses(masses, masses_by_group), self._shaped(means), self._shaped(variances)
 
     def _about_own_means(self, sums):
         """Mass (b, g, j), mean less the origin and squares about the mean (b, g, j, r, e) of each group."""

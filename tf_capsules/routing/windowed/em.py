@@ -19,9 +19,8 @@ from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.em import (
     cost_factor,
     costs_of_a_unit,
-    couple,
-    coupling_logits,
-    em_routing,
+    e_step,
+    em_states,
     temperatures,
     uniform_couplings,
 )
@@ -125,7 +124,7 @@ def windowed_em_routing(
     def forward(poses, activations, *start, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        states = em_routing(
+        states = em_states(
             votes,
             iterations,
             beta_u=beta_u,
@@ -135,8 +134,7 @@ def windowed_em_routing(
             epsilon=epsilon,
             variance_floor=variance_floor,
             competition=competition,
-            start=split(start[0], *votes.pose_shape) if start else None,
-            return_states=True,
+            first=split(start[0], *votes.pose_shape) if start else None,
         )
         return (ops.stack([joined(*state) for state in states], axis=1),)
 
@@ -149,7 +147,7 @@ def windowed_em_routing(
 
         # Parents first, as in the stored votes: couplings and the like are (B, j, i) from here on.
         couplings = [uniform_couplings(votes, competition)]
-        couplings += [couple(coupling_logits(votes, *state), competition) for state in states[:-1]]
+        couplings += [e_step(votes, *state, competition=competition) for state in states[:-1]]
         couplings = [ops.transpose(x, (0, 2, 1)) for x in couplings]
         d_means, d_logits = upstream[..., :-1], upstream[..., -1]
         d_variances = ops.zeros_like(d_means)
