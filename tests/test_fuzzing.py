@@ -21,11 +21,11 @@ from tf_capsules.datasets.folder import folder as load_folder  # noqa: E402
 from tf_capsules.datasets.npz import load_npz  # noqa: E402
 from tf_capsules.datasets.smallnorb import parse_matrix  # noqa: E402
 from tf_capsules.datasets.sst import tree_phrases  # noqa: E402
+from tf_capsules.files import write_csv  # noqa: E402
 from tf_capsules.models.weights import fill, seal  # noqa: E402
 from tf_capsules.runs import Settings, run, table, training  # noqa: E402
 from tf_capsules.runs.data_spec import ImageSpec  # noqa: E402
 from tf_capsules.runs.folder import RunFolder  # noqa: E402
-from tf_capsules.runs.results import csv_text  # noqa: E402
 
 few = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
@@ -76,7 +76,7 @@ def whole(tmp_path_factory):
     seal(place / "net.weights.h5")
     network().save(place / "net.keras")
     rows = [dict(epoch=i, learning_rate=0.1, seconds=1.5, loss=0.5, val_loss=0.5, val_accuracy=0.9) for i in (1, 2)]
-    (place / "history.csv").write_text(csv_text(rows))
+    write_csv(place / "history.csv", rows)
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
 

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import os
 import pathlib
+import shutil
 import textwrap
 import types
 import typing
@@ -48,10 +49,10 @@ def reading(path, complaint, but=()):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A path to write a file to, which takes the place of `path` once it is written whole.
+    """A path to write a file or a folder to, which takes the place of `path` once it is written whole.
 
     A process that is killed, or a machine that stops, at any moment leaves the old file or the new one. The name ends
-    as that of `path` does, by which Keras tells kinds of files.
+    as that of `path` does, by which Keras tells kinds of files. Absent folders above are made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,14 +63,34 @@ def replacing(path):
     ('whole', 1)
     """
     path = pathlib.Path(path)
-    part = path.with_name(f".part.{path.name}")
+    part, aside = path.with_name(f".part.{path.name}"), path.with_name(f".old.{path.name}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove(part)  # of a process that was killed
     try:
         yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+        if not part.is_dir():
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+        elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
+            _remove(aside)
+            os.replace(path, aside)
         os.replace(part, path)
+        _remove(aside)
     finally:
-        part.unlink(missing_ok=True)
+        _remove(part)
+
+
+def _remove(path):
+    """Removes a file or folder, if it is there."""
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def write_csv(path, rows):
+    """Writes dicts of the same keys as a CSV file with a header, whole or not at all."""
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def one_line(error):

@@ -1,6 +1,5 @@
 """A Keras callback that measures after each epoch whether routing does anything."""
 
-import csv
 import importlib.util
 import pathlib
 import warnings
@@ -10,7 +9,7 @@ import numpy as np
 
 from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, measure_couplings
 from tf_capsules.analysis.inference import predict_probabilities
-from tf_capsules.files import read_csv, reading
+from tf_capsules.files import read_csv, reading, write_csv
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -76,8 +75,8 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)
         ]
         if self.path is not None:
-            _write_rows(self.path, self.rows)
-            _write_rows(_lengths_path(self.path), self.lengths)
+            write_csv(self.path, self.rows)
+            write_csv(_lengths_path(self.path), self.lengths)
         if self.log_dir is not None:
             self._log(epoch, lengths)
 
@@ -129,12 +128,3 @@ def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", 
 
 def _lengths_path(path):
     return path.with_name(f"{path.stem}_lengths{path.suffix}")
-
-
-def _write_rows(path, rows):
-    new = path.with_name(path.name + ".new")
-    with new.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    new.replace(path)  # never half a file

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.files import replacing
 from tf_capsules.routing.arguments import positive_int
 
 
@@ -124,10 +125,8 @@ def _index(source, folder, part):
             labels[start : start + len(chunk)] = [example["label"] for example in chunk]
             names += [bytes(example["file_name"]) for example in chunk]
             progress.update(start + len(chunk))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}")
-        np.savez_compressed(partial, labels=labels, names=np.array(names))
-        partial.replace(file)
+        with replacing(file) as part:
+            np.savez_compressed(part, labels=labels, names=np.array(names))
     with np.load(file) as arrays:
         return arrays["labels"], arrays["names"]
 

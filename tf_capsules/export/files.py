@@ -1,9 +1,7 @@
-"""Files and folders that are complete or not there: written beside their place, then renamed."""
+"""Where a model may be exported to: places that are free, or hold an earlier export of the same form."""
 
-import contextlib
 import os
 import pathlib
-import shutil
 
 _SAVED_MODEL = "saved_model.pb"
 _SAVED_MODEL_ENTRIES = {_SAVED_MODEL, "fingerprint.pb", "variables", "assets", "assets.extra"}
@@ -57,30 +55,3 @@ def _writable(target):
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ValueError(f"{target} can't be written: {above} is no folder that may be written to.")
     return target
-
-
-@contextlib.contextmanager
-def written_beside(target):
-    """A path beside `target`, of this process alone, to write to and then rename; what is left there is removed."""
-    path = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def write_file(file, content):
-    with written_beside(file) as partial:
-        partial.write_bytes(content)
-        os.replace(partial, file)
-    return file
-
-
-def replace_folder(new, old):
-    """Puts `new` where `old` is. A filled folder can't be renamed over: it is moved aside for that moment."""
-    aside = old.with_name(f".{old.name}.{os.getpid()}.replaced")
-    if old.exists():
-        os.replace(old, aside)
-    os.replace(new, old)
-    shutil.rmtree(aside, ignore_errors=True)

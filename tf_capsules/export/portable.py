@@ -7,8 +7,9 @@ import importlib.util
 
 from tf_capsules.datasets import augment
 from tf_capsules.export.answers import for_any_number, need_tensorflow
-from tf_capsules.export.files import free_file, write_file
+from tf_capsules.export.files import free_file
 from tf_capsules.export.images import image_answer, served_shape, warn_of_image_logits
+from tf_capsules.files import replacing
 
 _ONNX_OPSET = 18
 
@@ -45,7 +46,9 @@ def export_litert(model, file, preprocess=(), image_shape=None):
     module = tf.Module()
     module.weights = list(concrete.graph.variables)
     content = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
-    return write_file(file, content)
+    with replacing(file) as part:
+        part.write_bytes(content)
+    return file
 
 
 def export_onnx(model, file, preprocess=(), image_shape=None):
@@ -90,7 +93,9 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
         onnx.checker.check_model(graph, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ValueError(f"{model.name} has operations that can't be converted to ONNX: {error}") from error
-    return write_file(file, graph.SerializeToString())
+    with replacing(file) as part:
+        part.write_bytes(graph.SerializeToString())
+    return file
 
 
 def _is_litert(file):

@@ -6,7 +6,8 @@ import pathlib
 import keras
 import numpy as np
 
-from tf_capsules.export.files import is_saved_model, replace_folder, written_beside
+from tf_capsules.export.files import is_saved_model
+from tf_capsules.files import replacing
 from tf_capsules.layers.arguments import positive_int
 
 _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -59,14 +60,13 @@ def write_saved_model(folder, signatures, warmup, **parts):
     # Keras's own export stores each variable twice.
     variables = (variable for signature in signatures.values() for variable in signature.graph.variables)
     module.weights = list({id(variable): variable for variable in variables}.values())
-    with written_beside(folder) as partial:
+    with replacing(folder) as part:
         try:
-            tf.saved_model.save(module, partial, signatures)
+            tf.saved_model.save(module, part, signatures)
             if warmup:
-                _write_warmup(partial / _WARMUP_FILE, signatures)
+                _write_warmup(part / _WARMUP_FILE, signatures)
         except tf.errors.OpError as error:
             raise OSError(f"{folder} can't be written: {error.message}") from error
-        replace_folder(partial, folder)
     return folder
 
 

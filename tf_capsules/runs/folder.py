@@ -3,11 +3,10 @@
 import json
 import pathlib
 
-from tf_capsules.files import read_csv, reading, replacing
+from tf_capsules.files import read_csv, reading, replacing, write_csv
 from tf_capsules.models.weights import seal
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
-from tf_capsules.runs.results import csv_text
 from tf_capsules.runs.settings import Settings
 
 OTHER_VERSION = "is not of a run that this version can load"
@@ -26,12 +25,9 @@ class RunFolder:
     def __init__(self, path):
         self.path = pathlib.Path(path)
 
-    def write(self, name, text):
-        with replacing(self.path / name) as part:
-            part.write_text(text)
-
     def write_json(self, name, values):
-        self.write(name, json.dumps(values, indent=1) + "\n")
+        with replacing(self.path / name) as part:
+            part.write_text(json.dumps(values, indent=1) + "\n")
 
     def read_json(self, name):
         """The dict in a JSON file."""
@@ -111,7 +107,7 @@ class RunFolder:
             return [{**row, "epoch": int(row["epoch"])} for row in rows]
 
     def write_history(self, rows):
-        self.write("history.csv", csv_text(rows))
+        write_csv(self.path / "history.csv", rows)
 
 
 def short_names(paths):

@@ -124,9 +124,3 @@ def append_row(path, row):
         if not path.stat().st_size:
             writer.writeheader()
         writer.writerow(row)
-
-
-def csv_text(rows):
-    """Dicts with the same keys as the text of a CSV file."""
-    lines = [",".join(rows[0])] + [",".join(str(value) for value in row.values()) for row in rows]
-    return "\n".join(lines) + "\n"

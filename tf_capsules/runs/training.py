@@ -85,7 +85,6 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     writes = group.index == 0
     if writes:
-        folder.path.mkdir(parents=True, exist_ok=True)
         folder.write_json("config.json", config)
     measured = None
     with group.scope():

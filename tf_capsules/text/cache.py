@@ -163,7 +163,6 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     there = f", {shards - len(wanted)} of {shards} shards are there" if len(wanted) < shards else ""
     report(f"{_size(about)} in {path}{there}")
 
-    path.mkdir(parents=True, exist_ok=True)
     _write(path / "index.npz", lambda file: np.savez(file, lengths=lengths, shard=shard, start=start))
     begin, done = time.monotonic(), 0
     todo = sum(int(lengths[shard == number].sum()) for number in wanted)
