@@ -1,6 +1,6 @@
 import numpy as np
 
-from tf_capsules.datasets import warp
+from tf_capsules.datasets import augment, warp
 
 
 class Draw:
@@ -76,5 +76,5 @@ def test_a_square_is_erased():
 
 
 def test_in_evaluation_nothing_is_changed():
-    for step, values in ((warp.rotate, (30,)), (warp.narrow, (0.2,)), (warp.shift_within, ()), (warp.erase, (2,))):
-        assert step(digit := image(), None, np, *values) is digit
+    for step in (("rotate", 30), ("narrow", 0.2), ("shift_within",), ("erase", 2)):
+        assert augment.apply((step,), digit := image()) is digit

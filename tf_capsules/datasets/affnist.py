@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from tf_capsules.datasets import augment
+from tf_capsules.datasets.multimnist import single_digits
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
 from tf_capsules.routing.arguments import positive_int
@@ -20,11 +21,7 @@ def expanded_mnist(data_dir=None, download=False, source="mnist"):
     on which its training is stopped. In training the places are drawn anew in every epoch; in evaluation they are
     fixed. `source` is the data set of the digits, padded by 6 whatever its size.
     """
-    from tf_capsules import datasets
-
-    digits = datasets.load(source, data_dir, download)
-    if digits.multi_label:
-        raise ValueError(f"source must have one label an image, not {source!r}")
+    digits = single_digits(source, data_dir, download)
     train, test = (_placed(split) for split in (digits.train, digits.test))
     return Dataset("expanded_mnist", train, test, digits.class_names, digits.note)
 

@@ -38,8 +38,6 @@ from tf_capsules.datasets import warp
 
 
 def _shift(image, draw, xp, pixels):
-    if draw is None:
-        return image
     down, right = draw.integers(-pixels, pixels), draw.integers(-pixels, pixels)
     return shifted(image, down, right, pixels, xp)
 
@@ -65,13 +63,7 @@ class FixedCrop:
 
 
 # Shares of the free rows above and of the free columns to the left.
-_PLACES = {
-    "top left": (0, 0),
-    "top right": (0, 1),
-    "bottom left": (1, 0),
-    "bottom right": (1, 1),
-    "centre": (0.5, 0.5),
-}
+_PLACES = {"top left": (0, 0), "top right": (0, 1), "bottom left": (1, 0), "bottom right": (1, 1), "centre": (0.5, 0.5)}
 FIXED_CROPS = tuple(f"{place}{mirrored}" for mirrored in ("", ", mirrored") for place in _PLACES)
 
 
@@ -94,7 +86,7 @@ def _pad(image, draw, xp, pixels):
 
 
 def _pad_crop(image, draw, xp, pixels, fill):
-    if draw is None or fill == "zero":
+    if fill == "zero":
         return _shift(image, draw, xp, pixels)
     for axis, size in enumerate(image.shape[:2]):
         # Indices beyond the edge are those of the edge: as if it were padded with itself.
@@ -104,24 +96,20 @@ def _pad_crop(image, draw, xp, pixels, fill):
 
 
 def _flip(image, draw, xp):
-    return image if draw is None else xp.where(draw.uniform(0.0, 1.0) < 0.5, image[:, ::-1], image)
+    return xp.where(draw.uniform(0.0, 1.0) < 0.5, image[:, ::-1], image)
 
 
 def _brightness(image, draw, xp, delta):
-    return image if draw is None else image + draw.uniform(-delta, delta) / 255
+    return image + draw.uniform(-delta, delta) / 255
 
 
 def _contrast(image, draw, xp, lowest, highest):
-    if draw is None:
-        return image
     mean = xp.mean(image, axis=(0, 1), keepdims=True)
     return (image - mean) * draw.uniform(lowest, highest) + mean
 
 
 def _jitter(image, draw, xp, amplitude):
     """Brightness, contrast, saturation times 1 + a number within the amplitude; the hue turned by such a share."""
-    if draw is None:
-        return image
     grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look
 
     def multiplied(image, about):
@@ -234,10 +222,7 @@ _STEPS = {
 
 
 # In evaluation these do nothing.
-_RANDOM = (
-    *("shift", "pad_crop", "shift_within", "rotate", "narrow", "erase"),
-    *("flip", "brightness", "contrast", "jitter"),
-)
+_RANDOM = set("shift pad_crop shift_within rotate narrow erase flip brightness contrast jitter".split())
 
 
 def in_evaluation(steps):
@@ -289,14 +274,10 @@ def output_shape(steps, image_shape):
                     "of images in a folder --image-size makes more"
                 )
             height = width = values[0]
-        elif name == "normalize":
-            if not len(values[0]) == len(values[1]) == channels:
-                raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")
-        elif name == "jitter":
-            if channels != 3:
-                raise ValueError(
-                    f"preprocess step 'jitter' {values[0]} is for colours: the image has {channels} channels"
-                )
+        elif name == "normalize" and not len(values[0]) == len(values[1]) == channels:
+            raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")
+        elif name == "jitter" and channels != 3:
+            raise ValueError(f"preprocess step 'jitter' {values[0]} is for colours: the image has {channels} channels")
         elif name == "downscale":
             if height % values[0] or width % values[0]:
                 raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")
@@ -327,5 +308,6 @@ def apply(steps, image, draw=None, xp=numpy):
     """
     output_shape(steps, image.shape)
     for name, *values in steps:
-        image = _STEPS[name][0](image, draw, xp, *values)
+        if draw is not None or name not in _RANDOM:
+            image = _STEPS[name][0](image, draw, xp, *values)
     return image

@@ -1,13 +1,12 @@
 """Which examples make which batch, whoever makes them: the options of all streams, and their arithmetic."""
 
 import dataclasses
-import math
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import positive_int
+from tf_capsules.routing.arguments import is_positive, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Batching:
         if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:
             raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {self.mixup!r}")
         alpha, classes = self.mixup
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < math.inf:
+        if not is_positive(alpha):
             raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
         positive_int("mixup", classes)
         if not self.training:

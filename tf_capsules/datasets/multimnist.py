@@ -44,21 +44,27 @@ def diverse_multimnist(data_dir=None, download=False, pairs_per_digit=1, max_shi
 
 
 def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source, single):
-    from tf_capsules import datasets
-
     for option, value, low in (("pairs_per_digit", pairs_per_digit, 1), ("max_shift", max_shift, 0), ("pad", pad, 0)):
         if not isinstance(value, int) or value < low:
             raise ValueError(f"{option} must be a whole number, {low} or more, not {value!r}")
     if max_shift > pad:
         raise ValueError(f"max_shift {max_shift} would push digits over the edge that pad {pad} gives")
-    digits = datasets.load(source, data_dir, download)
-    if digits.multi_label:
-        raise ValueError(f"source must have one label an image, not {source!r}")
+    digits = single_digits(source, data_dir, download)
     train, test = (
         overlay_split(split.arrays, len(digits.class_names), pairs_per_digit, max_shift, pad, single)
         for split in (digits.train, digits.test)
     )
     return Dataset(name, train, test, digits.class_names, digits.note, multi_label=True)
+
+
+def single_digits(source, data_dir, download):
+    """The data set of that name, if it has one label an image."""
+    from tf_capsules import datasets
+
+    digits = datasets.load(source, data_dir, download)
+    if digits.multi_label:
+        raise ValueError(f"source must have one label an image, not {source!r}")
+    return digits
 
 
 def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):

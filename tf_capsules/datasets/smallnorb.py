@@ -17,13 +17,7 @@ _HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 _NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
 _FILES = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
 # The magic numbers of the format; smallNORB uses the first two.
-_TYPES = {
-    0x1E3D4C55: "u1",
-    0x1E3D4C54: "<i4",
-    0x1E3D4C51: "<f4",
-    0x1E3D4C53: "<f8",
-    0x1E3D4C56: "<i2",
-}
+_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4", 0x1E3D4C51: "<f4", 0x1E3D4C53: "<f8", 0x1E3D4C56: "<i2"}
 
 
 def smallnorb(data_dir=None, download=False):
@@ -178,5 +172,4 @@ def _read_split(folder, stem):
 
 
 def _shuffled(columns):
-    order = np.random.default_rng(0).permutation(len(columns["image"]))
-    return {name: column[order] for name, column in columns.items()}
+    return rows(columns, np.random.default_rng(0).permutation(len(columns["image"])))

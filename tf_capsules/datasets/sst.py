@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tf_capsules.files import reading
-
 URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 _FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
 _CLASSES = {
@@ -225,25 +223,15 @@ def builder_class():
 
 def _prepared(config, data_dir, download):
     """The splits from tensorflow-datasets, in its own shuffled order."""
-    import tensorflow_datasets as tfds
+    from tf_capsules.datasets.standard import read_prepared
 
-    what = "holds no sound copy of the Stanford Sentiment Treebank"
-    with reading(data_dir or "the folder of tensorflow-datasets", what):
-        builder = builder_class()(config=config, data_dir=data_dir)
-    if download:
-        builder.download_and_prepare()
-
-    def split(part):
-        batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
-        texts = [text.decode("utf-8") for batch in batches for text in batch["text"]]
-        return texts, np.concatenate([batch["label"] for batch in batches])
-
-    try:
-        with reading(builder.data_path, what, (AssertionError,)):
-            return [split(part) for part in ("train", "validation", "test")]
-    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
+    def absent(path):
         looked = "" if data_dir is None else f"there are no train.txt, dev.txt and test.txt in {data_dir}, and "
-        raise FileNotFoundError(
-            f"the Stanford Sentiment Treebank: {looked}it is not prepared in {builder.data_path}. Name the folder of "
-            f"the unpacked {URL} as data_dir (--data-dir), or load it with download=True (--download)."
-        ) from error
+        return (
+            f"the Stanford Sentiment Treebank: {looked}it is not prepared in {path}. Name the folder of the unpacked "
+            f"{URL} as data_dir (--data-dir), or load it with download=True (--download)."
+        )
+
+    make, parts = functools.partial(builder_class(), config=config), ("train", "validation", "test")
+    _, found = read_prepared(make, parts, "Stanford Sentiment Treebank", data_dir, download, absent)
+    return [([text.decode("utf-8") for text in columns["text"]], columns["label"]) for columns in found]

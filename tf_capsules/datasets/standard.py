@@ -1,6 +1,7 @@
 """The sets that come ready made: scikit-learn's digits, and those that tensorflow-datasets prepares."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -71,23 +72,34 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
     """
     import tensorflow_datasets as tfds
 
-    with reading(data_dir or "the folder of tensorflow-datasets", f"holds no sound copy of the data set {name!r}"):
-        builder = tfds.builder(builder_name, data_dir=data_dir)
-    if download:
-        builder.download_and_prepare()
-
-    def split(part):
-        batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
-        return Split(arrays({column: np.concatenate([batch[column] for batch in batches]) for column in batches[0]}))
-
-    try:
-        with reading(builder.data_path, f"holds no sound copy of the data set {name!r}", (AssertionError,)):
-            train, test = split("train"), split("test")
-    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
-        root = builder.data_path.parents[1]
-        raise FileNotFoundError(
-            f"data set {name!r} is not in {builder.data_path}. To fetch it into {root}, load it with download=True (on "
+    def absent(path):
+        return (
+            f"data set {name!r} is not in {path}. To fetch it into {path.parents[1]}, load it with download=True (on "
             f"the command line: --download). A prepared folder elsewhere is found through data_dir (--data-dir) or the "
             f"environment variable TFDS_DATA_DIR. {hint}".rstrip()
-        ) from error
-    return Dataset(name, train, test, tuple(builder.info.features[label].names))
+        )
+
+    make = functools.partial(tfds.builder, builder_name)
+    builder, parts = read_prepared(make, ("train", "test"), f"data set {name!r}", data_dir, download, absent)
+    splits = (Split(arrays(columns)) for columns in parts)
+    return Dataset(name, *splits, tuple(builder.info.features[label].names))
+
+
+def read_prepared(make_builder, parts, what, data_dir, download, absent):
+    """The builder of a set of tensorflow-datasets, and for each of its parts the columns, a dict of arrays.
+
+    `absent` makes of a path the message that nothing is prepared there; for the errors see `prepared`.
+    """
+    import tensorflow_datasets as tfds
+
+    complaint = f"holds no sound copy of the {what}"
+    with reading(data_dir or "the folder of tensorflow-datasets", complaint):
+        builder = make_builder(data_dir=data_dir)
+    if download:
+        builder.download_and_prepare()
+    try:
+        with reading(builder.data_path, complaint, (AssertionError,)):
+            found = [list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000))) for part in parts]
+    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
+        raise FileNotFoundError(absent(builder.data_path)) from error
+    return builder, [{name: np.concatenate([one[name] for one in batches]) for name in batches[0]} for batches in found]

@@ -7,8 +7,6 @@ import numpy
 
 def rotate(image, draw, xp, degrees):
     """In half of all images a turn of a normal number of degrees, of deviation `degrees / 3`, at most `degrees`."""
-    if draw is None:
-        return image
     # Box and Muller; 0.33 is the released code's deviation of a third.
     normal = xp.sqrt(-2 * xp.log(draw.uniform(1e-7, 1.0))) * xp.cos(2 * math.pi * draw.uniform(0.0, 1.0))
     angle = xp.clip(0.33 * normal, -1.0, 1.0) * (degrees * math.pi / 180)
@@ -25,27 +23,18 @@ def turned(image, angle, xp=numpy):
 
 def narrow(image, draw, xp, share):
     """The image made narrower by up to `share` of its width, about its middle; zeros move in at the sides."""
-    if draw is None:
-        return image
     rows, columns = _from_the_middle(image, xp)
     return _sampled(image, rows + 0 * columns, columns / draw.uniform(1 - share, 1.0) + 0 * rows, xp)
 
 
 def shift_within(image, draw, xp):
     """A shift by whole pixels that leaves all of what is not zero in the image."""
-    if draw is None:
-        return image
-    height, width, _ = image.shape
-    down = draw.integers(*_free(image, (1, 2), xp))
-    right = draw.integers(*_free(image, (0, 2), xp))
-    image = _rolled(image, down, height, 0, xp)
-    return _rolled(image, right, width, 1, xp)
+    down, right = (draw.integers(*_free(image, axes, xp)) for axes in ((1, 2), (0, 2)))
+    return _rolled(_rolled(image, down, 0, xp), right, 1, xp)
 
 
 def erase(image, draw, xp, size):
     """A square of size x size at a random place is set to zero."""
-    if draw is None:
-        return image
     height, width, _ = image.shape
     top, left = draw.integers(0, height - size), draw.integers(0, width - size)
     rows, columns = numpy.arange(height)[:, None, None], numpy.arange(width)[None, :, None]
@@ -64,7 +53,8 @@ def _first(filled, xp):
     return xp.asarray(xp.argmax(xp.asarray(filled, dtype=numpy.int32)), dtype=numpy.int32)
 
 
-def _rolled(image, places, size, axis, xp):
+def _rolled(image, places, axis, xp):
+    size = image.shape[axis]
     return xp.take(image, xp.asarray((numpy.arange(size) - places) % size, dtype=numpy.int32), axis=axis)
 
 

@@ -71,10 +71,5 @@ class MarginLoss(keras.losses.Loss):
         return ops.sum(losses, axis=-1) if self.variant == "paper" else 0.5 * ops.mean(losses, axis=-1)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "present": self.present,
-            "absent": self.absent,
-            "down_weight": self.down_weight,
-            "variant": self.variant,
-        }
+        own = {name: getattr(self, name) for name in ("present", "absent", "down_weight", "variant")}
+        return {**super().get_config(), **own}

@@ -1,13 +1,13 @@
 """Divergences of two batches of features: entropic optimal transport, and Kullback-Leibler for comparison."""
 
 import math
-import numbers
 
 import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
+from tf_capsules.routing.arguments import is_positive
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
 
@@ -103,8 +103,7 @@ def _log_masses(masses, like):
 
 
 def _check(epsilon, iterations):
-    number = isinstance(epsilon, numbers.Real) and not isinstance(epsilon, bool)
-    if not (number and 0 < epsilon < math.inf):
+    if not is_positive(epsilon):
         raise ValueError(f"`epsilon` must be a number above 0. Received: {epsilon!r}")
     return float(epsilon), positive_int("iterations", iterations)
 
@@ -130,11 +129,11 @@ def _features(loss, y_true, y_pred):
 class SinkhornDivergence(keras.losses.Loss):
     """How far a batch of features is from another as a whole: the cost of carrying one to the other.
 
-    Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport
-    plan, as in their released code. All samples have the same mass, or with sample weights one in proportion to
-    them: a sample of weight 0 takes no part. The value of a sample is what it costs on average to carry to it, so
-    that the loss is that of the plan, or with weights its product with the mean weight, as of any Keras loss. Under a
-    `tf.distribute` strategy each replica compares its own part of the batch.
+    Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport plan, as in their
+    released code. All samples have the same mass, or with sample weights one in proportion to them: a sample of weight
+    0 takes no part. The value of a sample is what it costs on average to carry to it, so that the loss is that of the
+    plan, or with weights its product with the mean weight, as of any Keras loss. Under a `tf.distribute` strategy each
+    replica compares its own part of the batch.
 
     Args:
         cost: "cosine" or "l2", see `transport_cost`.
@@ -194,14 +193,8 @@ class SinkhornDivergence(keras.losses.Loss):
         return ops.divide_no_nan(sum(sign * carried[i] for i, sign in enumerate(signs)), masses)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "cost": self.cost,
-            "epsilon": self.epsilon,
-            "iterations": self.iterations,
-            "unbiased": self.unbiased,
-            "plan_gradient": self.plan_gradient,
-        }
+        own = {name: getattr(self, name) for name in ("cost", "epsilon", "iterations", "unbiased", "plan_gradient")}
+        return {**super().get_config(), **own}
 
 
 def _masses(weights, features):

@@ -1,12 +1,10 @@
 """Spread loss on class activations, and its margin that grows with the training."""
 
-import math
-import numbers
-
 import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets, one_of, positive_int
+from tf_capsules.routing.arguments import is_positive
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -134,8 +132,7 @@ class SpreadLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         if isinstance(margin, dict):
             margin = SpreadMargin.from_config(margin)
-        number = isinstance(margin, numbers.Real) and not isinstance(margin, bool)
-        if not isinstance(margin, SpreadMargin) and not (number and 0 < margin < math.inf):
+        if not isinstance(margin, SpreadMargin) and not is_positive(margin):
             raise ValueError(f"`margin` must be a number above 0 or a SpreadMargin. Received: {margin!r}")
         self.margin = margin
 

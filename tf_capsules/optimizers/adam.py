@@ -27,11 +27,6 @@ class Adam(keras.optimizers.Adam):
     """
 
     def __init__(
-        self,
-        learning_rate: Rate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        **kwargs,
+        self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8, **kwargs
     ):
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)

@@ -32,22 +32,15 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay_rate: float = 0.96,
         floor: float = 1e-6,
     ):
-        self.initial_learning_rate = initial_learning_rate
-        self.decay_steps = decay_steps
-        self.decay_rate = decay_rate
-        self.floor = floor
+        self.initial_learning_rate, self.floor = initial_learning_rate, floor
+        self.decay_steps, self.decay_rate = decay_steps, decay_rate
 
     def __call__(self, step):
         exponent = ops.cast(step, "float32") / self.decay_steps
         return ops.maximum(self.initial_learning_rate * ops.power(self.decay_rate, exponent), self.floor)
 
     def get_config(self):
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "decay_rate": self.decay_rate,
-            "floor": self.floor,
-        }
+        return {name: getattr(self, name) for name in ("initial_learning_rate", "decay_steps", "decay_rate", "floor")}
 
 
 def one_cycle(
