@@ -22,15 +22,7 @@ def reading(path, complaint, but=()):
     """Makes whatever goes wrong inside a ValueError that begins with the path and a complaint.
 
     Parsers fail on damaged bytes in every way there is, hence any exception counts. Those for an absent file or Python
-    package stay what they are, and so does a ValueError that begins with the path.
-
-    Args:
-        path: the file or folder that is read.
-        complaint: what to say of it, for instance "is not a data set".
-        but: further exceptions that stay what they are.
-
-    Raises:
-        ValueError: in place of another exception.
+    package, those in `but`, and a ValueError that begins with the path stay what they are.
 
     >>> with reading("run.json", "is no configuration"):
     ...     {}["recipe"]
@@ -104,15 +96,9 @@ def one_line(error):
 
 
 def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
-    """The arrays of a NumPy archive, as a dict; pickled objects, which may run code, are refused.
+    """The arrays of a .npz archive, all or of these keys those that are there, as a dict.
 
-    Args:
-        path: a .npz file.
-        keys: of the arrays to read, where they are there; None for all.
-        complaint: as for `reading`.
-
-    Raises:
-        ValueError: it is no such archive, is damaged, or one of these arrays is of Python objects.
+    Pickled objects, which may run code, and what is no archive or damaged give a ValueError, see `reading`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -139,13 +125,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
 def read_csv(path, columns=(), complaint="can't be read as a table"):
     """The rows of a CSV file with a header, as dicts of strings.
 
-    Args:
-        path: the file.
-        columns: that it must have.
-        complaint: as for `reading`.
-
-    Raises:
-        ValueError: it is no text, a row is cut off or too long, or a column is missing.
+    What is no text, a row of another length, or a missing one of the columns gives a ValueError, see `reading`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w+") as file:

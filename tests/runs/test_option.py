@@ -12,11 +12,11 @@ from tf_capsules.runs.settings import DECLARED
 class Few:
     """A few options."""
 
-    count: int | None = option(None, "how many", AT_LEAST_1, noted=True)
-    share: float = option(0.5, "how much", ABOVE_0)
-    kind: str = option("plain", "of which kind", one_of("plain", "fancy", "none"))
-    parts: dict | None = option(None, "of what", noted=True)
-    fast: bool = option(False, "sooner")
+    count: int | None = option("how many", AT_LEAST_1, noted=True)
+    share: float = option("how much", ABOVE_0, default=0.5)
+    kind: str = option("of which kind", one_of("plain", "fancy", "none"), default="plain")
+    parts: dict | None = option("of what", noted=True)
+    fast: bool = option("sooner", default=False)
 
 
 FEW = declared(Few)

@@ -38,7 +38,7 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
     changes = np.eye(size, dtype="float32")[:, None] * offsets[:, None]
     changed = np.tile(poses, (size * len(offsets), *[1] * poses.ndim))
     changed[:, label] += changes.reshape(-1, *poses.shape[1:])
-    images = _reconstruct(model, changed, np.full(len(changed), label))
+    images = to_numpy(model.reconstruct(changed, np.full(len(changed), label)))
     return images.reshape(size, len(offsets), *images.shape[1:])
 
 
@@ -67,7 +67,7 @@ def reconstruct_parts(model, images, labels):
     check_labels(labels, poses.shape[1])
     if labels.ndim != 2 or len(labels) != len(poses):
         raise ValueError(f"`labels` must be (batch, parts) for {len(poses)} images. Received shape {labels.shape}.")
-    decoded = _reconstruct(model, np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1))
+    decoded = to_numpy(model.reconstruct(np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1)))
     return decoded.reshape(*labels.shape, *decoded.shape[1:])
 
 
@@ -188,10 +188,6 @@ def _aligned(pair, truth):
 
 def _classes(model):
     return model.encoder.output["activations"].shape[-1]
-
-
-def _reconstruct(model, poses, labels):
-    return to_numpy(model.reconstruct(poses, labels))
 
 
 def _need_decoder(model):

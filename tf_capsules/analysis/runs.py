@@ -121,12 +121,8 @@ def _poses(run, factor):
     return viewpoints.measure_view_poses(predict, run.data.test_split, factor, run.recipe.preprocess)
 
 
-def _poses_by_azimuth(run):
-    return plots.draw_pose_curves(_poses(run, "azimuth"))
-
-
-def _poses_by_elevation(run):
-    return plots.draw_pose_curves(_poses(run, "elevation"))
+def _pose_curves(run, factor):
+    return plots.draw_pose_curves(_poses(run, factor))
 
 
 def _pose_trajectories(run):
@@ -156,8 +152,8 @@ DRAWERS = {
     "vote_distances": _vote_distances,
     "vote_similarities": _vote_similarities,
     "stereo_pairs": _stereo_pairs,
-    "poses_by_azimuth": _poses_by_azimuth,
-    "poses_by_elevation": _poses_by_elevation,
+    "poses_by_azimuth": functools.partial(_pose_curves, factor="azimuth"),
+    "poses_by_elevation": functools.partial(_pose_curves, factor="elevation"),
     "pose_trajectories": _pose_trajectories,
     "sentence_attribution": _sentence_attribution,
 }

@@ -123,14 +123,10 @@ def affine(image, pad, angle, shear, scale, place):
 def affnist(data_dir=None, download=False, mnist_dir=None):
     """affNIST: training as in `expanded_mnist`, the official 320,000 affinely mapped digits for testing.
 
-    Args:
-        data_dir: the folder of the official "transformed" files: test.mat, or test_batches/*.mat. They are to be
-            fetched by hand, `download` is for MNIST alone.
-        mnist_dir: the folder of prepared tensorflow-datasets that holds MNIST; `data_dir` itself where it has mnist/.
-
-    Raises:
-        FileNotFoundError: without these files.
-        ValueError: a file holds something else.
+    `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat, which are to be
+    fetched by hand: a FileNotFoundError says where, a ValueError names a file of something else. `download` is for
+    MNIST alone, which is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has
+    mnist/.
     """
     folder = pathlib.Path(data_dir or ".")
     files = [path for path in [folder / "test.mat"] if path.is_file()] or sorted(folder.glob("test_batches/*.mat"))

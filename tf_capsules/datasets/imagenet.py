@@ -46,16 +46,9 @@ def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box
 def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
     """The 200 classes in which a ResNet-18 is worst, 255,725 boxes for training and 17,101 for testing.
 
-    Source: Li et al. 2018, section 5.2. Their list is kept beside the authors' code, the boxes are those of ImageNet;
-    neither comes with tensorflow-datasets. Without a box file examples are whole pictures, and figures can't be
-    compared with the paper's.
-
-    Args:
-        data_dir, download, image_size, box_file: see `imagenet`.
-        class_list: see `imagenet`; it must be given.
-
-    Raises:
-        FileNotFoundError, ValueError: see `imagenet`; or no class list.
+    Source: Li et al. 2018, section 5.2. Their list, `class_list`, must be given: it is kept beside the authors' code.
+    The boxes are those of ImageNet. Neither comes with tensorflow-datasets. Without a box file examples are whole
+    pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
 
     >>> hard = load("h_imagenet", class_list="h_imagenet.txt", box_file="boxes.csv")
     """

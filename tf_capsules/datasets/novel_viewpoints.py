@@ -7,8 +7,7 @@ _FAMILIAR = {"azimuth": (15, 16, 17, 0, 1, 2), "elevation": (0, 1, 2)}
 
 
 def novel_viewpoints(train, test, factor):
-    """Training examples at familiar viewpoints, and test examples at familiar and at novel ones, as three dicts of
-    arrays.
+    """Training examples at familiar viewpoints, and test examples at familiar and at novel ones: three dicts of arrays.
 
     Source: Hinton, Sabour, Frosst 2018, section 5.1.
 

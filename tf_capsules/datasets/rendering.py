@@ -150,10 +150,8 @@ def _trace(solids, corner, rays, count, lights):
 
     The first pixel's ray begins at `corner`, (views, 3). The columns of `rays`, (views, 3, 3), lead from a pixel's ray
     to the next to the right, to the next below, and along a ray. `lights` are ambient strength, direction of the sky,
-    and lamps; None: no shades.
-
-    Yields for each solid a window (three index arrays), and in it (views, height, width): how far along its ray the
-    solid is met, whether it is met, and how much light falls there.
+    and lamps; None: no shades. Yields for each solid a window (three index arrays), and in it (views, height, width):
+    how far along its ray the solid is met, whether it is met, and how much light falls there.
     """
     pixels = np.linalg.inv(rays)
     for solid in solids:

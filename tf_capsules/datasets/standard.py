@@ -60,15 +60,9 @@ def _images_and_labels(columns):
 def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, label="label", hint=""):
     """A Dataset from a folder that tensorflow-datasets has prepared.
 
-    Args:
-        data_dir, download: as in `tf_capsules.datasets.load`.
-        arrays: makes the arrays of a `Split` from the builder's columns.
-        label: the column whose classes are the Dataset's.
-        hint: how else one can get the set, for the message that it is not there.
-
-    Raises:
-        FileNotFoundError: the set is not there.
-        ValueError: its files are damaged, or of another version than tensorflow-datasets knows.
+    `arrays` makes the arrays of a `Split` from the builder's columns; the classes of the column `label` are the
+    Dataset's; `hint` says how else one can get the set. A FileNotFoundError where it is not there, a ValueError where
+    its files are damaged, or of another version than tensorflow-datasets knows.
     """
     import tensorflow_datasets as tfds
 

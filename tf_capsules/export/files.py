@@ -12,11 +12,7 @@ def is_saved_model(folder):
 
 
 def free_folder(folder):
-    """The path, if nothing is there, an empty folder, or a SavedModel and nothing else.
-
-    Raises:
-        ValueError: there is something else, which would be lost; or nothing can be written there.
-    """
+    """The path, if nothing is there, an empty folder, or a SavedModel and nothing else; else a ValueError."""
     folder = _writable(folder)
     if folder.is_dir():
         entries = {entry.name for entry in folder.iterdir()}
@@ -30,16 +26,7 @@ def free_folder(folder):
 
 
 def free_file(file, form, is_of_form):
-    """The path, if nothing is there or a model of this form.
-
-    Args:
-        file: the path.
-        form: "LiteRT" or "ONNX", for the message.
-        is_of_form: a function of a path, whether the file there is such a model.
-
-    Raises:
-        ValueError: there is a folder or another file, which would be lost; or nothing can be written there.
-    """
+    """The path, if nothing is there or a model of this form, as `is_of_form` finds it; else a ValueError."""
     file = _writable(file)
     if file.is_dir():
         raise ValueError(f"`file` must name a file; {file} is a folder.")

@@ -16,14 +16,10 @@ class RunAttack:
     Args:
         runs: a dict of runs by name, in float32: in half precision small changes of a pixel are rounded away, and a
             network looks robust that is not.
-        limit: how many test images.
-        seed: of drawing them.
-        loss: whose gradient makes the images, "crossentropy" or "trained".
-        batch_size: images at a time.
-        only_right: whether only the images that all runs classify rightly are attacked.
+        limit, seed: how many test images, and the seed of drawing them.
+        loss, batch_size: see `tf_capsules.analysis.input_gradient.InputGradient`.
+        only_right, options: see `tf_capsules.analysis.robustness.measure_attacks`: attacks, goals, epsilons, steps.
         results: a CSV file to which the rows are appended; None for none.
-        options: further arguments of `tf_capsules.analysis.robustness.measure_attacks`: attacks, goals, epsilons,
-            steps.
 
     Attributes:
         images, labels: what is attacked, as the networks see it.
@@ -53,9 +49,8 @@ class RunAttack:
         self.options = {**options, "bounds": bounds, "only_right": only_right}
         self.rows, self._results, self._common = [], results, {"units": self.units, "loss": loss, "seed": seed}
         if results is not None:
-            check_row(
-                results, self._described({"model": next(iter(runs)), **dict.fromkeys(robustness.COLUMNS[1:])}, 0.0)
-            )
+            empty = dict.fromkeys(robustness.COLUMNS) | {"model": next(iter(runs))}
+            check_row(results, self._described(empty, 0.0))
         self.images, self.labels = _drawn(self.first, limit, seed)
 
     def __len__(self):
@@ -102,7 +97,7 @@ class RunAttack:
             "recipe": judge.recipe.name,
             "parameters": judge.model.count_params(),
             "dataset": data.name,
-            "note": "; ".join(filter(None, [data.note, note])),
+            "note": data.noted(note).note,
             **{key: value for key, value in row.items() if key not in ("model", "made_on")},
             **self._common,
             "seconds": round(seconds, 1),

@@ -31,8 +31,7 @@ def for_model(model, batches):
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
 
-    Raises:
-        ValueError: the recipe asks for what its model or optimizer can't do.
+    A ValueError where the recipe asks for what its model or optimizer can't do.
     """
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
         kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
@@ -75,11 +74,7 @@ def make_metric(recipe):
 
 
 def compile_learner(model, recipe, spec, jit="auto"):
-    """What is trained, compiled as the model is: the model, or where the recipe says so the model with feedback units.
-
-    Raises:
-        ValueError: the recipe asks for what its model or optimizer can't do.
-    """
+    """What is trained, compiled: the model, or where the recipe says so the model with feedback units."""
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model
@@ -91,8 +86,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
 def load_checkpoint(model, path):
     """Loads a run's weights.
 
-    Raises:
-        TrainingError: the file is damaged or of another network; it says whether the best weights are there.
+    A TrainingError for a damaged file, or one of another network, says whether the best weights are there.
     """
     try:
         fill(model, path)

@@ -55,13 +55,9 @@ def shared_settings(config):
 
 
 def check_folder(folder, config, recipe, resume):
-    """Checks that a run fits into its folder.
+    """Checks that a run fits into its folder; a TrainingError for other files, or a run that can't go on so.
 
-    Returns:
-        The configuration, with what the folder knows of the data, and how many epochs are done.
-
-    Raises:
-        TrainingError: the folder holds other files, or a run that can't go on so.
+    Returns the configuration, with what the folder knows of the data, and how many epochs are done.
     """
     if folder.has_run() and not folder.has_epoch():  # a run that ended in its first epoch: a new one takes its place
         return config, 0
@@ -97,10 +93,8 @@ def recorded_recipe(config):
     """The recipe of a run as it applied to its training, whatever has become of it since.
 
     Its values are those that were kept. Of functions, such as the network, the names were kept: they are those of the
-    recipe of this name, or where the name is that of a default of `Recipe` the default.
-
-    Raises:
-        ValueError: there is no such recipe, or a value that no recipe can have.
+    recipe of this name, or where the name is that of a default of `Recipe` the default. A ValueError for a recipe or a
+    value that there can't be.
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}
@@ -119,18 +113,10 @@ def recorded_recipe(config):
 
 
 def resumed(folder, **given):
-    """What a run was asked for, to go on with it.
+    """The `Recipe` and the `Settings` to go on with a run, of a single process unless more are given.
 
-    Args:
-        folder: the run folder.
-        given: values of `Settings` that take the place of the run's own.
-
-    Returns:
-        Its `Recipe` and `Settings`, of a single process unless more are given; of a folder without a run None and what
-        is given.
-
-    Raises:
-        ValueError: a damaged run, or one of another version.
+    Of a folder without a run they are None and what is given. `given` are values of `Settings` that take the place of
+    the run's own. A ValueError for a damaged run, or one of another version.
     """
     folder = RunFolder(folder)
     if not folder.has_run():

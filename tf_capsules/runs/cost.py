@@ -7,19 +7,13 @@ from tf_capsules.runs.data_spec import expected_spec
 
 
 def estimate_recipe_cost(recipe, image_shape=None, size=None, training=True):
-    """Estimates multiply-adds, votes and memory of a recipe's network.
+    """Estimates multiply-adds, votes and memory of a recipe's network, as a `tf_capsules.analysis.costs.Cost`.
 
     Args:
         recipe: a `Recipe`, settings applied.
-        image_shape: (height, width, channels) of the network's input; None for the recipe's.
+        image_shape: see `expected_spec`, also for the errors.
         size: of axes of unknown size: for texts the number of tokens.
         training: of a training step, with feedback units where the recipe has them; False: of an inference.
-
-    Returns:
-        A `tf_capsules.analysis.costs.Cost`.
-
-    Raises:
-        ValueError: see `expected_spec`; a recipe that can't be made so.
     """
     from tf_capsules.analysis import estimate_cost
 

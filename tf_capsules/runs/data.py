@@ -40,28 +40,21 @@ class Data:
 
     @property
     def evaluated(self):
-        """What is measured: pairs of "validation" or "test" and a `DataSpec` of those examples; first, where there are
-        any, those at familiar viewpoints, last the test split."""
+        """Pairs of what is measured: "validation", at familiar viewpoints, or "test", and a `DataSpec` of its examples."""
         if not self.familiar_size:
             return (("test", self.spec),)
-        views = (("validation", "familiar", self.familiar_size), ("test", "novel", self.spec.test_size))
-        return tuple((part, self._spec_of(f"{kind} viewpoints", size)) for part, kind, size in views)
-
-    def _spec_of(self, views, size):
-        return dataclasses.replace(self.spec, test_size=size, note="; ".join(filter(None, [self.spec.note, views])))
+        familiar = self.spec.noted("familiar viewpoints", test_size=self.familiar_size)
+        return ("validation", familiar), ("test", self.spec.noted("novel viewpoints"))
 
 
 def load_data(recipe, settings, like=None):
-    """The data of a recipe with its settings.
+    """The `Data` of a recipe with its settings.
 
     Args:
         recipe: a `Recipe`, the settings applied.
         settings: `Settings`.
         like: the `DataSpec` of a trained model, for what files do not tell: an .npz its class names, a folder of images
             their size.
-
-    Returns:
-        A `Data`.
 
     Raises:
         ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
@@ -73,9 +66,7 @@ def load_data(recipe, settings, like=None):
     if settings.epoch_size is None:
         return data
     part = f"epochs of {settings.epoch_size:,} of {data.spec.train_size:,} examples"
-    spec = dataclasses.replace(
-        data.spec, train_size=settings.epoch_size, note="; ".join(filter(None, [data.spec.note, part]))
-    )
+    spec = data.spec.noted(part, train_size=settings.epoch_size)
     return dataclasses.replace(data, spec=spec, train=functools.partial(data.train, epoch_size=settings.epoch_size))
 
 
@@ -134,25 +125,11 @@ def _load_texts(recipe, settings, path, like):
     for part, split in (("training", train), ("test", test)):
         _check_labels(split.labels, len(names), f"{part} set of {name}")
     transformer = text.load(recipe.transformer)
-    spec = TextSpec(
-        name,
-        tuple(names),
-        len(train.texts),
-        len(test.texts),
-        f"hidden states of {pathlib.Path(recipe.transformer).name}",
-        recipe.transformer,
-        transformer.layers,
-        transformer.width,
-    )
-    test_batches = _text_batches(transformer, test, settings)
-    return Data(
-        spec,
-        _text_batches(transformer, train, settings),
-        test_batches if validation is test or path is not None else _text_batches(transformer, validation, settings),
-        test_batches,
-        test,
-        transformer,
-    )
+    sizes, note = (len(train.texts), len(test.texts)), f"hidden states of {pathlib.Path(recipe.transformer).name}"
+    spec = TextSpec(name, tuple(names), *sizes, note, recipe.transformer, transformer.layers, transformer.width)
+    train_batches, test_batches = (_text_batches(transformer, split, settings) for split in (train, test))
+    own = test_batches if validation is test else _text_batches(transformer, validation, settings)
+    return Data(spec, train_batches, own, test_batches, test, transformer)
 
 
 def _sample(examples, labels, limit):
@@ -186,11 +163,10 @@ def _image_batches(split, steps, limit):
         if split.example is not None:
             raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
         split = split.arrays["image"], split.arrays["label"]
-    make, size = (
-        (functools.partial(ArrayBatches, *split), len(split[0]))
-        if isinstance(split, tuple)
-        else (split.batches, split.size)
-    )
+    if isinstance(split, tuple):
+        make, size = functools.partial(ArrayBatches, *split), len(split[0])
+    else:
+        make, size = split.batches, split.size
     return functools.partial(make, preprocess=steps, limit=limit), min(size, limit or size)
 
 

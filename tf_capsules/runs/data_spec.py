@@ -19,17 +19,17 @@ class DataSpec:
     test_size: int
     note: str
 
+    def noted(self, *remarks, **changes):
+        """The same with further remarks in its note, empty ones left out, and with other changes."""
+        return dataclasses.replace(self, note="; ".join(filter(None, [self.note, *remarks])), **changes)
+
     def to_json(self):
         """The values as plain JSON ones."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @staticmethod
     def from_json(values):
-        """The `DataSpec` that `to_json` gave.
-
-        Raises:
-            ValueError: values of another version, or none at all.
-        """
+        """The `DataSpec` that `to_json` gave; a ValueError for values of another version, or none at all."""
         if not isinstance(values, dict):
             raise ValueError(f"data are described by a dict. Received: {values!r}")
         kind = TextSpec if "transformer" in values else ImageSpec
@@ -79,9 +79,7 @@ class TextSpec(DataSpec):
 def expected_spec(recipe, image_shape=None):
     """The `DataSpec` of a recipe's data, which are not loaded: their sizes and the names of classes are made up.
 
-    Args:
-        recipe: a `Recipe`.
-        image_shape: (height, width, channels) of the images as the model sees them; None for the data set's.
+    `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's.
 
     Raises:
         ValueError: an image shape for a recipe on texts; a folder of images without one; an unknown transformer.

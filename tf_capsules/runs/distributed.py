@@ -110,14 +110,9 @@ def without_distribution():
 
 
 def join_processes(settings, batch_size):
-    """Joins the processes that train together, which waits until all of them are there.
+    """Joins the processes that train together, which waits until all are there: the `ProcessGroup`.
 
-    Args:
-        settings: `Settings`, checked.
-        batch_size: examples a step, over all devices.
-
-    Returns:
-        A `ProcessGroup`; of this process alone where `settings.processes` is None.
+    It is of this process alone where `settings.processes` is None.
 
     Raises:
         TrainingError: the others can't be reached, the machines have unlike numbers of devices, or a batch can't be
@@ -151,13 +146,10 @@ def join_processes(settings, batch_size):
 def mirrored_strategy(devices, batch_size):
     """A MirroredStrategy over so many GPUs, or logical CPU devices where there is no GPU.
 
-    Raises:
-        TrainingError: more GPUs asked for than there are, TensorFlow has already been started with fewer devices, or
-            the devices can't share a batch evenly.
+    A TrainingError where there are fewer GPUs, TensorFlow runs already with fewer devices, or they can't share a batch.
     """
     strategy = _mirrored(devices)
-    if batch_size % strategy.num_replicas_in_sync:
-        count = strategy.num_replicas_in_sync
+    if batch_size % (count := strategy.num_replicas_in_sync):
         raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")
     return strategy
 

@@ -52,8 +52,7 @@ def evaluate_runs(runs, crops=None, results=None):
         started = time.perf_counter()
         values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
         seconds = time.perf_counter() - started
-        notes = [spec.note, *([] if crops is None else [describe_crops(crops)])]
-        row = _row_of(run, dataclasses.replace(spec, note="; ".join(filter(None, notes))))
+        row = _row_of(run, spec.noted(crops and describe_crops(crops)))
         loss = round(values["loss"], 6) if "loss" in values else ""
         row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
         row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": peak_memory_mb()}

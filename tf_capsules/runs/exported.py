@@ -109,14 +109,9 @@ def _prediction(answer):
 
 
 def save_attribution(prediction, folder):
-    """Draws what each token of a text was used for.
+    """Draws what each token of a text was used for, given its `Prediction`, beside the pictures that are in the folder.
 
-    Args:
-        prediction: a `Prediction` of a text.
-        folder: where the picture belongs; those that are there stay.
-
-    Returns:
-        The path of the picture; None where the model does not tell, or the text has too many tokens for one.
+    Returns the path; None where the model does not tell, or the text has too many tokens for a picture.
     """
     from tf_capsules.analysis.plots import draw_sentence_attribution
 

@@ -41,18 +41,14 @@ def check_export():
 
 
 def export_run(run, target=None, format="saved_model", default="float32", warmup=False):
-    """Exports a run's model with the recipe's preprocessing and the names of the classes.
+    """Exports a run's model with the recipe's preprocessing and the names of the classes, and returns the path.
 
     Args:
         run: a `Run`.
         target: a folder or file; None for one in the run folder.
         format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel from the
             transformer's hidden states on.
-        default: the pixels that `serving_default` takes, "float32" or "uint8".
-        warmup: write requests along that TensorFlow Serving runs before it answers.
-
-    Returns:
-        The path.
+        default, warmup: see `tf_capsules.export.export_saved_model`.
 
     Raises:
         ValueError: a format that does not go with the run's inputs.
@@ -85,11 +81,8 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
 def serve_example(run, target):
     """Serves a run's first test example from its exported model, in a process without this package.
 
-    Returns:
-        What served it, in words, and a dict of the example's "label", its predicted "class" and its "probability".
-
-    Raises:
-        ValueError: the model could not be served.
+    Returns what served it, in words, and a dict of the example's "label", its predicted "class" and its "probability".
+    A ValueError says why the model could not be served.
     """
     examples, labels = run.examples(1, raw=True)
     inputs = {"images": examples}

@@ -14,14 +14,9 @@ def save_figure(figure, path):
 
 
 def save_figures(run, folder=None):
-    """Draws the figures that a run's recipe names, and its diagnostics where they were measured.
+    """Draws the figures that a run's recipe names, and its diagnostics where they were measured; yields the paths.
 
-    Args:
-        run: a `Run`.
-        folder: None for the folder `figures` of the run.
-
-    Yields:
-        The path of each picture once it is written.
+    They are in `folder`; None for the folder `figures` of the run.
     """
     from tf_capsules.analysis import plots
     from tf_capsules.analysis import runs as drawing
@@ -36,17 +31,9 @@ def save_figures(run, folder=None):
 
 
 def save_curves(run_folders, folder="figures"):
-    """Draws the training curves of several runs side by side, and compares their losses.
+    """Draws the training curves of several runs side by side, and compares their losses; yields the paths.
 
-    Args:
-        run_folders: paths.
-        folder: where the pictures belong.
-
-    Yields:
-        The path of each picture once it is written.
-
-    Raises:
-        ValueError: a folder without a finished epoch, or one that is named twice.
+    A ValueError for a folder without a finished epoch, or one that is named twice.
     """
     from tf_capsules.analysis import plots
 

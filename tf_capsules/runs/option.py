@@ -61,8 +61,8 @@ class Option:
     noted: bool = False
 
 
-def option(default, help, allowed=None, **rest):
-    """A dataclass field that is an option; the arguments are those of `Option`."""
+def option(help, allowed=None, default=None, **rest):
+    """A dataclass field that is an option; but for the default the arguments are those of `Option`."""
     return dataclasses.field(default=default, metadata={"option": Option(help, allowed, **rest)})
 
 
@@ -153,16 +153,9 @@ def with_tuples(value):
 
 
 def check_arguments(name, values, function, without=()):
-    """Checks values that an option gives to a function by name.
+    """Checks the values, by argument, that an option of this name gives to a function with type hints.
 
-    Args:
-        name: of the option.
-        values: a dict of arguments and values, or None.
-        function: that takes them, as its type hints say.
-        without: names of arguments that may not be set.
-
-    Raises:
-        TrainingError: there is no such argument that may be set, or its value is of another type.
+    A TrainingError where there is no such argument, it is one of `without`, or its value is of another type.
     """
     if not values:
         return

@@ -17,11 +17,9 @@ from tf_capsules.version import __version__
 def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results: what was measured, on what, with what.
 
-    Args:
-        recipe, settings, spec, model, history: of the run, `spec` being its `DataSpec`. The batch size is that of the
-            training; that of an evaluation decides nothing.
-        measured: loss and metric on the test split; None where the validation figures of the history are just that,
-            which without a history are "".
+    The arguments are those of the run, `spec` being its `DataSpec`. The batch size is that of the training; that of an
+    evaluation decides nothing. `measured` has loss and metric on the test split; None where the validation figures of
+    the history are just that, which without a history are "".
     """
     metric = recipe.metric
     values = [row[f"val_{metric}"] for row in history]
@@ -30,7 +28,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     return {
         "recipe": recipe.name,
         "dataset": spec.name,
-        "note": "; ".join(filter(None, [spec.note, *settings.notes()])),
+        "note": spec.noted(*settings.notes()).note,
         "train_examples": spec.train_size,
         "test_examples": spec.test_size,
         "epochs": len(history),
@@ -96,8 +94,7 @@ def device_name():
 
 
 def check_row(path, row):
-    """Raises a TrainingError where `append_row` could not append the row: no such file can be written, or it has other
-    columns."""
+    """Raises a TrainingError where `append_row` can't: the file can't be written, or has other columns."""
     path = pathlib.Path(path).absolute()
     there = next(one for one in (path, *path.parents) if one.exists())
     fits = there.is_file() if there == path else there.is_dir()

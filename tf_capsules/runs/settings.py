@@ -32,126 +32,103 @@ _OF_IMAGENET = ("imagenet", "h_imagenet")
 class Settings:
     """What a user may set for a run. None leaves the recipe's own value."""
 
-    epochs: int | None = option(None, "passes over the training examples", AT_LEAST_1, recipe="epochs", resumed=False)
-    batch_size: int | None = option(None, "examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
-    learning_rate: float | None = option(
-        None, "at the start, or at the top of a warm-up", ABOVE_0, recipe="learning_rate"
-    )
+    epochs: int | None = option("passes over the training examples", AT_LEAST_1, recipe="epochs", resumed=False)
+    batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
+    learning_rate: float | None = option("at the start, or at the top of a warm-up", ABOVE_0, recipe="learning_rate")
     decay_steps: int | None = option(
-        None, "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
+        "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
     )
     warmup: float | None = option(
-        None,
-        "share of all steps in which the learning rate rises; then it falls as a half cosine, in place of the recipe's "
-        "decay",
+        "share of all steps in which the learning rate rises; then it falls as a half cosine, in place of the "
+        "recipe's decay",
         BETWEEN_0_AND_1,
         recipe="warmup",
         noted=True,
     )
     momentum_cycle: bool | None = option(
-        None,
         "with a warm-up: whether beta_1 falls while the learning rate rises, and rises while it falls; the recipes of "
         "Heinsen 2019 have it from the author's code, the paper does not",
         recipe="momentum_cycle",
         noted=True,
     )
     mixup: float | None = option(
-        None, "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
+        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
     )
     stop_at: float | None = option(
-        None,
         "stop after the epoch in which validation reaches this accuracy, for instance 0.95",
         SHARE,
         resumed=False,
         noted=True,
     )
     iterations: int | None = option(
-        None, "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
+        "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
     )
     network: dict | None = option(
-        None,
         "set an argument of the network, for instance types=16, layers=1,1 or layers=1, for a list of one; may be "
         "repeated",
         recipe="model_options",
         noted=True,
     )
     feedback: dict | None = option(
-        None,
         "set an argument of the recipe's feedback units, for instance weight=5; may be repeated",
         recipe="feedback_options",
         noted=True,
     )
     loss: dict | None = option(
-        None,
         "set an argument of the recipe's loss, for instance variant=code; may be repeated",
         recipe="loss_options",
         noted=True,
     )
-    seed: int = option(0, "of weights, order and augmentation", SEED)
-    dataset: str | None = option(None, "another data set (tf-capsules list datasets)", recipe="dataset")
+    seed: int = option("of weights, order and augmentation", SEED, default=0)
+    dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
     data: str | os.PathLike | None = option(
-        None,
-        "a .npz of x_train, y_train, x_test, y_test, or a folder of images",
-        metavar="PATH",
-        path=True,
-        beside=True,
+        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", path=True, beside=True
     )
     transformer: str | os.PathLike | None = option(
-        None,
         "for texts: another frozen transformer, a folder, installed package or name on the hub",
         recipe="transformer",
         path=True,
     )
     cache: str | os.PathLike | None = option(
-        None,
         "for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)",
         metavar="DIR",
         path=True,
         beside=True,
     )
     cache_limit: float = option(
-        20.0, "most room for hidden states of a set of texts, in 10^9 bytes", ABOVE_0, metavar="GB", beside=True
+        "most room for hidden states of a set of texts, in 10^9 bytes", ABOVE_0, default=20.0, metavar="GB", beside=True
     )
-    image_size: int | None = option(
-        None, "side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1
-    )
+    image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
     class_list: str | os.PathLike | None = option(
-        None,
         "for ImageNet: the classes to keep, a WordNet number a line",
         metavar="FILE",
         recipe="dataset_options",
         path=True,
     )
     box_file: str | os.PathLike | None = option(
-        None,
-        "for ImageNet: CSV of file, left, top, right, bottom",
-        metavar="FILE",
-        recipe="dataset_options",
-        path=True,
+        "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options", path=True
     )
     data_dir: str | None = option(
-        None, "where tensorflow-datasets keeps its sets, or a folder of original files", beside=True
+        "where tensorflow-datasets keeps its sets, or a folder of original files", beside=True
     )
-    download: bool = option(False, "fetch an absent data set", beside=True)
-    train_limit: int | None = option(None, "use so many training examples only", AT_LEAST_1)
-    test_limit: int | None = option(None, "use so many test examples only", AT_LEAST_1)
+    download: bool = option("fetch an absent data set", default=False, beside=True)
+    train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
+    test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
-        None, "test and keep the model after so many training examples (default: all of them)", AT_LEAST_1
+        "test and keep the model after so many training examples (default: all of them)", AT_LEAST_1
     )
-    dtype: str = option("float32", "Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"))
-    jit: str = option("auto", "compile each step with XLA", one_of("auto", "on", "off"), noted=True)
-    strategy: str = option("none", "how one machine's devices share a step", one_of("none", "mirrored"))
-    devices: int | None = option(
-        None, "how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1
-    )
+    dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
+    jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", noted=True)
+    strategy: str = option("how one machine's devices share a step", one_of("none", "mirrored"), default="none")
+    devices: int | None = option("how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1)
     processes: int | None = option(
-        None, "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, beside=True
+        "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, beside=True
     )
-    process: int | None = option(None, "which of them this is, from 0; process 0 writes the run folder", beside=True)
-    coordinator: str | None = option(None, "where all of them reach process 0", metavar="HOST:PORT", beside=True)
-    deterministic: bool = option(False, "bitwise repeatable, slower")
-    keep_epochs: bool = option(False, "keep the weights after every epoch")
-    diagnostics: bool = option(False, "measure after each epoch what the routing does", beside=True)
+    process: int | None = option("which of them this is, from 0; process 0 writes the run folder", beside=True)
+    coordinator: str | None = option("where all of them reach process 0", metavar="HOST:PORT", beside=True)
+    deterministic: bool = option("bitwise repeatable, slower", default=False)
+    keep_epochs: bool = option("keep the weights after every epoch", default=False)
+    diagnostics: bool = option("measure after each epoch what the routing does", default=False, beside=True)
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""

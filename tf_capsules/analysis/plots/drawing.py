@@ -110,10 +110,16 @@ def counted(number, what):
     return f"one {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def show_image(axes, image):
-    """An image of one channel in grey, of three in colours, of any other number as the mean of its channels."""
+def show_image(axes, image, stretched=False):
+    """An image of one channel in grey, of three in colours, else as the mean of its channels; without ticks.
+
+    Values are from 0, black, to 1; those of an image to be stretched are from its lowest, black, to its highest.
+    """
+    if stretched:
+        image = (image - image.min()) / (np.ptp(image) or 1)
     image = np.clip(image if image.shape[-1] == 3 else image.mean(-1), 0, 1)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
 
 
@@ -127,7 +133,7 @@ def image_grid(rows, names, titles, bold, below=None):
     """
     count = len(titles)
     aspect = rows[0].shape[1] / rows[0].shape[2]
-    below = [[] if texts is None else texts for texts in below or [None] * len(rows)]
+    below = [texts or [] for texts in below or [None] * len(rows)]
     texts = [titles, *below]
     longest = max(len(line) for row in texts for text in row for line in text.split("\n"))
     lines = sum(max((text.count("\n") + 1 for text in row), default=0) for row in texts)
@@ -136,7 +142,6 @@ def image_grid(rows, names, titles, bold, below=None):
     for line, images, name in zip(axes, rows, names, strict=True):
         for cell, image in zip(line, images, strict=True):
             show_image(cell, image)
-            cell.set(xticks=[], yticks=[])
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
     for cell, title, heavy in zip(axes[0], titles, bold, strict=True):
         cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal", parse_math=False)

@@ -39,36 +39,27 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
     flat = [level for level in levels if level.shares.ndim == 2]
     if len(flat) > 1 or (flat and (len(grids) != 1 or grids[0].couplings is None)):
         raise ValueError("A picture has room for one layer of capsules that are on no grid, above one that is on one.")
-    return (_draw_parts if flat else _draw_grids)(image, levels, likely, names, scores, parts)
-
-
-def _draw_grids(image, levels, likely, names, scores, parts):
-    cells = [(f"{level.layer}\ntook from", level.map, [(c, None) for c in likely]) for level in levels]
-    return _draw_rows(
-        image,
-        cells,
-        [f"{names[c]}: {scores[c]:.0%}" for c in likely],
-        "Under each class the layers that its votes came through, the highest first. The more orange a place, the more "
-        "of what its capsules sent up reached the class; on the left from which share to which",
-    )
-
-
-def _draw_parts(image, levels, likely, names, scores, parts):
-    above, below = levels
-    taken = above.taken
-    chosen = [(p, f"part {p}: {taken[p, c]:.0%}") for c in likely for p in np.argsort(-taken[:, c])[:parts]]
-    cells = [
-        ("all parts\ntook from", below.map, [(c, None) for c in likely]),
-        ("each part\ntook from", below.places(below.couplings), chosen),
-    ]
-    return _draw_rows(
-        image,
-        cells,
-        [f"{names[c]}: {scores[c]:.0%}" for c in likely],
-        "The more orange a place, the more of what its capsules sent up reached the class through all parts or, below, "
-        "one of those that gave the class the most (above them: what share of all that it took); on the left from "
-        "which share to which",
-    )
+    whole = [(c, None) for c in likely]
+    if flat:
+        above, below = levels
+        taken = above.taken
+        chosen = [(p, f"part {p}: {taken[p, c]:.0%}") for c in likely for p in np.argsort(-taken[:, c])[:parts]]
+        cells = [
+            ("all parts\ntook from", below.map, whole),
+            ("each part\ntook from", below.places(below.couplings), chosen),
+        ]
+        text = (
+            "The more orange a place, the more of what its capsules sent up reached the class through all parts or, "
+            "below, one of those that gave the class the most (above them: what share of all that it took); on the "
+            "left from which share to which"
+        )
+    else:
+        cells = [(f"{level.layer}\ntook from", level.map, whole) for level in levels]
+        text = (
+            "Under each class the layers that its votes came through, the highest first. The more orange a place, the "
+            "more of what its capsules sent up reached the class; on the left from which share to which"
+        )
+    return _draw_rows(image, cells, [f"{names[c]}: {scores[c]:.0%}" for c in likely], text)
 
 
 def _draw_rows(image, cells, titles, text):
@@ -79,14 +70,12 @@ def _draw_rows(image, cells, titles, text):
     """
     from matplotlib.patches import ConnectionPatch
 
-    low, high = image.min(), image.max()
-    shown = (image - low) / (high - low or 1)
     columns = max(len(chosen) for _, _, chosen in cells)
     heights = [1.5] + [2.0 if len(chosen) == len(titles) else 1.2 for _, _, chosen in cells]
     figure = new_figure(max(1.1 * columns, 2.0 * len(titles)) + 1.6, sum(heights) + 0.2 * len(heights) + 0.7)
     grid = figure.add_gridspec(1 + len(cells), columns, height_ratios=heights)
     above = [figure.add_subplot(grid[0, :])]
-    show_image(above[0], shown)
+    show_image(above[0], image, stretched=True)
     for row, (name, values, chosen) in enumerate(cells, start=1):
         drawn = values[..., [number for number, _ in chosen]]
         seen = values.sum(-1) > 0  # where some window looks
@@ -95,7 +84,7 @@ def _draw_rows(image, cells, titles, text):
         width, axes = columns // len(chosen), []
         for number, (_, title) in enumerate(chosen):
             cell = figure.add_subplot(grid[row, number * width : (number + 1) * width])
-            show_image(cell, shown)
+            show_image(cell, image, stretched=True)
             extent = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
             strength = 0.85 * np.clip((drawn[..., number] - least) / span, 0, 1) * seen
             colors = np.broadcast_to(ORANGE, (*strength.shape, 3))
@@ -119,6 +108,4 @@ def _draw_rows(image, cells, titles, text):
         label = "{}\n{} to {}\n({} if even)".format(name.replace("_", " "), *ends)
         axes[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
         above = axes
-    for cell in figure.axes:
-        cell.set(xticks=[], yticks=[])
     return add_caption(figure, f"{text}.")

@@ -46,7 +46,6 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     for i, line in enumerate(axes):
         for cell in line:
             show_image(cell, images[i])
-            cell.set(xticks=[], yticks=[])
         if labels is not None:
             line[0].set_title(", ".join(names[c] for c in true[i]), fontsize=10, parse_math=False)
         for cell, c in zip(line[1:], likely[i], strict=True):

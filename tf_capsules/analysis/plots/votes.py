@@ -41,9 +41,7 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
     grid = figure.subplots(len(measured.images), 1 + len(names), squeeze=False, width_ratios=ratios)
     for row, (cells, image) in enumerate(zip(grid, measured.images, strict=True)):
         label, prediction = measured.labels[row], measured.predictions[row]
-        low, high = image.min(), image.max()
-        drawing.show_image(cells[0], (image - low) / (high - low or 1))
-        cells[0].set(xticks=[], yticks=[])
+        drawing.show_image(cells[0], image, stretched=True)
         weight = "bold" if prediction != label else "normal"
         cells[0].set_title(names[label], fontsize=9, fontweight=weight, parse_math=False)
         for number, cell in enumerate(cells[1:]):
