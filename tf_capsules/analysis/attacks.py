@@ -60,7 +60,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
         gradient, images, labels, epsilon, targeted, bounds: as in `fgsm`.
 
     Returns:
-        (batch, height, width, channels), float32.
+        The images, see `fgsm`.
 
     Raises:
         ValueError: steps below 1, or a step size that is not above 0; see also `fgsm`.
@@ -131,15 +131,12 @@ class AttackedImages:
 
 
 def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack="bim", steps=10, bounds=None):
-    """Attacks images without a target, by more and more, and classifies them.
+    """Attacks images without a target, by more and more, and classifies them: `AttackedImages`.
 
     Args:
         gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`.
         epsilons: the strengths of the attack.
         attack: "fgsm" or "bim".
-
-    Returns:
-        `AttackedImages`.
 
     Raises:
         ValueError: an unknown attack, or epsilons, images, labels or bounds that `fgsm` refuses.

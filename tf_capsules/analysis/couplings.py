@@ -37,9 +37,8 @@ def measure_couplings(model, inputs):
         if is_chain(layer):
             results = layer(*children, return_iterations=True)
             for number, one in enumerate(layer.chain):
-                found[one.name] = [
-                    couplings_at(layer, children, results, number, at)[1] for at in range(layer.iterations)
-                ]
+                each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
+                found[one.name] = [couplings for _, couplings in each]
             continue
         counts = range(1, layer.iterations + 1) if hasattr(layer, "iterations") else (None,)
         each = (layer if count is None else stopped(layer, count) for count in counts)
@@ -55,12 +54,10 @@ def couplings_at(routing, lowest, found, number, at):
 
     `lowest` is what the lowest layer takes, a tuple; `found` is what the routing returned with `return_iterations`.
     """
-    below = None if number == 0 else found[number - 1]
-    if routing.schedule == "sequential":
-        children = lowest if below is None else below[-1]
-    else:
-        # The first iteration reads the new results of the layer below, later ones those of the iteration before.
-        children = lowest if below is None else below[max(at - 1, 0)]
+    children = lowest
+    if number > 0:
+        # The first concurrent iteration reads the new results of the layer below, later ones those of the one before.
+        children = found[number - 1][-1 if routing.schedule == "sequential" else max(at - 1, 0)]
     children = tuple(children) if isinstance(children, (tuple, list)) else (children,)
     parents = found[number][at - 1] if at > 0 else None
     return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])

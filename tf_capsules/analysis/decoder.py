@@ -95,8 +95,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     Source: Sabour et al. 2017, figure 3.
 
     Args:
-        model: a `CapsuleClassifier` with a decoder.
-        images: (batch, height, width, channels).
+        model, images: see `reconstruct_parts`.
         labels: (batch,).
         right: number of correctly classified images, the first ones.
         wrong: number of wrongly classified images, as far as there are any. Each stands there twice: reconstructed
@@ -147,18 +146,14 @@ class OverlappingReconstructions:
 
 
 def measure_overlapping_reconstructions(model, images, parts, part_labels):
-    """Reconstructs two overlapping objects one by one.
+    """Reconstructs two overlapping objects one by one, as `OverlappingReconstructions`.
 
     Source: Sabour et al. 2017, figure 5.
 
     Args:
-        model: a `CapsuleClassifier` with a decoder.
-        images: (batch, height, width, channels), the merged images.
+        model, images: see `reconstruct_parts`; the merged images.
         parts: (batch, 2, height, width, channels), the single objects.
         part_labels: (batch, 2), their classes.
-
-    Returns:
-        `OverlappingReconstructions`.
 
     Raises:
         ValueError: no decoder, or arrays that do not fit the model or each other.

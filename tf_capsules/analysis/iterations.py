@@ -39,13 +39,12 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
     children = keras.Model(model.encoder.input, routing.input)
+    options = dict(bias=routing.bias, leaky=routing.leaky, competition=routing.competition)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
         votes = routing.make_votes(children(batch, training=False))
         for t in range(iterations):
-            parents = dynamic_routing(
-                votes, t + 1, bias=routing.bias, leaky=routing.leaky, competition=routing.competition
-            )
+            parents = dynamic_routing(votes, t + 1, **options)
             total[t] += len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(parents))))
     return total / len(images)
 
@@ -58,11 +57,10 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
 
     Args:
         model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer.
-        images: (batch, height, width, channels).
+        images, batch_size: see `measure_routing_changes`.
         iterations: at least 2, and possibly more than the model was trained with.
         schedule: "concurrent" or "sequential"; None: the model's own.
         layer: name of the `ConcurrentRouting`.
-        batch_size: images routed at a time.
 
     Returns:
         (layers, iterations - 1): the Euclidean norm of `p(t) - p(t - 1)` for t from 2 on, a mean over images and

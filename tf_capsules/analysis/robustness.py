@@ -1,5 +1,6 @@
 """How well networks resist adversarial images, and signs that gradients are masked."""
 
+import itertools
 import math
 
 import numpy as np
@@ -50,13 +51,10 @@ def measure_attacks(
 
     Args:
         gradients: dict from a model's name to its `InputGradient`.
-        images: (batch, height, width, channels).
-        labels: (batch,), the right classes.
+        images, labels, bounds: see `fgsm`; the labels are the right classes.
         epsilons: see `fgsm`; 0, the unchanged images, is always measured.
-        attacks: of "fgsm" and "bim".
-        goals: of "untargeted" and "targeted".
+        attacks, goals: of "fgsm" and "bim", of "untargeted" and "targeted".
         steps: of the basic iterative method.
-        bounds: see `fgsm`.
         only_right: attack only the images that all models classify correctly, so that all begin at the same accuracy.
             Otherwise a network with more errors on clean images looks less robust.
 
@@ -104,24 +102,20 @@ def measure_attacks(
 
 def _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bounds):
     for made_on, gradient in gradients.items():
-        zeros, norm = measure_gradients(gradient, images, labels)
-        for attack in attacks:
-            for goal in goals:
-                targeted = goal == "targeted"
-                index, wanted = np.arange(len(labels)), labels
-                if targeted:
-                    index, wanted = np.nonzero(labels[:, None] != np.arange(gradient.classes))
-                crafted = craft(gradient, attack, images[index], wanted, epsilons, steps, targeted, bounds)
-                for epsilon in (0.0, *epsilons):
-                    attacked = next(crafted) if epsilon else None
-                    for name, judge in gradients.items():
-                        classes = judge.classify(attacked) if epsilon else clean[name][index]
-                        hits = classes == wanted
-                        shares = [hits[wanted == target].mean() for target in np.unique(wanted)] if targeted else hits
-                        value = float(np.mean(shares))
-                        count = 1 if attack == "fgsm" else steps
-                        row = name, made_on, attack, goal, epsilon, count, len(labels), GOALS[goal], value, zeros, norm
-                        yield dict(zip(COLUMNS, row, strict=True))
+        masking = measure_gradients(gradient, images, labels)
+        for attack, goal in itertools.product(attacks, goals):
+            targeted, index, wanted = goal == "targeted", np.arange(len(labels)), labels
+            if targeted:
+                index, wanted = np.nonzero(labels[:, None] != np.arange(gradient.classes))
+            crafted = craft(gradient, attack, images[index], wanted, epsilons, steps, targeted, bounds)
+            for epsilon in (0.0, *epsilons):
+                attacked = next(crafted) if epsilon else None
+                for name, judge in gradients.items():
+                    hits = (judge.classify(attacked) if epsilon else clean[name][index]) == wanted
+                    shares = [hits[wanted == target].mean() for target in np.unique(wanted)] if targeted else hits
+                    made = name, made_on, attack, goal, epsilon, 1 if attack == "fgsm" else steps
+                    row = *made, len(labels), GOALS[goal], float(np.mean(shares)), *masking
+                    yield dict(zip(COLUMNS, row, strict=True))
 
 
 def table(rows):

@@ -17,9 +17,7 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
     Args:
         model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer, whose lowest layer takes
             capsules on a grid.
-        images: (batch, height, width, channels).
-        layer: name of the `ConcurrentRouting`.
-        batch_size: images routed at a time.
+        images, layer, batch_size: see `measure_pose_changes`.
 
     Returns:
         (batch, rows, columns, classes): the share of each class in what the primary capsules at a place sent up. The

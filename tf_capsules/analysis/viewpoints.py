@@ -102,12 +102,11 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
     fixed = {"elevation": elevation, "azimuth": azimuth, "lighting": lighting}
     del fixed[factor]
     chosen = np.flatnonzero(np.all([arrays[name] == value for name, value in fixed.items()], axis=0))
-    toys = np.unique(np.stack([arrays["label"], arrays["instance"]], axis=-1), axis=0)
-    numbers = np.unique(arrays[factor][chosen])
+    columns = np.stack([arrays["label"], arrays["instance"]], axis=-1)
+    toys, toy = np.unique(columns, axis=0, return_inverse=True)
+    numbers, number = np.unique(arrays[factor][chosen], return_inverse=True)
     index = np.full((len(toys), len(numbers)), -1)
-    for place in chosen:
-        toy = (toys == (arrays["label"][place], arrays["instance"][place])).all(-1).argmax()
-        index[toy, np.searchsorted(numbers, arrays[factor][place])] = place
+    index[toy.ravel()[chosen], number] = chosen
     lacking = (index < 0).sum(1) if index.size else np.ones(len(toys), int)
     if lacking.any():
         label, instance = toys[lacking.argmax()]
@@ -195,9 +194,8 @@ def project_poses(poses):
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     start = np.zeros((len(vectors), 2))
     start[:, : len(axes)] = centred @ axes[:2].T
-    points, _ = smacof(
-        pairwise_distances(vectors), init=start, n_init=1, max_iter=3000, eps=1e-9, normalized_stress=False
-    )
+    options = dict(n_init=1, max_iter=3000, eps=1e-9, normalized_stress=False)
+    points, _ = smacof(pairwise_distances(vectors), init=start, **options)
     return points.reshape(*np.shape(poses)[:2], 2)
 
 

@@ -33,10 +33,9 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     """
     routing = find_layer(model, layer, EMRouting)
     inputs = keras.tree.flatten(routing.input)
-    each = [
-        stopped(routing, iteration)(*inputs, return_couplings=True) for iteration in range(1, routing.iterations + 1)
-    ]
-    routed = keras.Model(model.encoder.input, [inputs[0], *((means, weights) for means, _, _, weights in each)])
+    layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
+    each = [(means, weights) for means, _, _, weights in (one(*inputs, return_couplings=True) for one in layers)]
+    routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
         poses, *results = routed.predict_on_batch(batch)
@@ -54,12 +53,10 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     in bins `floor(10 cosine + 10)`; the last bin is for a cosine of exactly 1.
 
     Args:
-        model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer.
-        images: (batch, height, width, channels).
+        model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer whose parents are the classes.
+        images, layer, batch_size: see `measure_vote_distances`.
         labels: (batch,).
-        layer: name of the routing layer in the model's encoder, whose parents are the classes.
         bins: an odd number.
-        batch_size: images routed at a time.
 
     Returns:
         A pair of (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
@@ -114,19 +111,15 @@ class ExampleVotes:
 
 
 def measure_example_votes(model, images, labels, right=2, wrong=1):
-    """The vote distances of some images that the model gets right and of some that it gets wrong.
+    """The `ExampleVotes` of some images that the model gets right and of some that it gets wrong.
 
     Source: Hinton et al. 2018, figure 2.
 
     Args:
         model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
-        images: (batch, height, width, channels).
-        labels: (batch,).
+        images, labels: (batch, height, width, channels) and (batch,).
         right: number of correctly classified images, the first ones, each of another class.
         wrong: the same for wrongly classified images, as far as there are any.
-
-    Returns:
-        `ExampleVotes`.
 
     Raises:
         ValueError: see `measure_vote_distances`; images and labels that do not fit, or no image to show.

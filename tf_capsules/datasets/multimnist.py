@@ -111,11 +111,7 @@ def overlay(images, shifts, pad):
     import tensorflow as tf
     import tensorflow.experimental.numpy as tnp
 
-    parts = tf.stack(
-        [
-            augment.shifted(augment.apply((("pad", pad),), tf.convert_to_tensor(image), None, tnp), *shift, pad, tnp)
-            for image, shift in zip(images, shifts, strict=True)
-        ]
-    )
+    padded = [augment.apply((("pad", pad),), tf.convert_to_tensor(image), xp=tnp) for image in images]
+    parts = tf.stack([augment.shifted(one, *shift, pad, tnp) for one, shift in zip(padded, shifts, strict=True)])
     total = tf.reduce_sum(tf.cast(parts, tf.int32), axis=0)
     return tf.cast(tf.minimum(total, 255), tf.uint8), parts

@@ -59,9 +59,8 @@ class Split:
         import tensorflow as tf
 
         with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
-            as_they_are = {"image"} | {name for name, array in self.arrays.items() if array.dtype == np.float32}
             return {
-                name: tf.constant(array if name in as_they_are else array.astype(np.int32))
+                name: tf.constant(array if name == "image" or array.dtype == np.float32 else array.astype(np.int32))
                 for name, array in self.arrays.items()
             }
 

@@ -89,12 +89,9 @@ def rendered_toys_novel_elevation(
 def _novel(factor, size, train_pairs, test_pairs, lightings):
     train, test = (_shuffled(_INSTANCES[part], (range(9), range(18), lightings)) for part in ("train", "test"))
     train, familiar, novel = novel_viewpoints(train, test, factor)
-    chosen = (
-        _first(train, train_pairs, "train_pairs"),
-        _first(familiar, test_pairs, "test_pairs"),
-        _first(novel, test_pairs, "test_pairs"),
-    )
-    train, familiar, novel = (_draw(columns, size) for columns in chosen)
+    train = _first(train, train_pairs, "train_pairs")
+    familiar, novel = (_first(columns, test_pairs, "test_pairs") for columns in (familiar, novel))
+    train, familiar, novel = (_draw(columns, size) for columns in (train, familiar, novel))
     return Dataset(f"rendered_toys_novel_{factor}", train, novel, CLASS_NAMES, _NOTE, familiar=familiar)
 
 

@@ -5,12 +5,4 @@ from tf_capsules.optimizers.coupled import CoupledAdam, CoupledRMSprop, CoupledS
 from tf_capsules.optimizers.radam import RAdam
 from tf_capsules.optimizers.schedules import FlooredExponentialDecay, one_cycle
 
-__all__ = [
-    "Adam",
-    "CoupledAdam",
-    "CoupledRMSprop",
-    "CoupledSGD",
-    "FlooredExponentialDecay",
-    "RAdam",
-    "one_cycle",
-]
+__all__ = ["Adam", "CoupledAdam", "CoupledRMSprop", "CoupledSGD", "FlooredExponentialDecay", "RAdam", "one_cycle"]

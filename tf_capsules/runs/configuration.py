@@ -31,21 +31,11 @@ _OVER_THE_WHOLE_RUN = {
 
 def configuration(recipe, settings):
     """What was asked for, as plain JSON values: the settings, and all values of the recipe as they apply."""
-    config = {
-        "recipe": recipe.name,
-        "settings": dataclasses.asdict(settings),
-        "resolved": {
-            "model": f"{recipe.model.__module__}.{recipe.model.__name__}",
-            "loss": recipe.loss.__name__,
-            "optimizer": recipe.optimizer.__name__,
-            "feedback": None if recipe.feedback is None else recipe.feedback.__name__,
-            **{
-                field.name: getattr(recipe, field.name)
-                for field in dataclasses.fields(recipe)
-                if field.name not in (*_FUNCTIONS, *_WORDS)
-            },
-        },
-    }
+    names = [field.name for field in dataclasses.fields(recipe) if field.name not in _WORDS]
+    values = {name: getattr(recipe, name) for name in names}
+    values |= {name: values[name] and values[name].__name__ for name in _FUNCTIONS}
+    values["model"] = f"{recipe.model.__module__}.{values['model']}"
+    config = {"recipe": recipe.name, "settings": dataclasses.asdict(settings), "resolved": values}
     return json.loads(json.dumps(config))
 
 

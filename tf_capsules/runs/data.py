@@ -13,6 +13,7 @@ from tf_capsules import datasets, text
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.arrays import ArrayBatches
 from tf_capsules.datasets.npz import load_npz
+from tf_capsules.datasets.pipeline import Dataset
 from tf_capsules.runs.data_spec import DataSpec, ImageSpec, TextSpec
 
 
@@ -40,7 +41,7 @@ class Data:
 
     @property
     def evaluated(self):
-        """Pairs of what is measured: "validation", at familiar viewpoints, or "test", and a `DataSpec` of its examples."""
+        """Pairs of a part, "validation" for familiar viewpoints or "test", and the `DataSpec` of its examples."""
         if not self.familiar_size:
             return (("test", self.spec),)
         familiar = self.spec.noted("familiar viewpoints", test_size=self.familiar_size)
@@ -74,7 +75,7 @@ def _load_images(recipe, settings, path, like):
     steps = augment.check(recipe.preprocess)
     if path is not None and path.is_file():
         (train, test), names = _arrays(path, settings, like)
-        raw, name, note, multi_label, familiar = train[0].shape[1:], path.name, "", False, None
+        dataset, raw = Dataset(path.name, train, test, names), train[0].shape[1:]
     else:
         source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
         if path is not None:
@@ -84,27 +85,25 @@ def _load_images(recipe, settings, path, like):
         if settings.image_size is not None:
             options = {**options, "image_size": settings.image_size}
         dataset = datasets.load(source, data_dir, settings.download, **options)
-        train, test = dataset.train, dataset.test
-        names, raw, name, note = dataset.class_names, dataset.image_shape, dataset.name, dataset.note
-        multi_label, familiar = dataset.multi_label, dataset.familiar
-    if multi_label != (recipe.metric == "exact_match"):
-        kinds = ("one class", "several classes") if multi_label else ("several classes", "one class")
+        raw = dataset.image_shape
+    name, names = dataset.name, tuple(dataset.class_names)
+    if dataset.multi_label != (recipe.metric == "exact_match"):
+        kinds = ("one class", "several classes") if dataset.multi_label else ("several classes", "one class")
         raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
-    names = tuple(names)
-    for part, split in (("training", train), ("test", test)):
+    for part, split in (("training", dataset.train), ("test", dataset.test)):
         labels = split[1] if isinstance(split, tuple) else split.arrays["label"]
         _check_labels(labels, len(names), f"{part} set of {name}")
-    test_split = None if isinstance(test, tuple) else test
-    train, train_size = _image_batches(train, steps, settings.train_limit)
-    test, test_size = _image_batches(test, steps, settings.test_limit)
+    test_split = None if isinstance(dataset.test, tuple) else dataset.test
+    train, train_size = _image_batches(dataset.train, steps, settings.train_limit)
+    test, test_size = _image_batches(dataset.test, steps, settings.test_limit)
     try:
         shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
     except ValueError as error:
         raise ValueError(f"The images of {name}, {tuple(raw)}, do not suit {recipe.name}: {error}") from error
-    spec = ImageSpec(name, names, train_size, test_size, note, *shapes)
-    if familiar is None:
+    spec = ImageSpec(name, names, train_size, test_size, dataset.note, *shapes)
+    if dataset.familiar is None:
         return Data(spec, train, test, test, test_split)
-    validation, familiar_size = _image_batches(familiar, steps, settings.test_limit)
+    validation, familiar_size = _image_batches(dataset.familiar, steps, settings.test_limit)
     return Data(spec, train, validation, test, test_split, familiar_size=familiar_size)
 
 

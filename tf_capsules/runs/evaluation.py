@@ -14,19 +14,12 @@ from tf_capsules.runs.run import check_same_inputs
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """What one part of the data gave.
+    """What one part of the data gave."""
 
-    Attributes:
-        spec: the `DataSpec` of the examples.
-        values: the metric by its name, and of a single run without crops the "loss".
-        seconds: that it took, compiling included.
-        row: the row of results.
-    """
-
-    spec: DataSpec
-    values: dict
-    seconds: float
-    row: dict
+    spec: DataSpec  # of the examples
+    values: dict  # the metric by its name, and of a single run without crops the "loss"
+    seconds: float  # that it took, compiling included
+    row: dict  # of results
 
 
 def evaluate_runs(runs, crops=None, results=None):

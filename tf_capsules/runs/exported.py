@@ -74,12 +74,10 @@ class ExportedModel:
     def _predict_images(self, paths):
         import tensorflow as tf
 
-        missing = [path for path in paths if not pathlib.Path(path).is_file()]
-        if missing:
-            is_folder = pathlib.Path(missing[0]).is_dir()
-            raise FileNotFoundError(
-                f"{missing[0]} is a folder, give its files." if is_folder else f"There is no file {missing[0]}."
-            )
+        for path in paths:
+            if not os.path.isfile(path):
+                what = f"{path} is a folder, give its files." if os.path.isdir(path) else f"There is no file {path}."
+                raise FileNotFoundError(what)
         for path in paths:
             try:
                 answer = self.signatures["serving_bytes"](tf.constant([pathlib.Path(path).read_bytes()]))

@@ -83,8 +83,7 @@ class Declared:
     @property
     def kind(self):
         """Its type without None and without paths: what a value given as text is made into."""
-        kinds = [kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None)]
-        return kinds[0]
+        return next(kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None))
 
     @property
     def help(self):
@@ -115,8 +114,8 @@ class Declared:
 
     def as_notes(self, value):
         """What the note of a row says of a value that is not None."""
-        name = self.name
-        return [f"{name} {text}" for text in assignments(value)] if self.kind is dict else [f"{name} {value}"]
+        texts = assignments(value) if self.kind is dict else [value]
+        return [f"{self.name} {text}" for text in texts]
 
 
 def declared(settings):

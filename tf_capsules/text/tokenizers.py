@@ -61,12 +61,8 @@ class WordPiece:
         self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
         self.pad_id, self._first, self._last = map(self.spellings.index, ("[PAD]", "[CLS]", "[SEP]"))
         self.resources = []
-        self._pieces = tensorflow_text.FastWordpieceTokenizer(
-            self.spellings,
-            max_bytes_per_word=4 * self.longest_word,
-            token_out_type=tf.int32,
-            no_pretokenization=True,
-        )
+        options = dict(max_bytes_per_word=4 * self.longest_word, token_out_type=tf.int32, no_pretokenization=True)
+        self._pieces = tensorflow_text.FastWordpieceTokenizer(self.spellings, **options)
 
     def __call__(self, texts):
         """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
@@ -100,8 +96,7 @@ class WordPiece:
     def from_folder(cls, folder, max_length):
         """The tokenizer of a checkpoint in Hugging Face's form: of its tokenizer.json, else of vocab.txt.
 
-        Raises:
-            UnsupportedTokenizer: it is another one than BERT's; the message says why.
+        An UnsupportedTokenizer says why it is another one than BERT's.
         """
         options = {"lowercase": True, "strip_accents": None, "split_chinese": True}
         if (folder / "tokenizer.json").is_file():
@@ -187,9 +182,8 @@ class BytePair:
         texts = tf.strings.substr(texts, 0, self._max_length * self._longest)
         words = self._words(texts)
         distinct, index = tf.unique(words.flat_values, out_idx=tf.int64)
-        ids = words.with_flat_values(tf.gather(self._merge(distinct), index)).merge_dims(1, 2)[
-            :, : self._max_length - 1
-        ]
+        ids = words.with_flat_values(tf.gather(self._merge(distinct), index)).merge_dims(1, 2)
+        ids = ids[:, : self._max_length - 1]
         ends = tf.ones_like(ids[:, :0].to_tensor(shape=(None, 1)))
         return tf.cast(tf.concat([ids, ends * self.pad_id], axis=1), tf.int32)
 
@@ -235,8 +229,7 @@ class BytePair:
     def from_folder(cls, folder, max_length):
         """The tokenizer of a checkpoint in Hugging Face's form: of tokenizer.json, else of vocab.json and merges.txt.
 
-        Raises:
-            UnsupportedTokenizer: it is another one than GPT-2's; the message says why.
+        An UnsupportedTokenizer says why it is another one than GPT-2's.
         """
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
@@ -247,9 +240,7 @@ class BytePair:
             _require("splitting", splitting.get("use_regex", True), True)
             _require("space before the first word", splitting["add_prefix_space"], False)
             vocabulary, merges = dict(model["vocab"]), model["merges"]
-            vocabulary |= {
-                token["content"]: token["id"] for token in data["added_tokens"] if token["content"] == cls.end
-            }
+            vocabulary |= {one["content"]: one["id"] for one in data["added_tokens"] if one["content"] == cls.end}
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
             vocabulary = _read_json(folder / "vocab.json")
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")

@@ -9,16 +9,13 @@ _LOW_CONTRAST = 0.25  # difference of the darkest and the brightest pixel, below
 
 
 def draw_reconstructions(measured, class_names=None):
-    """Images above reconstructions from a class capsule, each column named (label, prediction, reconstructed from).
+    """A row of images above their reconstructions from a class capsule: label, prediction, and what is decoded.
 
     Source: Sabour et al. 2017, figure 3.
 
     Args:
         measured: `Reconstructions` of `measure_reconstructions`.
         class_names: a name for each class; None for numbers. Long names are cut.
-
-    Returns:
-        A figure with a row of images above a row of reconstructions.
 
     Raises:
         ValueError: another number of names than of classes.
@@ -30,10 +27,8 @@ def draw_reconstructions(measured, class_names=None):
         4
     """
     names = drawing.names_of(measured.classes, class_names)
-    titles = [
-        _joined(names, triple, "({})")
-        for triple in zip(measured.labels, measured.predictions, measured.sources, strict=True)
-    ]
+    triples = zip(measured.labels, measured.predictions, measured.sources, strict=True)
+    titles = [_joined(names, triple, "({})") for triple in triples]
     wrong = measured.predictions != measured.labels
     rows = [measured.images, measured.decoded]
     figure = drawing.image_grid(rows, ["input", "reconstruction"], titles, wrong)
@@ -63,14 +58,15 @@ def draw_dimension_perturbation(images, name):
     if high - low < _LOW_CONTRAST:
         images = (images - low) / (high - low or 1)
         text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
-    rows, columns = images.shape[:2]
     mosaic = _mosaic(images)
     figure = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
     axes = figure.subplots()
     drawing.show_image(axes, mosaic)
-    height, width = ((size - 1) / count for size, count in zip(mosaic.shape, (rows, columns), strict=False))
-    axes.set_xticks((np.arange(columns) + 0.5) * width, [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS])
-    axes.set_yticks((np.arange(rows) + 0.5) * height, np.arange(1, rows + 1))
+    rows, columns, height, width, _ = images.shape
+    axes.set_xticks(
+        (np.arange(columns) + 0.5) * (width + 1), [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
+    )
+    axes.set_yticks((np.arange(rows) + 0.5) * (height + 1), np.arange(1, rows + 1))
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")
     axes.set_ylabel("dimension of the capsule")

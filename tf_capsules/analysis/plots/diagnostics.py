@@ -4,13 +4,10 @@ from tf_capsules.analysis.plots.drawing import add_caption, add_legend, add_line
 
 
 def draw_routing_diagnostics(rows):
-    """Entropy of the couplings, dead capsules and change by iteration, epoch by epoch.
+    """Entropy of the couplings, dead capsules and change by iteration, three panels with a line for each layer.
 
     Args:
         rows: of a `tf_capsules.analysis.RoutingDiagnostics`.
-
-    Returns:
-        A figure with three panels and a line for each routing layer.
 
     Raises:
         ValueError: no rows.

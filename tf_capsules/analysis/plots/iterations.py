@@ -14,9 +14,6 @@ def draw_routing_changes(changes, images):
         changes: (iterations,) of `measure_routing_changes`.
         images: number of images that they are a mean over.
 
-    Returns:
-        A figure with one panel.
-
     Example:
         >>> len(draw_routing_changes(np.array([0.3, 0.2, 0.1]), images=64).axes)
         1
@@ -30,7 +27,7 @@ def draw_routing_changes(changes, images):
 
 
 def draw_pose_changes(measured, layers, images):
-    """How far the poses of each layer move in each routing iteration, on a logarithmic scale.
+    """How far the poses of each layer move in each iteration, on a logarithmic scale, a panel for each schedule.
 
     Source: see `measure_pose_changes`.
 
@@ -39,9 +36,6 @@ def draw_pose_changes(measured, layers, images):
             `measure_pose_changes`.
         layers: names of the layers.
         images: number of images that they are a mean over.
-
-    Returns:
-        A figure with a panel for each schedule.
 
     Example:
         >>> changes = np.array([[0.3, 0.2, 0.1], [0.2, 0.1, 0.1]])
@@ -58,7 +52,5 @@ def draw_pose_changes(measured, layers, images):
         drawing.log_scale(axes)
     panels[0].set_ylabel("mean distance that a pose moves")
     drawing.add_legend(figure)
-    text = (
-        f"Mean over {drawing.counted(images, 'image')} and all capsules of a layer; the same weights in all iterations."
-    )
-    return drawing.add_caption(figure, text)
+    over = f"{drawing.counted(images, 'image')} and all capsules of a layer"
+    return drawing.add_caption(figure, f"Mean over {over}; the same weights in all iterations.")

@@ -39,9 +39,6 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
         ours: rows (name, parameters, accuracy in percent).
         published: the same for other work; by default what the paper lists.
 
-    Returns:
-        A figure with one panel.
-
     Example:
         >>> figure = draw_accuracy_by_parameters([("this run", 271_688, 98.9)])
     """
@@ -63,9 +60,6 @@ def draw_accuracy_by_year(ours=(), published=SST5):
     Args:
         ours: rows (name, year, accuracy in percent).
         published: the same for other work; by default what the paper lists.
-
-    Returns:
-        A figure with one panel.
 
     Example:
         >>> figure = draw_accuracy_by_year([("this run", 2019, 47.1)])

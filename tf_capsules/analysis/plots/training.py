@@ -88,9 +88,6 @@ def draw_convergence(groups, examples=None):
             the same name have the same colour in all panels.
         examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
 
-    Returns:
-        A figure with a panel for each group.
-
     Raises:
         ValueError: no groups, no rows, or rows without a validation metric.
 
@@ -123,16 +120,13 @@ def draw_convergence(groups, examples=None):
 
 
 def draw_loss_comparison(histories, losses=None):
-    """Training loss of several runs in one picture, on a logarithmic scale.
+    """Training loss of several runs on a logarithmic scale, in a panel for each kind of loss.
 
     Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations); Li et al. 2018, figure 4 (with and without
     feedback).
 
     Args:
         histories, losses: as in `draw_training_curves`.
-
-    Returns:
-        A figure with a panel for each kind of loss.
 
     Raises:
         ValueError: no rows, or rows without a loss; a run whose kind of loss is not named.

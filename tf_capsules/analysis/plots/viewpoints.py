@@ -26,11 +26,7 @@ def draw_pose_curves(measured):
     """
     views, toys = measured.views, len(measured.poses)
     vectors = measured.poses.shape[2]
-    names = (
-        r"$\|p(t) - p(0)\|\,/\,\|p(0)\|$",
-        r"$\|p(t)\|\,/\,\|p(0)\|$",
-        r"$\cos(p(t),\,p(0))$",
-    )
+    names = (r"$\|p(t) - p(0)\|\,/\,\|p(0)\|$", r"$\|p(t)\|\,/\,\|p(0)\|$", r"$\cos(p(t),\,p(0))$")
     figure = drawing.new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
     for row, name, values in zip(grid, names, measured.changes, strict=True):
@@ -49,12 +45,9 @@ def draw_pose_curves(measured):
     for axes in grid[2]:
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
-    images = measured.activated.size
-    return drawing.add_caption(
-        figure,
-        f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category; "
-        f"{measured.differing} of {images} images activate another one.",
-    )
+    text = f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category;"
+    text += f" {measured.differing} of {measured.activated.size} images activate another one."
+    return drawing.add_caption(figure, text)
 
 
 def draw_pose_trajectories(measured, class_names=None, instance=None):
