@@ -158,8 +158,7 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
 
 
 def input_units(preprocess):
-    """The units of epsilon for images after a recipe's steps, and the bounds of their values: (0, 1), or None without
-    common ones.
+    """The units of epsilon for images after a recipe's steps, and the bounds of their values, (0, 1) or None.
 
     >>> input_units((("crop", 24), ("standardize",)))
     ('standard deviations of an image', None)

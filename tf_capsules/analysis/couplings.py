@@ -49,10 +49,10 @@ def measure_couplings(model, inputs):
 
 
 def couplings_at(routing, lowest, found, number, at):
-    """What layer `number` of a `ConcurrentRouting` takes in iteration `at`, a tuple, and its couplings; both count from
-    0.
+    """What layer `number` of a `ConcurrentRouting` takes in iteration `at`, a tuple, and its couplings.
 
-    `lowest` is what the lowest layer takes, a tuple; `found` is what the routing returned with `return_iterations`.
+    Both count from 0. `lowest` is what the lowest layer takes, a tuple; `found` is what the routing returned with
+    `return_iterations`.
     """
     children = lowest
     if number > 0:
@@ -64,8 +64,7 @@ def couplings_at(routing, lowest, found, number, at):
 
 
 def last_couplings(routing, lowest, found=None):
-    """The couplings that made the last layer's result: a list of (layer, its children as a tuple, couplings), lowest
-    first.
+    """The couplings that made the last layer's result: (layer, its children as a tuple, couplings), the lowest first.
 
     They are those of the last iteration in the last layer. With concurrent routing each layer below is one iteration
     earlier. For `lowest` and `found` see `couplings_at`; without `found` the routing is called.
@@ -97,8 +96,7 @@ def coupling_entropy(couplings):
 
 
 def dead_capsules(couplings):
-    """Share of the parents that get less than a tenth of an even share in every example, of couplings (batch, ...,
-    parents).
+    """Share of the parents that get less than a tenth of an even share of (batch, ..., parents) in every example.
 
     >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
     1.0

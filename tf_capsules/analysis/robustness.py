@@ -16,8 +16,7 @@ COLUMNS += ("zero_gradient_share", "gradient_norm")
 
 
 def measure_gradients(gradient, images, labels):
-    """Two checks for gradient masking, means over the images: the share of gradients that are exactly 0, and their
-    norm.
+    """Two checks for gradient masking: the share of gradients that are exactly 0, and their mean norm.
 
     Source: Hinton et al. 2018, section 5.2. A network whose gradient vanishes, by rounding or by saturation, resists
     attacks along its gradient without being robust. Pixels that no unit sees count as zeros, too. Arguments: see
@@ -155,8 +154,7 @@ def _line_name(row):
 
 
 def masking_signs(rows):
-    """Signs of masked gradients in the rows of `measure_attacks`, as sentences. None is no proof that nothing is
-    masked.
+    """Signs of masked gradients in the rows of `measure_attacks`, as sentences; without any they may be masked, too.
 
     Source: Hinton et al. 2018, section 5.2 (images made on another network should not fool a model better than those
     made on itself); Athalye et al. 2018, section 3.1 (one step should not do better than several). A difference counts

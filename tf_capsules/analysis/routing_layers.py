@@ -61,8 +61,7 @@ def activations_of(routing, children):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones for a routing layer that does not
-    tell.
+    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones where a routing layer can't tell.
 
     For each of its calls, `calls` has the positional arguments, the named ones, and the results.
     """

@@ -57,8 +57,7 @@ def of_texts(name):
 
 
 def describe():
-    """Rows (name, description, image shape, classes) of all data sets; where there are none, for texts and for a user's
-    own images, shape or classes are None."""
+    """Rows (name, description, image shape, classes) of all data sets; None where these depend on the user's files."""
     return tuple((name, *row[1:]) for name, row in _SETS.items())
 
 

@@ -115,8 +115,7 @@ def examples(path, labels="fine", phrases=False):
 
 
 def tree_phrases(tree):
-    """The phrases of one tree in Penn Treebank brackets as pairs (label, text), the root first, every node before its
-    parts.
+    """The phrases of one tree in Penn Treebank brackets as pairs (label, text), every node before its parts.
 
     Each node has a label 0 to 4 and either one word or further nodes; a ValueError says how a tree is malformed.
 

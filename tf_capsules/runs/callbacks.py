@@ -12,8 +12,7 @@ from tf_capsules.runs.errors import TrainingError, reported
 
 
 class Recorder(keras.callbacks.Callback):
-    """After each epoch writes the history, the best and the last weights, in this order; stops at a loss that is not
-    finite.
+    """After each epoch writes history, best and last weights, in this order; stops at a loss that is not finite.
 
     To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
     column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. With

@@ -47,9 +47,7 @@ class LiveStates:
         return len(self._ids)
 
     def batch(self, indices):
-        """Hidden states of the texts of these numbers, padded to the longest: embeddings float32 (batch, tokens,
-        layers, width) and mask float32 (batch, tokens).
-        """
+        """Hidden states of these texts, padded to the longest: embeddings and mask as `FrozenTransformer.encode`."""
         ids = [self._ids[index] for index in indices]
         if self._keep_padding:
             return self._transformer.encode(ids)
@@ -163,7 +161,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     there = f", {shards - len(wanted)} of {shards} shards are there" if len(wanted) < shards else ""
     report(f"{_size(about)} in {path}{there}")
 
-    _write(path / "index.npz", lambda file: np.savez(file, lengths=lengths, shard=shard, start=start))
+    with replacing(path / "index.npz") as part:
+        np.savez(part, lengths=lengths, shard=shard, start=start)
     begin, done = time.monotonic(), 0
     todo = sum(int(lengths[shard == number].sum()) for number in wanted)
     for number in wanted:
@@ -177,11 +176,13 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
             if not np.isfinite(states[place : place + len(rows)]).all():
                 raise ValueError(f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}; take 'float32'")
             place += len(rows)
-        _write(path / _shard_name(number), lambda file, states=states: np.save(file, states))
+        with replacing(path / _shard_name(number)) as part:
+            np.save(part, states)
         done += len(states)
         rate = done / (time.monotonic() - begin)
         report(f"{done / todo:4.0%}  {rate:,.0f} tokens/s, {(todo - done) / rate / 60:.1f} min left")
-    _write(path / "about.json", lambda file: file.write(json.dumps(about, indent=1).encode()))
+    with replacing(path / "about.json") as part:
+        part.write_text(json.dumps(about, indent=1))
     return CachedStates(path)
 
 
@@ -249,8 +250,3 @@ def _size(about):
 
 def _shard_name(number):
     return f"shard-{number:05d}.npy"
-
-
-def _write(path, fill):
-    with replacing(path) as part, part.open("wb") as file:
-        fill(file)

@@ -195,9 +195,7 @@ class BytePair:
         return parts.with_flat_values(words).merge_dims(1, 2)
 
     def _merge(self, words):
-        """Token ids of words, a ragged int64 tensor. All words are one row, and each step merges in every word its pair
-        of lowest rank.
-        """
+        """Token ids of words, a ragged int64 tensor; each step merges in every word its pair of lowest rank."""
         import tensorflow as tf
 
         count = tf.size(words, out_type=tf.int64)

@@ -39,18 +39,11 @@ def draw_robustness(rows, units="units of the input"):
     grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
     for (goal, attack, model, made_on), points in curves.items():
         axes = grid[goals.index(goal), attacks.index(attack)]
-        own, judge, source = made_on == model, models.index(model), models.index(made_on)
-        color = drawing.COLORS[judge % len(drawing.COLORS)]
-        axes.plot(
-            [point["epsilon"] for point in points],
-            [100 * point["value"] for point in points],
-            "-" if own else "--",
-            color=color,
-            marker=drawing.MARKERS[source % len(drawing.MARKERS)],
-            markersize=5,
-            markerfacecolor=color if own else "white",
-            label=drawing.shortened(model) + ("" if own else f", made on {drawing.shortened(made_on)}"),
-        )
+        x, y = ([point[key] for point in points] for key in ("epsilon", "value"))
+        style, name = "-", drawing.shortened(model)
+        if made_on != model:
+            style, name = "--", f"{name}, made on {drawing.shortened(made_on)}"
+        drawing.add_line(axes, models.index(model), x, 100 * np.array(y), name, style, models.index(made_on))
     for axes, attack in zip(grid[0], attacks, strict=True):
         axes.set_title(ATTACKS[attack], fontsize=11)
     for line, goal in zip(grid, goals, strict=True):

@@ -88,9 +88,8 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     bar = figure.colorbar(colors, ax=[top, bottom], label="share that goes to a class", aspect=25, pad=0.02)
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1))
     bar.outline.set_visible(False)
-    figure.suptitle(
-        f"{class_names[best]}, with probability {probabilities[best]:.1%}", fontweight="bold", parse_math=False
-    )
+    title = f"{class_names[best]}, with probability {probabilities[best]:.1%}"
+    figure.suptitle(title, fontweight="bold", parse_math=False)
     return add_caption(
         figure,
         "Above: what goes to each class, the mean over the layers of the transformer. Below, and as the colour of the "

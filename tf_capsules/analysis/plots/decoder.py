@@ -63,9 +63,8 @@ def draw_dimension_perturbation(images, name):
     axes = figure.subplots()
     drawing.show_image(axes, mosaic)
     rows, columns, height, width, _ = images.shape
-    axes.set_xticks(
-        (np.arange(columns) + 0.5) * (width + 1), [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
-    )
+    names = [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
+    axes.set_xticks((np.arange(columns) + 0.5) * (width + 1), names)
     axes.set_yticks((np.arange(rows) + 0.5) * (height + 1), np.arange(1, rows + 1))
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")

@@ -41,9 +41,9 @@ def add_legend(figure, where="outside right center", **options):
         text.set_parse_math(False)
 
 
-def add_line(axes, number, x, y, name, style="-"):
-    """A line in the colour and with the marker of this number; hollow markers where it isn't solid."""
-    color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+def add_line(axes, number, x, y, name, style="-", marker=None):
+    """A line in the colour and with the marker of this number, or of another; hollow markers where it isn't solid."""
+    color, marker = COLORS[number % len(COLORS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
     filled = color if style == "-" else "white"
     options = dict(color=color, marker=marker, markersize=5, markerfacecolor=filled)
     axes.plot(x, y, style, markevery=max(1, len(x) // 12), label=name, **options)

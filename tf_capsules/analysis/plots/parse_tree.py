@@ -93,16 +93,9 @@ def _draw_rows(image, cells, titles, text):
             if title is not None:
                 heavy = "bold" if row == 1 and not number else "normal"
                 cell.set_title(title, fontsize=10 if row == 1 else 8, fontweight=heavy, parse_math=False)
-            line = ConnectionPatch(
-                (0.5, 0),
-                (0.5, 1.16 if title and row == 1 else 1.26 if title else 1),
-                "axes fraction",
-                "axes fraction",
-                axesA=above[number * len(above) // len(chosen)],
-                axesB=cell,
-            )
-            line.set(color="0.6", linewidth=1.2)
-            figure.add_artist(line)
+            top = (1.16 if row == 1 else 1.26) if title else 1
+            ends = dict(axesA=above[number * len(above) // len(chosen)], axesB=cell, color="0.6", linewidth=1.2)
+            figure.add_artist(ConnectionPatch((0.5, 0), (0.5, top), "axes fraction", "axes fraction", **ends))
             axes.append(cell)
         ends = [f"{round(100 * x, 1):g}%" for x in (least, most, 1 / values.shape[-1])]
         label = "{}\n{} to {}\n({} if even)".format(name.replace("_", " "), *ends)

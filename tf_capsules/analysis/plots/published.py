@@ -79,17 +79,10 @@ def _scatter(published, ours, quantity, scale):
     axes.margins(0.07)
     bare(axes)
     for rows, color, marker, weight in ((published, COLORS[0], "o", "normal"), (ours, COLORS[5], "D", "bold")):
+        options = dict(textcoords="offset points", va="center", fontsize=8, fontweight=weight)
         for name, x, accuracy in rows:
             axes.plot(x, accuracy, marker, color=color, markersize=7)
-            axes.annotate(
-                textwrap.fill(name, 28),
-                (x, accuracy),
-                (8, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-                fontweight=weight,
-            )
+            axes.annotate(textwrap.fill(name, 28), (x, accuracy), (8, 0), **options)
     return figure
 
 

@@ -94,9 +94,7 @@ def _draw_trajectory(axes, points):
     for opacity, corners in zip(np.linspace(0.2, 1, len(points)), points, strict=True):
         closed = np.concatenate([corners, corners[:1]])
         axes.plot(*closed.T, color=drawing.COLORS[0], alpha=opacity, linewidth=1.3, solid_joinstyle="round")
-    axes.plot(
-        *points[0, 0], "o", markersize=9, markerfacecolor="none", markeredgecolor=drawing.DARK_BLUE, markeredgewidth=1.6
-    )
+    axes.plot(*points[0, 0], "o", markersize=9, fillstyle="none", color=drawing.DARK_BLUE, markeredgewidth=1.6)
     axes.plot(*points[-1, 0], "o", markersize=9, color=drawing.DARK_BLUE)
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
