@@ -9,13 +9,10 @@ from tf_capsules.analysis import plots, viewpoints
 
 
 def draw(run):
-    """Yields (name, matplotlib figure) for each of the recipe's figures that the run can give.
+    """Yields (name, matplotlib figure) for each figure of the recipe of a `tf_capsules.runs.Run` that the run can give.
 
     A figure is left out where the run has no history or its data lack what the figure shows, such as views of the same
     toy. A printed line says why.
-
-    Args:
-        run: a `tf_capsules.runs.Run`.
     """
     for name in run.recipe.figures:
         lack = LACKS[name](run) if name in LACKS else None
@@ -23,10 +20,6 @@ def draw(run):
             yield name, DRAWERS[name](run)
         else:
             print(f"{name}: left out, {lack}", flush=True)
-
-
-def _no_history(run):
-    return None if run.history else "the run has no history"
 
 
 def _no_views(run, factors):
@@ -44,10 +37,6 @@ def _no_pairs(run):
     if split is None or split.image_shape[-1] != 2:
         return f"{run.data.spec.name} has no pairs of two cameras"
     return _no_views(run, ("azimuth",))
-
-
-def _training_curves(run):
-    return plots.draw_training_curves(run.history)
 
 
 def _reconstructions(run):
@@ -141,7 +130,7 @@ def _sentence_attribution(run):
 
 
 DRAWERS = {
-    "training_curves": _training_curves,
+    "training_curves": lambda run: plots.draw_training_curves(run.history),
     "reconstructions": _reconstructions,
     "dimension_perturbation": _dimension_perturbation,
     "overlapping_reconstructions": _overlapping_reconstructions,
@@ -160,7 +149,7 @@ DRAWERS = {
 
 # Functions that say what a run lacks for a figure, or return None.
 LACKS = {
-    "training_curves": _no_history,
+    "training_curves": lambda run: None if run.history else "the run has no history",
     "stereo_pairs": _no_pairs,
     "poses_by_azimuth": functools.partial(_no_views, factors=("azimuth",)),
     "poses_by_elevation": functools.partial(_no_views, factors=("elevation",)),

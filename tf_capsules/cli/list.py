@@ -30,16 +30,15 @@ def _list_recipes():
     from tf_capsules import recipes
     from tf_capsules.recipes.measured import measured
 
-    all_ = [recipes.get(name) for name in recipes.names()]
-    name_width = max(len(recipe.name) for recipe in all_)
-    papers = {recipe.name: _published(recipe) for recipe in all_}
-    width = max(map(len, papers.values()))
+    published = [(recipe, _published(recipe)) for recipe in map(recipes.get, recipes.names())]
+    name_width, width = max(map(len, recipes.names())), max(len(figure) for _, figure in published)
     for paper, citation in recipes.PAPERS.items():
         print(citation)
-        for recipe in (recipe for recipe in all_ if recipe.paper == paper):
-            found = measured(recipe)
-            here = found.text(recipe.measure) if found else "not measured"
-            print(f"  {recipe.name:{name_width}}  {papers[recipe.name]:{width}}  {here:40}  {recipe.title}")
+        for recipe, figure in published:
+            if recipe.paper == paper:
+                found = measured(recipe)
+                here = found.text(recipe.measure) if found else "not measured"
+                print(f"  {recipe.name:{name_width}}  {figure:{width}}  {here:40}  {recipe.title}")
         print()
     print("Columns: recipe, the paper's figure, the figure measured here, what it is.")
 

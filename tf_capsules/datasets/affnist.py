@@ -75,7 +75,7 @@ def random_map(draw):
 
 
 def affine(image, pad, angle, shear, scale, place):
-    """Scales, shears, rotates and places one digit on a black canvas.
+    """Scales, shears, rotates and places a digit on a black canvas, (H + 2 pad, W + 2 pad, C) float32 in [0, 1].
 
     Args:
         image: (H, W, C) uint8; what is not 0 is the digit.
@@ -84,9 +84,6 @@ def affine(image, pad, angle, shear, scale, place):
         shear: columns moved right for each row down.
         scale: factors (down, right).
         place: (down, right) in [0, 1]: from the first place where the digit is all on the canvas to the last.
-
-    Returns:
-        (H + 2 pad, W + 2 pad, C) float32 in [0, 1].
     """
     import tensorflow as tf
 

@@ -92,11 +92,10 @@ class Batching:
             raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
 
     def _check_crop(self):
-        crop = self.crop
+        crop, fixed = self.crop, augment.FIXED_CROPS
         numbered = isinstance(crop, Integral) and not isinstance(crop, bool) and 0 <= crop < 2**31
-        if not numbered and crop not in augment.FIXED_CROPS:
-            known = augment.FIXED_CROPS
-            raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {known}, not {crop!r}")
+        if not numbered and crop not in fixed:
+            raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {fixed}, not {crop!r}")
         if self.training:
             raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
 

@@ -115,7 +115,7 @@ def _draw(columns, size):
 
 
 def render(label, instance, elevation, azimuth, lighting, size=96):
-    """Pictures of synthetic toys from the left and the right camera.
+    """Pictures of synthetic toys from the left and the right camera, (pairs, size, size, 2) uint8.
 
     Args:
         label: category, 0 .. 4 as in `CLASS_NAMES`; this and the next four are numbers or (pairs,).
@@ -124,9 +124,6 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
         azimuth: 0 .. 17 for 0, 20, .. 340 degrees; at 0 the toy faces to the right.
         lighting: 0 .. 5.
         size: pixels to a side.
-
-    Returns:
-        (pairs, size, size, 2) uint8.
 
     Raises:
         ValueError: a number that is not there.

@@ -58,10 +58,8 @@ def smallnorb(data_dir=None, download=False):
 def smallnorb_novel_azimuth(data_dir=None, download=False):
     """smallNORB, trained on at azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
 
-    Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`.
-
-    Raises:
-        ValueError: a copy of smallNORB whose training pairs lack the azimuth.
+    Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`. A copy whose
+    training pairs lack the azimuth gives a ValueError.
     """
     return _novel("smallnorb_novel_azimuth", "azimuth", data_dir, download)
 

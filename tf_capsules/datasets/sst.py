@@ -189,11 +189,9 @@ def builder_class():
             super().__init__(**kwargs)
 
         def _info(self):
-            names = _CLASSES[self.builder_config.name.split("_")[0]]
+            label = tfds.features.ClassLabel(names=_CLASSES[self.builder_config.name.split("_")[0]])
             return self.dataset_info_from_configs(
-                features=tfds.features.FeaturesDict(
-                    {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(names=names)}
-                ),
+                features=tfds.features.FeaturesDict({"text": tfds.features.Text(), "label": label}),
                 supervised_keys=("text", "label"),
                 homepage="https://nlp.stanford.edu/sentiment/",
                 description="The Stanford Sentiment Treebank, from its parse trees.",

@@ -60,9 +60,7 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     `pip install "tf_capsules[export]"` brings.
 
     Args:
-        model, preprocess, image_shape: as in `export_saved_model`.
-        file: where to write; by convention its name ends in ".onnx". An earlier ONNX model is replaced when the new one
-            is complete; any other file is refused.
+        model, file, preprocess, image_shape: as in `export_litert`; by convention the file's name ends in ".onnx".
 
     Returns:
         The file, a `pathlib.Path`.

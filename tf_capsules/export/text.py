@@ -97,13 +97,7 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
     `serve(embeddings, mask)`, too.
 
     Args:
-        model, folder, class_names, warmup: as in `export_text_saved_model`.
-
-    Returns:
-        The folder, a `pathlib.Path`.
-
-    Raises:
-        ValueError, ImportError, RuntimeError: as in `export_text_saved_model`.
+        model, folder, class_names, warmup: as in `export_text_saved_model`, and so are the result and the errors.
 
     Example:
         >>> export_embeddings_saved_model(model, "saved_models/head", ["negative", "positive"])
@@ -119,9 +113,8 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
     import tensorflow as tf
 
     def answer(embeddings, mask):
-        tf.debugging.assert_equal(
-            tf.shape(mask), tf.shape(embeddings)[:2], "the mask is (batch, tokens) of the embeddings"
-        )
+        said = "the mask is (batch, tokens) of the embeddings"
+        tf.debugging.assert_equal(tf.shape(mask), tf.shape(embeddings)[:2], said)
         return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
 
     inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}

@@ -82,9 +82,10 @@ class RAdam(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
         dtype = keras.backend.result_type(variable.dtype, "float32")  # of the scalars
-        rate, beta_1 = ops.cast(learning_rate, dtype), ops.cast(self._beta_1_now(), dtype)
+        # The count that Keras gives to a learning-rate schedule, so that the two stay in step.
+        beta_1 = ops.cast(self.beta_1(self._iterations) if callable(self.beta_1) else self.beta_1, dtype)
         t = ops.cast(self.iterations + 1, dtype)
-        rate = rate / (1 - ops.power(beta_1, t))
+        rate = ops.cast(learning_rate, dtype) / (1 - ops.power(beta_1, t))
 
         gradient = ops.cast(gradient, variable.dtype)
         self.assign_add(m, ops.multiply(ops.subtract(gradient, m), ops.cast(1 - beta_1, variable.dtype)))
@@ -95,10 +96,6 @@ class RAdam(keras.optimizers.Optimizer):
             adaptive = ops.divide(ops.multiply(step, factor), ops.add(ops.sqrt(v), self.epsilon))
             step = ops.where(t >= self._first_adaptive_step, adaptive, step)
         self.assign_sub(variable, step)
-
-    def _beta_1_now(self):
-        # The count that Keras gives to a learning-rate schedule, so that the two stay in step.
-        return self.beta_1(self._iterations) if callable(self.beta_1) else self.beta_1
 
     def _rectification(self, t):
         # Held at the first adaptive step before it, where the root may be of a negative number.

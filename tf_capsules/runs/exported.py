@@ -24,12 +24,8 @@ class Prediction:
 class ExportedModel:
     """An exported SavedModel, or the one in a run folder, as anyone may use it.
 
-    Args:
-        folder: a run folder or a SavedModel.
-
-    Raises:
-        FileNotFoundError: neither.
-        ValueError: a SavedModel that is damaged, or that answers something else.
+    A FileNotFoundError where the folder is neither; a ValueError for one that is damaged, or that answers something
+    else.
     """
 
     def __init__(self, folder):

@@ -80,19 +80,15 @@ class RunFolder:
 
     def weights(self, which="last"):
         """Path of the weights of the last or the best epoch, or of one that was kept, by its number."""
-        epochs = self.checkpoints()
-        if isinstance(which, int):
-            if which not in epochs:
-                there = ", ".join(map(str, epochs)) or "none"
-                raise TrainingError(
-                    f"{self.path} has weights of the epochs {there}; --keep-epochs keeps all of them. Received: {which}"
-                )
-            return self.path / f"last-{which:04d}.weights.h5"
-        if which == "last" and epochs:
-            return self.path / f"last-{epochs[-1]:04d}.weights.h5"
-        best = self.path / "best.weights.h5"
+        epochs, best = self.checkpoints(), self.path / "best.weights.h5"
         if which == "best" and best.exists():
             return best
+        number = epochs[-1] if which == "last" and epochs else which
+        if number in epochs:
+            return self.path / f"last-{number:04d}.weights.h5"
+        if isinstance(which, int):
+            there = f"weights of the epochs {', '.join(map(str, epochs)) or 'none'}"
+            raise TrainingError(f"{self.path} has {there}; --keep-epochs keeps all of them. Received: {which}")
         raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
 
     def history(self, metric=None):

@@ -108,11 +108,7 @@ def check_row(path, row):
 
 
 def append_row(path, row):
-    """Appends a row to a CSV file of results, which is made with a header where it is absent.
-
-    Raises:
-        TrainingError: see `check_row`.
-    """
+    """Appends a row to a CSV file of results, made with a header where it is absent; for errors see `check_row`."""
     check_row(path, row)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -50,11 +50,7 @@ class Run:
 
     @functools.cached_property
     def data(self):
-        """The `Data`, loaded when they are first asked for.
-
-        Raises:
-            TrainingError: they are absent, or of other inputs or classes than the model.
-        """
+        """The `Data`, loaded when first asked for; a TrainingError where they are absent or do not fit the model."""
         data = reported(self.load)
         specs = self.trained_on, data.spec
         wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in specs)
@@ -73,7 +69,7 @@ class Run:
     def models(self, most=4):
         """The model after the first, the last and some epochs between, at most so many, that were kept: by "epoch N".
 
-        The one model by "" where no weights but the last were kept, or the run has no history of its own.
+        By "" the one model, where no weights but the last were kept or the run has no history of its own.
         """
         kept = RunFolder(self.folder).checkpoints() if self.history else []
         if len(kept) < 2 or most < 2:

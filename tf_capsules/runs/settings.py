@@ -55,29 +55,21 @@ class Settings:
         "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
     )
     stop_at: float | None = option(
-        "stop after the epoch in which validation reaches this accuracy, for instance 0.95",
-        SHARE,
-        resumed=False,
-        noted=True,
+        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, resumed=False, noted=True
     )
     iterations: int | None = option(
         "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
     )
     network: dict | None = option(
-        "set an argument of the network, for instance types=16, layers=1,1 or layers=1, for a list of one; may be "
-        "repeated",
+        "argument of the network, such as types=16, layers=1,1 or, for a list of one, layers=1,; may be repeated",
         recipe="model_options",
         noted=True,
     )
     feedback: dict | None = option(
-        "set an argument of the recipe's feedback units, for instance weight=5; may be repeated",
-        recipe="feedback_options",
-        noted=True,
+        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options", noted=True
     )
     loss: dict | None = option(
-        "set an argument of the recipe's loss, for instance variant=code; may be repeated",
-        recipe="loss_options",
-        noted=True,
+        "argument of the loss, such as variant=code; may be repeated", recipe="loss_options", noted=True
     )
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
@@ -85,9 +77,7 @@ class Settings:
         "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", path=True, beside=True
     )
     transformer: str | os.PathLike | None = option(
-        "for texts: another frozen transformer, a folder, installed package or name on the hub",
-        recipe="transformer",
-        path=True,
+        "for texts: a transformer's folder, installed package or name on the hub", recipe="transformer", path=True
     )
     cache: str | os.PathLike | None = option(
         "for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)",
@@ -100,10 +90,7 @@ class Settings:
     )
     image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
     class_list: str | os.PathLike | None = option(
-        "for ImageNet: the classes to keep, a WordNet number a line",
-        metavar="FILE",
-        recipe="dataset_options",
-        path=True,
+        "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options", path=True
     )
     box_file: str | os.PathLike | None = option(
         "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options", path=True
@@ -230,11 +217,7 @@ class Settings:
             raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --processes {self.processes}.")
 
     def apply(self, recipe):
-        """The recipe with these settings.
-
-        Raises:
-            TrainingError: what the settings and the recipe say excludes each other.
-        """
+        """The recipe with these settings; a TrainingError where what the two say excludes each other."""
         changes = {}
         if self.warmup is not None:
             changes = {"decays": None, "decay_steps": None, "drops": ()}

@@ -17,11 +17,7 @@ from tf_capsules.runs.settings import DECLARED
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of a table: a recipe, and how many routing iterations it has if not the recipe's own number.
-
-    Attributes:
-        name: as it is asked for, "RECIPE" or "RECIPE@ITERATIONS".
-    """
+    """A row of a table by its name, "RECIPE" or "RECIPE@ITERATIONS": a recipe, and its number of routing iterations."""
 
     name: str
 

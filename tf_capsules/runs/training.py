@@ -52,8 +52,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     asked = configuration(recipe, settings)
     group.check_equal(recipe=asked["recipe"], settings=shared_settings(asked), resolved=asked["resolved"])
     config, done = group.run_on_first(check_folder, folder, asked, recipe, resume)
-    mirrored = settings.strategy == "mirrored"
-    strategy = mirrored_strategy(settings.devices, recipe.batch_size) if mirrored else None
+    strategy = mirrored_strategy(settings.devices, recipe.batch_size) if settings.strategy == "mirrored" else None
     _fix_seed(settings)
     data = group.run_on_all(reported, load_data, recipe, settings)
     spec = data.spec

@@ -34,10 +34,8 @@ class Checkpoint:
         path = self.folder / "config.json"
         for pattern in ("config.json", _WEIGHTS):
             if not any(self.folder.glob(pattern)):
-                raise FileNotFoundError(
-                    f"{self.folder} has no {pattern}: a transformer in Hugging Face's form is a folder with "
-                    f"config.json, {_WEIGHTS} and the tokenizer's files"
-                )
+                form = f"in Hugging Face's form is a folder with config.json, {_WEIGHTS} and the tokenizer's files"
+                raise FileNotFoundError(f"{self.folder} has no {pattern}: a transformer {form}")
         with reading(path, "is not a transformer's configuration"):
             self.config = json.loads(path.read_text(encoding="utf-8"))
             self.config["model_type"]

@@ -114,13 +114,9 @@ class FrozenTransformer(abc.ABC):
         return self._spell(ids.tolist())
 
     def hidden_states(self, texts):
-        """All hidden states of texts.
+        """All hidden states of texts, a sequence of str or bytes; memory is for as many as are given.
 
-        Args:
-            texts: a sequence of str or bytes; they are computed together, so memory is for as many as are given.
-
-        Returns:
-            embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens), NumPy arrays.
+        Returns NumPy arrays: embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens).
         """
         return self.encode(self.tokenize(texts))
 

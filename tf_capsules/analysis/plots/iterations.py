@@ -29,8 +29,6 @@ def draw_routing_changes(changes, images):
 def draw_pose_changes(measured, layers, images):
     """How far the poses of each layer move in each iteration, on a logarithmic scale, a panel for each schedule.
 
-    Source: see `measure_pose_changes`.
-
     Args:
         measured: dict from a schedule, "concurrent" or "sequential", to (layers, iterations - 1) of
             `measure_pose_changes`.

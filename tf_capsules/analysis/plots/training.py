@@ -126,10 +126,7 @@ def draw_loss_comparison(histories, losses=None):
     feedback).
 
     Args:
-        histories, losses: as in `draw_training_curves`.
-
-    Raises:
-        ValueError: no rows, or rows without a loss; a run whose kind of loss is not named.
+        histories, losses: as in `draw_training_curves`, and so are the errors.
 
     Example:
         >>> rows = [{"epoch": 1, "loss": 0.8}, {"epoch": 2, "loss": 0.4}]
