@@ -96,8 +96,7 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
     if factor not in _DEGREES:
         raise ValueError(f"The factor is azimuth or elevation. Received: {factor!r}")
     names = ("label", "instance", "elevation", "azimuth", "lighting")
-    unknown = [name for name in names if name not in arrays or (np.asarray(arrays[name]) < 0).any()]
-    if unknown:
+    if unknown := [name for name in names if name not in arrays or (np.asarray(arrays[name]) < 0).any()]:
         raise ValueError(f"The split does not tell {', '.join(unknown)} of its examples; views are looked up by them.")
     fixed = {"elevation": elevation, "azimuth": azimuth, "lighting": lighting}
     del fixed[factor]

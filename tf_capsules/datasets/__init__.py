@@ -86,7 +86,6 @@ def load(name, data_dir=None, download=False, **options):
         raise ValueError(f"unknown data set {name!r}; there are {', '.join(_SETS)}")
     loader = getattr(importlib.import_module(f"tf_capsules.datasets.{_SETS[name][0]}"), name)
     known = [option for option in inspect.signature(loader).parameters if option not in ("data_dir", "download")]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
+    if unknown := sorted(set(options) - set(known)):
         raise ValueError(f"data set {name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
     return loader(data_dir=data_dir, download=download, **options)

@@ -177,8 +177,7 @@ def _classes(file, names):
     if not file.is_file():
         raise FileNotFoundError(f"class list {file}: there is no such file.")
     kept = file.read_text(encoding="utf-8").split()
-    unknown = sorted(set(kept) - set(names))
-    if unknown:
+    if unknown := sorted(set(kept) - set(names)):
         raise ValueError(f"class list {file}: {unknown[0]!r} is no class of ImageNet 2012, whose first is {names[0]}")
     if len(set(kept)) != len(kept) or len(kept) < 2:
         raise ValueError(f"class list {file} must name two classes or more, each once. It has {len(kept)} lines.")

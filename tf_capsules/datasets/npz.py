@@ -36,8 +36,7 @@ def load_npz(path, texts=False, class_names=None):
     with reading(path, "is not a data set"):
         data = read_npz(path, (*_KEYS, "class_names"), "is not a data set")
         named = data.pop("class_names", None)
-        missing = [key for key in _KEYS if key not in data]
-        if missing:
+        if missing := [key for key in _KEYS if key not in data]:
             raise ValueError(f"it has no {', '.join(missing)}")
         for part in ("train", "test"):
             x, y = data[f"x_{part}"], data[f"y_{part}"]

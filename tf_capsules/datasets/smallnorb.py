@@ -131,8 +131,7 @@ def parse_matrix(content):
 
 def _check_complete(folder):
     names = [f"{stem}-{kind}.mat" for stem in _FILES for kind in ("dat", "cat", "info")]
-    missing = [name for name in names if _find(folder, name) is None]
-    if missing:
+    if missing := [name for name in names if _find(folder, name) is None]:
         raise FileNotFoundError(
             f"data set 'smallnorb': {folder.resolve()} has some of the original files, but lacks {', '.join(missing)} "
             f"(or the same with .gz). All six are at {_HOME}"

@@ -76,8 +76,7 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
         >>> onnxruntime.InferenceSession("digits.onnx").run(["class"], {"images": images})
     """
     need_tensorflow()
-    missing = [name for name in ("tf2onnx", "onnx") if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := [name for name in ("tf2onnx", "onnx") if importlib.util.find_spec(name) is None]:
         raise ImportError(f"ONNX needs {', '.join(missing)}, not installed (pip install 'tf_capsules[export]')")
     file = free_file(file, "ONNX", _is_onnx)
     answer = _portable_answer("ONNX", model, preprocess, image_shape)

@@ -53,8 +53,7 @@ def check_folder(folder, config, recipe, resume):
         return config, 0
     if resume and folder.has_run():
         before = folder.config()
-        changed = _differences(before, config)
-        if changed:
+        if changed := _differences(before, config):
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
         done = (folder.checkpoints() or [0])[-1]
         if done > recipe.epochs:

@@ -39,8 +39,7 @@ def save_curves(run_folders, folder="figures"):
 
     names = short_names(run_folders)
     histories = {name: RunFolder(path).history() for name, path in zip(names, run_folders, strict=True)}
-    empty = [name for name, history in histories.items() if not history]
-    if empty:
+    if empty := [name for name, history in histories.items() if not history]:
         raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
     folder = pathlib.Path(folder)
     configs = (RunFolder(path).config() for path in run_folders)

@@ -183,10 +183,8 @@ class Settings:
             if self.devices is not None:
                 raise TrainingError(f"--devices {self.devices} needs --strategy mirrored.")
             return
-        if keras.backend.backend() != "tensorflow":
-            raise TrainingError(
-                f"--strategy mirrored needs the TensorFlow backend. Received: {keras.backend.backend()}"
-            )
+        if (backend := keras.backend.backend()) != "tensorflow":
+            raise TrainingError(f"--strategy mirrored needs the TensorFlow backend. Received: {backend}")
         if self.jit == "on":
             raise TrainingError("--jit on does not work under --strategy mirrored.")
         batch_size = self.batch_size or recipe.batch_size
@@ -204,11 +202,9 @@ class Settings:
             raise TrainingError(f"--process must be from 0 to {self.processes - 1}. Received: {self.process}")
         if self.coordinator is not None and not re.fullmatch(r"[^:]+:\d+|\[[^]]+\]:\d+", self.coordinator):
             raise TrainingError(f"--coordinator must be HOST:PORT. Received: {self.coordinator}")
-        if keras.backend.backend() != "jax":
-            raise TrainingError(
-                f"--processes {self.processes} needs the JAX backend: set KERAS_BACKEND=jax. "
-                f"Received: {keras.backend.backend()}"
-            )
+        if (backend := keras.backend.backend()) != "jax":
+            needs = f"--processes {self.processes} needs the JAX backend: set KERAS_BACKEND=jax"
+            raise TrainingError(f"{needs}. Received: {backend}")
         for words, refused in (("jit off", self.jit == "off"), ("diagnostics", self.diagnostics)):
             if refused:
                 raise TrainingError(f"--{words} does not work with --processes {self.processes}.")

@@ -48,8 +48,7 @@ class WordPiece:
     longest_word = 100  # characters; a longer word is unknown
 
     def __init__(self, vocabulary, max_length, *, lowercase=True, strip_accents=True, split_chinese=True):
-        missing = sorted({"[CLS]", "[SEP]", "[PAD]", "[UNK]"} - set(vocabulary))
-        if missing:
+        if missing := sorted({"[CLS]", "[SEP]", "[PAD]", "[UNK]"} - set(vocabulary)):
             raise UnsupportedTokenizer(f"the vocabulary has no token {', '.join(missing)}")
         if len(set(vocabulary)) < len(vocabulary):
             raise UnsupportedTokenizer(f"the vocabulary has {len(vocabulary) - len(set(vocabulary))} tokens twice")
@@ -150,8 +149,7 @@ class BytePair:
     def __init__(self, vocabulary, merges, max_length):
         characters = byte_characters()
         tokens = {*characters, *(token for pair in merges for token in (*pair, "".join(pair))), self.end}
-        missing = sorted(tokens - set(vocabulary))
-        if missing:
+        if missing := sorted(tokens - set(vocabulary)):
             raise UnsupportedTokenizer(f"the vocabulary lacks {len(missing)} tokens, among them {missing[0]!r}")
 
         import tensorflow as tf

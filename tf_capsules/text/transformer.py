@@ -51,8 +51,7 @@ def load(folder_or_name, engine="auto"):
     for name, (module, packages) in _ENGINES.items():
         if engine not in ("auto", name):
             continue
-        missing = [package for package in packages if importlib.util.find_spec(package) is None]
-        if missing:
+        if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
             refusals[name] = f"needs {', '.join(missing)}, which is not installed (pip install 'tf_capsules[text]'"
             refusals[name] += "; pip install torch)" if "torch" in missing else ")"
             if engine == name:

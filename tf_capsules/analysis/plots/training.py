@@ -198,8 +198,7 @@ def _runs(history):
 
 def _kinds(runs, losses):
     """The kind of loss of each run."""
-    lacking = [name for name in runs if losses is not None and name not in losses]
-    if lacking:
+    if lacking := [name for name in runs if losses is not None and name not in losses]:
         raise ValueError(f"`losses` must name the loss of each run. Received none for {lacking[0]!r}: {losses!r}")
     return {name: None if losses is None else losses[name] for name in runs}
 
