@@ -96,7 +96,7 @@ def coupling_entropy(couplings):
 
 
 def dead_capsules(couplings):
-    """Share of the parents that get less than a tenth of an even share of (batch, ..., parents) in every example.
+    """Share of the parents, of couplings (batch, ..., parents), below a tenth of an even share in every example.
 
     >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
     1.0

@@ -110,10 +110,6 @@ def _poses(run, factor):
     return viewpoints.measure_view_poses(predict, run.data.test_split, factor, run.recipe.preprocess)
 
 
-def _pose_curves(run, factor):
-    return plots.draw_pose_curves(_poses(run, factor))
-
-
 def _pose_trajectories(run):
     measured = [_poses(run, factor) for factor in ("elevation", "azimuth")]
     return plots.draw_pose_trajectories(measured, run.data.spec.class_names)
@@ -141,8 +137,8 @@ DRAWERS = {
     "vote_distances": _vote_distances,
     "vote_similarities": _vote_similarities,
     "stereo_pairs": _stereo_pairs,
-    "poses_by_azimuth": functools.partial(_pose_curves, factor="azimuth"),
-    "poses_by_elevation": functools.partial(_pose_curves, factor="elevation"),
+    "poses_by_azimuth": lambda run: plots.draw_pose_curves(_poses(run, "azimuth")),
+    "poses_by_elevation": lambda run: plots.draw_pose_curves(_poses(run, "elevation")),
     "pose_trajectories": _pose_trajectories,
     "sentence_attribution": _sentence_attribution,
 }

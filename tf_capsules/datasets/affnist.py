@@ -122,8 +122,7 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
 
     `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat, which are to be
     fetched by hand: a FileNotFoundError says where, a ValueError names a file of something else. `download` is for
-    MNIST alone, which is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has
-    mnist/.
+    MNIST alone. It is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has mnist/.
     """
     folder = pathlib.Path(data_dir or ".")
     files = [path for path in [folder / "test.mat"] if path.is_file()] or sorted(folder.glob("test_batches/*.mat"))

@@ -101,10 +101,8 @@ class Batching:
 
     def check_labels(self, labels):
         """Raises a ValueError where these labels can't be mixed as one-hot rows of so many classes."""
-        if self.mixup is not None and not np.max(labels) < self.mixup[1]:
-            raise ValueError(
-                f"mixup of labels up to {np.max(labels)} needs more classes than that, not {self.mixup[1]!r}"
-            )
+        if self.mixup is not None and not (highest := np.max(labels)) < self.mixup[1]:
+            raise ValueError(f"mixup of labels up to {highest} needs more classes than that, not {self.mixup[1]!r}")
 
     def check_steps(self, steps):
         """Raises a ValueError where there is no step that could crop."""

@@ -89,8 +89,7 @@ def _files(root):
             raise ValueError(
                 f"class folder {root / name} holds no images ({', '.join(_SUFFIXES)}){other and f', but {other}'}"
             )
-    other = _counted(file for inside in found.values() for file in inside if not _is_image(file))
-    if other:
+    if other := _counted(file for inside in found.values() for file in inside if not _is_image(file)):
         warnings.warn(f"{root}: left out {other}; images are {', '.join(_SUFFIXES)}")
     return files
 

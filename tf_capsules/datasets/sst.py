@@ -229,6 +229,8 @@ def _prepared(config, data_dir, download):
             f"{URL} as data_dir (--data-dir), or load it with download=True (--download)."
         )
 
+    def split(columns):
+        return [text.decode("utf-8") for text in columns["text"]], columns["label"]
+
     make, parts = functools.partial(builder_class(), config=config), ("train", "validation", "test")
-    _, found = read_prepared(make, parts, "Stanford Sentiment Treebank", data_dir, download, absent)
-    return [([text.decode("utf-8") for text in columns["text"]], columns["label"]) for columns in found]
+    return read_prepared(make, parts, split, "Stanford Sentiment Treebank", data_dir, download, absent)[1]

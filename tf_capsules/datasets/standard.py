@@ -61,8 +61,8 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
     """A Dataset from a folder that tensorflow-datasets has prepared.
 
     `arrays` makes the arrays of a `Split` from the builder's columns; the classes of the column `label` are the
-    Dataset's; `hint` says how else one can get the set. A FileNotFoundError where it is not there, a ValueError where
-    its files are damaged, or of another version than tensorflow-datasets knows.
+    Dataset's; `hint` says how else one can get the set. Raises a FileNotFoundError where it is absent, a ValueError for
+    files that are damaged, or of another version than tensorflow-datasets knows.
     """
     import tensorflow_datasets as tfds
 
@@ -73,14 +73,16 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
             f"environment variable TFDS_DATA_DIR. {hint}".rstrip()
         )
 
+    def split(columns):
+        return Split(arrays(columns))
+
     make = functools.partial(tfds.builder, builder_name)
-    builder, parts = read_prepared(make, ("train", "test"), f"data set {name!r}", data_dir, download, absent)
-    splits = (Split(arrays(columns)) for columns in parts)
+    builder, splits = read_prepared(make, ("train", "test"), split, f"data set {name!r}", data_dir, download, absent)
     return Dataset(name, *splits, tuple(builder.info.features[label].names))
 
 
-def read_prepared(make_builder, parts, what, data_dir, download, absent):
-    """The builder of a set of tensorflow-datasets, and for each of its parts the columns, a dict of arrays.
+def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
+    """The builder of a set of tensorflow-datasets, and what `split` makes of the columns of each of its parts.
 
     `absent` makes of a path the message that nothing is prepared there; for the errors see `prepared`.
     """
@@ -91,9 +93,13 @@ def read_prepared(make_builder, parts, what, data_dir, download, absent):
         builder = make_builder(data_dir=data_dir)
     if download:
         builder.download_and_prepare()
+
+    def columns(part):
+        batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
     try:
         with reading(builder.data_path, complaint, (AssertionError,)):
-            found = [list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000))) for part in parts]
+            return builder, [split(columns(part)) for part in parts]
     except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
         raise FileNotFoundError(absent(builder.data_path)) from error
-    return builder, [{name: np.concatenate([one[name] for one in batches]) for name in batches[0]} for batches in found]

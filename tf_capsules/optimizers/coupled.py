@@ -120,9 +120,7 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
             self.assign(self._velocity_hats[index], ops.maximum(self._velocity_hats[index], square))
             square = ops.convert_to_tensor(self._velocity_hats[index])
         t = ops.cast(self.iterations + 1, gradient.dtype)
-        mean, square = (
-            moment / -ops.expm1(math.log(beta) * t) for moment, beta in ((mean, self.beta_1), (square, self.beta_2))
-        )
+        mean, square = mean / -ops.expm1(math.log(self.beta_1) * t), square / -ops.expm1(math.log(self.beta_2) * t)
         return mean / (ops.sqrt(square) + self.epsilon)
 
 

@@ -31,7 +31,7 @@ def for_model(model, batches):
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
 
-    A ValueError where the recipe asks for what its model or optimizer can't do.
+    Raises a ValueError where the recipe asks for what its model or optimizer can't do.
     """
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
         kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
@@ -84,10 +84,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
 
 
 def load_checkpoint(model, path):
-    """Loads a run's weights.
-
-    A TrainingError for a damaged file, or one of another network, says whether the best weights are there.
-    """
+    """Loads a run's weights; the TrainingError for a damaged or another network's file says if the best are there."""
     try:
         fill(model, path)
     except ValueError as error:

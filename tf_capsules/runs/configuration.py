@@ -82,8 +82,8 @@ def recorded_recipe(config):
     """The recipe of a run as it applied to its training, whatever has become of it since.
 
     Its values are those that were kept. Of functions, such as the network, the names were kept: they are those of the
-    recipe of this name, or where the name is that of a default of `Recipe` the default. A ValueError for a recipe or a
-    value that there can't be.
+    recipe of this name, or where the name is that of a default of `Recipe` the default. Raises a ValueError for a
+    recipe or a value that there can't be.
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}
@@ -105,7 +105,7 @@ def resumed(folder, **given):
     """The `Recipe` and the `Settings` to go on with a run, of a single process unless more are given.
 
     Of a folder without a run they are None and what is given. `given` are values of `Settings` that take the place of
-    the run's own. A ValueError for a damaged run, or one of another version.
+    the run's own. Raises a ValueError for a damaged run, or one of another version.
     """
     folder = RunFolder(folder)
     if not folder.has_run():

@@ -146,7 +146,7 @@ def join_processes(settings, batch_size):
 def mirrored_strategy(devices, batch_size):
     """A MirroredStrategy over so many GPUs, or logical CPU devices where there is no GPU.
 
-    A TrainingError where there are fewer GPUs, TensorFlow runs already with fewer devices, or they can't share a batch.
+    Raises a TrainingError for too few GPUs, TensorFlow that runs with fewer devices, or a batch that they can't share.
     """
     strategy = _mirrored(devices)
     if batch_size % (count := strategy.num_replicas_in_sync):

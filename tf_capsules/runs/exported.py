@@ -24,7 +24,7 @@ class Prediction:
 class ExportedModel:
     """An exported SavedModel, or the one in a run folder, as anyone may use it.
 
-    A FileNotFoundError where the folder is neither; a ValueError for one that is damaged, or that answers something
+    Raises a FileNotFoundError where the folder is neither, a ValueError for one that is damaged or answers something
     else.
     """
 

@@ -32,8 +32,7 @@ print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() i
 
 def check_export():
     """Raises a ValueError where Keras runs on a backend that can't export."""
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
+    if (backend := keras.backend.backend()) != "tensorflow":
         raise ValueError(
             f"Models are exported on the TensorFlow backend; Keras runs on {backend} here: train with --no-export, and "
             "export the run folder with KERAS_BACKEND=tensorflow."

@@ -33,7 +33,7 @@ def save_figures(run, folder=None):
 def save_curves(run_folders, folder="figures"):
     """Draws the training curves of several runs side by side, and compares their losses; yields the paths.
 
-    A ValueError for a folder without a finished epoch, or one that is named twice.
+    Raises a ValueError for a folder without a finished epoch, or one that is named twice.
     """
     from tf_capsules.analysis import plots
 

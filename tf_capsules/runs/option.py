@@ -154,7 +154,7 @@ def with_tuples(value):
 def check_arguments(name, values, function, without=()):
     """Checks the values, by argument, that an option of this name gives to a function with type hints.
 
-    A TrainingError where there is no such argument, it is one of `without`, or its value is of another type.
+    Raises a TrainingError where there is no such argument, it is one of `without`, or its value is of another type.
     """
     if not values:
         return

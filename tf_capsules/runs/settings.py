@@ -61,7 +61,7 @@ class Settings:
         "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
     )
     network: dict | None = option(
-        "argument of the network, such as types=16, layers=1,1 or, for a list of one, layers=1,; may be repeated",
+        "argument of the network, such as types=16, layers=1,1 or layers=1, for a list of one; may be repeated",
         recipe="model_options",
         noted=True,
     )

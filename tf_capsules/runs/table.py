@@ -195,10 +195,16 @@ def _add_curve(path, row, run):
     for point in folder.history(metric):
         if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
             continue
-        losses = {"loss": round(point["loss"], 6), "test_loss": round(point["val_loss"], 6)}
-        measured = {f"test_{metric}": round(point[f"val_{metric}"], 6), "seconds": round(point["seconds"], 1)}
-        examples = point["epoch"] * train_size
-        append_row(path, {"row": row.name, "epoch": point["epoch"], "examples": examples, **losses, **measured})
+        measured = {
+            "row": row.name,
+            "epoch": point["epoch"],
+            "examples": point["epoch"] * train_size,
+            "loss": round(point["loss"], 6),
+            "test_loss": round(point["val_loss"], 6),
+            f"test_{metric}": round(point[f"val_{metric}"], 6),
+            "seconds": round(point["seconds"], 1),
+        }
+        append_row(path, measured)
 
 
 def _run(*arguments):

@@ -87,10 +87,8 @@ class CachedStates:
             names = [self.path / _shard_name(number) for number in range(self.about["shards"])]
             self._shards = [np.load(name, mmap_mode="r", allow_pickle=False) for name in names]
             tokens, shapes = sum(map(len, self._shards)), {shard.shape[1:] for shard in self._shards}
-            if tokens != self.lengths.sum() or shapes != {(self.layers, self.width)}:
-                raise ValueError(
-                    f"it has {tokens} tokens of {shapes}, not {self.lengths.sum()} of its layers and width"
-                )
+            if tokens != (wanted := self.lengths.sum()) or shapes != {(self.layers, self.width)}:
+                raise ValueError(f"it has {tokens} tokens of {shapes}, not {wanted} of its layers and width")
 
     def __len__(self):
         return len(self.lengths)

@@ -113,7 +113,7 @@ class FrozenTransformer(abc.ABC):
         return self._spell(ids.tolist())
 
     def hidden_states(self, texts):
-        """All hidden states of texts, a sequence of str or bytes; memory is for as many as are given.
+        """All hidden states of texts, a sequence of str or bytes, which are computed together.
 
         Returns NumPy arrays: embeddings float32 (batch, tokens, layers, width) and mask float32 (batch, tokens).
         """
