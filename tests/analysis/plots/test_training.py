@@ -21,6 +21,17 @@ def test_training_curves_show_loss_and_metric_in_training_and_test(saved):
     assert metric.get_ylabel() == "exact match (%)" and loss.get_ylabel() == "loss"
 
 
+def test_a_high_accuracy_is_drawn_as_error_on_a_logarithmic_axis(saved):
+    high = [row | {"val_loss_std": 0.1, "val_accuracy_std": 0.3} for row in rows(0.8, 0.1)]
+    loss, metric = saved(plots.draw_training_curves(high)).axes
+    np.testing.assert_allclose(lines(metric)["training"], [[1, 80], [2, 10]])
+    np.testing.assert_allclose(lines(metric)["validation"], [[1, 20], [2, 2.5]])
+    assert metric.get_ylabel() == "error (%)" and metric.get_yscale() == "log" and not metric.collections
+    assert loss.collections
+    two = plots.draw_training_curves({"high": high, "low": rows(0.8, 0.4)}).axes[1]
+    assert two.get_ylabel() == "accuracy (%)" and two.get_yscale() == "linear"
+
+
 def test_training_curves_of_several_runs_and_gaps(saved):
     gap = rows(0.8, 0.4, 0.2)
     gap[1]["val_loss"], gap[1]["val_accuracy"] = "", None

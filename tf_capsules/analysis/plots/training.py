@@ -5,10 +5,14 @@ import numpy as np
 from tf_capsules.analysis.plots import drawing
 
 LEAST_PERCENT = 10  # of accuracy that an axis spans
+HIGH = 0.95  # from this accuracy on, its axis shows the error, on a logarithmic scale
 
 
 def draw_training_curves(history, losses=None):
     """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
+
+    Where the accuracy of all runs ends at 95% or more, the error is drawn in its place, on a logarithmic axis
+    without a band.
 
     Source: Heinsen 2019, figure 8.
 
@@ -37,22 +41,23 @@ def draw_training_curves(history, losses=None):
     points = all(len(rows) == 1 for rows in runs.values())
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)
     for axes, (quantity, kind) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        factor = 1 if quantity == "loss" else 100
+        show, label = _shown(runs, quantity, points)
         for number, (name, rows) in enumerate(runs.items()):
             if quantity == "loss" and kinds[name] != kind:
                 continue
             for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "validation")):
                 epochs, values = _column(rows, key)
                 if len(values):
-                    label = ", ".join(filter(None, (name, part)))
-                    drawing.add_line(axes, number, epochs, values * factor, label, style)
-            if len(runs) == 1:
-                _draw_band(axes, number, rows, quantity, factor, points)
-        title = quantity.replace("_", " ")
-        drawing.label_axes(axes, "epoch", f"{title} (%)" if factor == 100 else f"{title}, {kind}" if kind else title)
+                    drawing.add_line(axes, number, epochs, show(values), ", ".join(filter(None, (name, part))), style)
+            if len(runs) == 1 and not label.startswith("error"):
+                _draw_band(axes, number, rows, quantity, show, points)
+        drawing.label_axes(axes, "epoch", f"{label}, {kind}" if kind else label)
         if points:  # no curve puts these into proportion
-            axes.set_ylim(0, 105 if factor == 100 else 1.1 * axes.dataLim.ymax or 1)
-        elif factor == 100:
+            axes.set_ylim(0, 105 if quantity != "loss" else 1.1 * axes.dataLim.ymax or 1)
+        elif label.startswith("error"):
+            axes.set_yscale("log", nonpositive="clip")
+            axes.yaxis.set_major_formatter("{x:g}")
+        elif quantity != "loss":
             drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
         else:
             axes.set_ylim(min(0, axes.dataLim.ymin), None)
@@ -63,15 +68,24 @@ def draw_training_curves(history, losses=None):
     return drawing.add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
 
 
-def _draw_band(axes, number, rows, quantity, factor, points):
+def _shown(runs, quantity, points):
+    """What a panel makes of a quantity's values, and the label of its axis."""
+    if quantity == "loss":
+        return (lambda values: values), quantity
+    title = quantity.replace("_", " ")
+    if not points and all(HIGH <= _column(rows, f"val_{quantity}")[1][-1] < 1 for rows in runs.values()):
+        return (lambda values: 100 * (1 - values)), "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
+    return (lambda values: 100 * values), f"{title} (%)"
+
+
+def _draw_band(axes, number, rows, quantity, show, points):
     """One standard deviation about the validation curve, where it was measured."""
     epochs, spread = _column(rows, f"val_{quantity}_std")
     if not len(spread):
         return
     centre = _column(rows, f"val_{quantity}")[1]
-    low, high = centre - spread, centre + spread
-    if factor == 100:
-        low, high = 100 * np.clip(low, 0, 1), 100 * np.clip(high, 0, 1)
+    limits = (centre - spread, centre + spread)
+    low, high = (show(x if quantity == "loss" else np.clip(x, 0, 1)) for x in limits)
     if points:
         axes.vlines(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=20)
     else:
