@@ -39,23 +39,27 @@ def test_curves_show_every_toy_and_the_mean(saved, factor, views):
     assert grid[2, 0].get_xlabel() == f"{factor} (degrees)"
 
 
-def test_trajectories_are_closed_polygons_that_become_opaque(saved):
+def test_trajectories_lead_each_vector_from_view_to_view(saved):
     elevation, azimuth = measured("elevation", 9), measured("azimuth", 18)
     names = ("animals", "humans", "airplanes")
     figure = saved(plots.draw_pose_trajectories([elevation, azimuth], names))
     titles = [f"{name}, by {factor}" for factor in ("elevation", "azimuth") for name in ("animals", "airplanes")]
     assert [axes.get_title() for axes in figure.axes] == titles
     for axes, poses, toy in zip(figure.axes, (elevation, elevation, azimuth, azimuth), (0, 2, 0, 2), strict=True):
-        *polygons, ring, disc = axes.get_lines()
         points = project_poses(poses.poses[toy])
-        assert len(polygons) == len(points)
-        for line, corners in zip(polygons, points, strict=True):
-            np.testing.assert_allclose(line.get_xydata(), np.concatenate([corners, corners[:1]]))
-        opacities = [line.get_alpha() for line in polygons]
-        assert opacities == sorted(opacities) and opacities[0] < 0.3 and opacities[-1] == 1
-        np.testing.assert_allclose(ring.get_xydata(), points[0, :1])
-        np.testing.assert_allclose(disc.get_xydata(), points[-1, :1])
-        assert ring.get_markerfacecolor() == "none" and axes.get_aspect() == 1
+        first, last, *others = axes.get_lines()
+        for polygon, corners in ((first, points[0]), (last, points[-1])):
+            np.testing.assert_allclose(polygon.get_xydata(), np.concatenate([corners, corners[:1]]))
+        assert (first.get_linestyle(), last.get_linestyle()) == ("--", "-")
+        assert len(others) == 3 * points.shape[1]
+        for vector, (path, ring, disc) in enumerate(zip(others[::3], others[1::3], others[2::3], strict=True)):
+            np.testing.assert_allclose(path.get_xydata(), points[:, vector])
+            np.testing.assert_allclose(ring.get_xydata(), points[:1, vector])
+            np.testing.assert_allclose(disc.get_xydata(), points[-1:, vector])
+            assert path.get_color() == ring.get_color() == disc.get_color()
+            assert ring.get_fillstyle() == "none" and disc.get_fillstyle() == "full"
+        assert len({path.get_color() for path in others[::3]}) == points.shape[1]
+        assert axes.get_aspect() == 1
 
 
 def test_trajectories_of_other_toys():
@@ -71,7 +75,7 @@ def test_trajectories_of_other_toys():
         poses.activated[:2],
     )
     (axes,) = plots.draw_pose_trajectories(only, instance=5).axes
-    np.testing.assert_allclose(axes.get_lines()[-1].get_xydata(), project_poses(poses.poses[1])[-1, :1])
+    np.testing.assert_allclose(axes.get_lines()[-1].get_xydata(), project_poses(poses.poses[1])[-1:, -1])
 
 
 def test_stereo_sheet_shows_the_left_above_the_right_camera(saved):

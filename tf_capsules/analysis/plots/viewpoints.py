@@ -26,7 +26,7 @@ def draw_pose_curves(measured):
     """
     views, toys = measured.views, len(measured.poses)
     vectors = measured.poses.shape[2]
-    names = (r"$\|p(t) - p(0)\|\,/\,\|p(0)\|$", r"$\|p(t)\|\,/\,\|p(0)\|$", r"$\cos(p(t),\,p(0))$")
+    names = (r"$\|p_t - p_0\|\,/\,\|p_0\|$", r"$\|p_t\|\,/\,\|p_0\|$", r"$\cos(p_t,\,p_0)$")
     figure = drawing.new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
     for row, name, values in zip(grid, names, measured.changes, strict=True):
@@ -45,7 +45,8 @@ def draw_pose_curves(measured):
     for axes in grid[2]:
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
-    text = f"Thin: each of {toys} toys. Dark blue: their mean. The capsule is that of the true category;"
+    text = f"p: the pose vector, at the angle t and at the first. Thin: each of {toys} toys. Dark blue: "
+    text += "their mean. The capsule is that of the true category;"
     text += f" {measured.differing} of {measured.activated.size} images activate another one."
     return drawing.add_caption(figure, text)
 
@@ -61,8 +62,8 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
         instance: number of the toy within its category; None: the first.
 
     Returns:
-        A figure with a panel for each category. A view is a closed polygon whose corners are the pose vectors; later
-        views are more opaque. The ring is the first vector in the first view, the disc the same vector in the last.
+        A figure with a panel for each category. Each pose vector has a colour, and a line from view to view, which
+        begins with a ring and ends with a disc. Grey polygons join the vectors of the first and of the last view.
 
     Raises:
         ValueError: a category has no toy of that number.
@@ -85,17 +86,19 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
             axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
     return drawing.add_caption(
         figure,
-        "Corners: pose vectors; a polygon a view, more opaque from view to view. Ring: the first vector in the first "
-        "view; disc: in the last.",
+        "Each colour: a pose vector from view to view, from the ring to the disc, in the plane that keeps distances "
+        "best. Grey: the vectors of the first view (dashed) and of the last.",
     )
 
 
 def _draw_trajectory(axes, points):
-    for opacity, corners in zip(np.linspace(0.2, 1, len(points)), points, strict=True):
-        closed = np.concatenate([corners, corners[:1]])
-        axes.plot(*closed.T, color=drawing.COLORS[0], alpha=opacity, linewidth=1.3, solid_joinstyle="round")
-    axes.plot(*points[0, 0], "o", markersize=9, fillstyle="none", color=drawing.DARK_BLUE, markeredgewidth=1.6)
-    axes.plot(*points[-1, 0], "o", markersize=9, color=drawing.DARK_BLUE)
+    for corners, style in ((points[0], "--"), (points[-1], "-")):
+        axes.plot(*np.concatenate([corners, corners[:1]]).T, style, color="0.6", linewidth=1)
+    for number, path in enumerate(points.transpose(1, 0, 2)):
+        color = drawing.COLORS[number % len(drawing.COLORS)]
+        axes.plot(*path.T, color=color, linewidth=1.3, solid_joinstyle="round")
+        axes.plot(*path[0], "o", markersize=8, fillstyle="none", color=color, markeredgewidth=1.6)
+        axes.plot(*path[-1], "o", markersize=8, color=color)
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)
     axes.set(xticks=[], yticks=[])
