@@ -35,7 +35,7 @@ def test_curves_show_every_toy_and_the_mean(saved, factor, views):
                 np.testing.assert_array_equal(line.get_xdata(), poses.views.degrees)
                 np.testing.assert_allclose(line.get_ydata(), values[toy, :, vector])
             np.testing.assert_allclose(mean.get_ydata(), values[:, :, vector].mean(0))
-    assert f"3 of {3 * views} images activate another one" in figure.get_supxlabel()
+    assert f"3 of {3 * views} images activate another one" in figure.get_supxlabel().replace("\n", " ")
     assert grid[2, 0].get_xlabel() == f"{factor} (degrees)"
 
 
