@@ -46,7 +46,8 @@ def draw_pose_curves(measured):
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
     text = f"p: the pose vector, at the angle t and at the first. Thin: each of {toys} toys. Dark blue: their mean."
-    text += f" The capsule is that of the true category; {measured.differing} of {measured.activated.size} images activate another one."
+    text += " The capsule is that of the true category;"
+    text += f" {measured.differing} of {measured.activated.size} images activate another one."
     return drawing.add_caption(figure, text)
 
 
