@@ -121,7 +121,6 @@ PARAMETERS = {
     # A decoder of 36x36 pixels.
     "mazzia2021-multimnist": 154_656 + 576 + 607_744 + 1025 * 36 * 36,
     **dict.fromkeys(("heinsen2019-smallnorb", "heinsen2019-smallnorb-short"), 272_592),
-    "heinsen2019-smallnorb-short": 272_592,
     "heinsen2019-sst5": 142_912,
     "heinsen2019-sst2": 141_376,
 }
