@@ -162,7 +162,7 @@ def _downscale(image, draw, xp, factor):
 
 def _resize(image, draw, xp, size):
     rows, columns = (xp.asarray(_bilinear(count, size), dtype=image.dtype) for count in image.shape[:2])
-    return xp.einsum("ai,ijc,bj->abc", rows, image, columns)
+    return xp.einsum("bj,ajc->abc", columns, xp.einsum("ai,ijc->ajc", rows, image))
 
 
 def _bilinear(count, size):
