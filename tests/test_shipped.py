@@ -34,7 +34,7 @@ def served(name):
 
 def test_every_shipped_set_has_a_card():
     assert weights.names() == [
-        "heinsen2019-smallnorb-5-epochs",
+        "heinsen2019-smallnorb",
         "heinsen2019-sst2-minilm",
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
@@ -75,7 +75,7 @@ def test_the_mnist_weights_and_the_saved_model_have_the_accuracy_on_their_card()
 
 def test_the_smallnorb_network_answers_as_its_weights_do():
     images = np.random.default_rng(0).uniform(size=(3, 96, 96, 2)).astype("float32")
-    model = ImageCapsNet(weights="heinsen2019-smallnorb-5-epochs")
+    model = ImageCapsNet(weights="heinsen2019-smallnorb")
     expected = keras.ops.convert_to_numpy(class_probabilities(model, model(images)))
     answer = served("smallnorb").serve(images)
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
@@ -129,11 +129,11 @@ def toys():
     return images, np.array([one["label_category"] for one in examples])
 
 
-@pytest.mark.parametrize("name", ["smallnorb", "smallnorb_matrix"])
-def test_the_smallnorb_networks_know_toys_that_they_have_not_seen(name, toys):
+@pytest.mark.parametrize("name, least", [("smallnorb", 0.9), ("smallnorb_matrix", 0.6)])
+def test_the_smallnorb_networks_know_toys_that_they_have_not_seen(name, least, toys):
     images, labels = toys
     right = served(name).serve(images)["class"].numpy() == labels
-    assert right.mean() > 0.6
+    assert right.mean() > least
 
 
 def test_the_self_attention_weights_know_toys_that_they_have_not_seen(toys):

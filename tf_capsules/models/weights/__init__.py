@@ -14,7 +14,7 @@ from tf_capsules.argument_types import Weights
 from tf_capsules.files import reading
 
 FOLDER = pathlib.Path(__file__).parent
-_RENAMED = {"heinsen2019-smallnorb": "heinsen2019-smallnorb-5-epochs"}
+_REPLACED = {"heinsen2019-smallnorb-5-epochs": "heinsen2019-smallnorb"}
 
 
 def names():
@@ -28,8 +28,8 @@ def find(weights: str | os.PathLike):
     Raises:
         ValueError: there is neither.
     """
-    if str(weights) in _RENAMED:
-        raise ValueError(f"`weights`: the set {str(weights)!r} is now named {_RENAMED[str(weights)]!r}.")
+    if str(weights) in _REPLACED:
+        raise ValueError(f"`weights`: {_REPLACED[str(weights)]!r} has taken the place of the set {str(weights)!r}.")
     path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
     if not path.is_file():
         shipped = ", ".join(names())
