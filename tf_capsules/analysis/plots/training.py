@@ -55,8 +55,7 @@ def draw_training_curves(history, losses=None):
         if points:  # no curve puts these into proportion
             axes.set_ylim(0, 105 if quantity != "loss" else 1.1 * axes.dataLim.ymax or 1)
         elif label.startswith("error"):
-            axes.set_yscale("log", nonpositive="clip")
-            axes.yaxis.set_major_formatter("{x:g}")
+            drawing.log_scale(axes)
         elif quantity != "loss":
             drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
         else:
