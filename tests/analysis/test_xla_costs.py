@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import pytest
+from analysis.capsnets import small_capsnet
 
 from tf_capsules.analysis import estimate_cost
 from tf_capsules.layers import DynamicRouting
 from tf_capsules.losses import MarginLoss
-from tf_capsules.models.sabour2017 import CapsNet
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX compiles every step with XLA")
 
@@ -24,15 +24,9 @@ def test_an_inference_of_a_known_size():
     assert (dense.parameters, dense.activations, dense.multiply_adds, dense.kept) == (35, 4 * 300 * 5, None, None)
 
 
-@pytest.fixture(scope="module")
-def model():
-    sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
-    model = CapsNet((8, 7, 1), classes=5, dim=9, **sizes, decoder_units=(11,))
+def test_a_training_step():
+    model = small_capsnet()
     model.compile("adam", MarginLoss())
-    return model
-
-
-def test_a_training_step(model):
     cost, forward = estimate_cost(model, 20), estimate_cost(model, 20, training=False)
     assert cost.total("parameters") == model.count_params()
     assert cost.memory["weights"] == 4 * sum(np.prod(v.shape, dtype=int) for v in model.variables)
@@ -45,19 +39,3 @@ def test_a_training_step(model):
     assert table[-1].split()[-2:] == ["?", "?"]  # what the layers have in all
     assert last_but_one.endswith(f"of a batch of 20. A training step has {cost.multiply_adds:,} multiply-adds.")
     assert last.startswith("Peak memory of a training step: ") and last.endswith(").")
-
-
-def test_layers_are_left_as_they_were(model):
-    estimate_cost(model, 2)
-    assert not any("call" in vars(layer) for layer in model.encoder.layers)
-    assert model.predict(np.zeros((1, 8, 7, 1)), verbose=0)["activations"].shape == (1, 5)
-
-
-def test_labels_of_other_losses_are_asked_for():
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)], name="values")
-    model.compile("adam", "mse")
-    with pytest.raises(ValueError, match=r"'values' fails with class numbers .*`targets=keras.KerasTensor\("):
-        estimate_cost(model, 4)
-    assert estimate_cost(model, 4, targets=keras.KerasTensor(model.output_shape[1:])).batch_size == 4
-    with pytest.raises(TypeError, match="incompatible shapes"):
-        estimate_cost(model, 4, targets=keras.KerasTensor((5,)))

@@ -7,6 +7,7 @@ from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes
 from tf_capsules.routing.couplings import softmax
+from tf_capsules.routing.votes import TransformedVotes
 
 BATCH, CHILDREN, PARENTS, ROWS, COLUMNS, OUT = 2, 6, 4, 3, 5, 7
 TOLERANCE = {"float64": 1e-9, "float32": 2e-5}
@@ -241,5 +242,15 @@ def test_children_that_do_not_fit_the_kernel_are_named():
 
 
 def test_votes_without_store_say_so():
-    with pytest.raises(TypeError, match="Votes must define `store`"):
-        Votes().moments(np.ones((1, 2, 3)))
+    for ask in (Votes().moments, Votes().weighted_sum, Votes().agreement):
+        with pytest.raises(TypeError, match="Votes must define `store`"):
+            ask(np.ones((1, 2, 3)))
+
+
+def test_votes_without_a_smaller_form_answer_as_stored_ones():
+    x = make_arrays(3, True, True, "float32")
+    votes = TransformedVotes(x["poses"], x["kernel"], x["bias"])
+    stored = votes.store()
+    poses = array(stored.weighted_sum(x["weights"]))
+    np.testing.assert_allclose(array(votes.weighted_sum(x["weights"])), poses, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(array(votes.agreement(poses)), array(stored.agreement(poses)), rtol=1e-4, atol=1e-4)

@@ -32,11 +32,11 @@ class Votes:
 
     def weighted_sum(self, weights):
         """`sum_i w_ij V_ij`, (batch, parents, *pose), of weights (batch, children, parents or 1)."""
-        raise NotImplementedError
+        return self._centered.weighted_sum(weights)
 
     def agreement(self, poses):
         """The inner products `<V_ij, v_j>`, (batch, children, parents), with poses (batch, parents, *pose)."""
-        raise NotImplementedError
+        return self._centered.agreement(poses)
 
     def tensor(self):
         """The votes themselves, (batch, children, parents, *pose)."""

@@ -109,7 +109,7 @@ class SharedVotes(TransformedVotes):
 
     @functools.cached_property
     def _features_by_child(self):
-        """`_features` as (batch, groups, members, features): a product of them as they lie takes twice as long."""
+        """`_features` as (batch, groups, members, features): products of them as they lie take longer."""
         return ops.transpose(self._features, (0, 1, 3, 2))
 
     @functools.cached_property
