@@ -18,6 +18,7 @@ from tf_capsules.layers.connections import (
     rows_of,
 )
 from tf_capsules.layers.convolutional import ConvRoutingLayer
+from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.em import costs_of_a_unit
 from tf_capsules.routing.inverted_attention import distinct_inverted_attention, inverted_attention
 from tf_capsules.routing.votes import DistinctVotes, plan
@@ -60,8 +61,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.scale = math.prod(pose) ** -0.5 if self.scaled else 1.0
         # A pose of a single number would be normalized to the offset alone.
         if self.layer_norm and math.prod(pose) > 1:
-            axes = tuple(range(-len(pose), 0))
-            self.normalization = keras.layers.LayerNormalization(axes, epsilon=1e-5, dtype=self.variable_dtype)
+            self.normalization = PoseNormalization(pose, dtype=self.variable_dtype)
             self.normalization.build((None, self.capsules, *pose))
         self.beta_u = self.beta_a = None
         if self.use_activations:

@@ -9,6 +9,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import known_axes, positive_int
 from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.squash import squash
 
 
@@ -91,8 +92,7 @@ class PrimaryCapsules(Configured):
             self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
         self.normalization = None
         if activation == "layer_norm":
-            axes = tuple(range(-len(self.pose_shape), 0))
-            self.normalization = keras.layers.LayerNormalization(axis=axes, epsilon=1e-5, dtype=self.dtype_policy)
+            self.normalization = PoseNormalization(self.pose_shape, dtype=self.dtype_policy)
 
     def build(self, input_shape):
         if len(input_shape) != 4:

@@ -1,0 +1,56 @@
+"""Layer normalization of poses, with a gradient of few operations."""
+
+import math
+
+import keras
+from keras import ops
+
+from tf_capsules.routing.precision import at_least_float32
+
+
+class PoseNormalization(keras.layers.LayerNormalization):
+    """Keras's layer normalization over the last axes, faster in training on CPUs.
+
+    A map of capsules has few entries in a pose and very many poses, so the time goes into reading and writing the map.
+    With TensorFlow, Keras makes of it and of its gradient two dozen operations on the whole map; this layer makes half
+    as many, and keeps one map for the backward pass. Other backends fuse Keras's. Weights and results are Keras's.
+
+    Source: Ba, Kiros, Hinton 2016, "Layer Normalization", eqs. 3 and 4.
+
+    Args:
+        pose_shape: of a pose, the last axes of what is normalized.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, pose_shape: tuple, epsilon: float = 1e-5, **kwargs):
+        super().__init__(tuple(range(-len(pose_shape), 0)), epsilon, name="layer_normalization", **kwargs)
+
+    def call(self, inputs):
+        if keras.backend.backend() != "tensorflow":
+            return super().call(inputs)
+        x = at_least_float32(inputs)
+        weights = [ops.reshape(ops.cast(weight, x.dtype), (-1,)) for weight in (self.gamma, self.beta)]
+        normalized = _normalize(ops.reshape(x, (-1, math.prod(self.gamma.shape))), *weights, self.epsilon)
+        return ops.cast(ops.reshape(normalized, ops.shape(x)), self.compute_dtype)
+
+
+def _normalize(x, gain, offset, epsilon):
+    """(poses, entries), each pose normalized, times the gain, plus the offset, (entries,) each."""
+    entries = x.shape[1]
+
+    @ops.custom_gradient
+    def normalize(x, gain, offset):
+        centered = x - ops.mean(x, axis=1, keepdims=True)
+        scale = ops.rsqrt(ops.mean(ops.square(centered), axis=1, keepdims=True) + epsilon)
+        standard = centered * scale
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            products = upstream * standard
+            mean = ops.reshape(gain / entries, (-1, 1))  # as a matrix it takes the mean of what is times the gain
+            d_x = upstream * gain - ops.matmul(upstream, mean) - standard * ops.matmul(products, mean)
+            return scale * d_x, ops.sum(products, axis=0), ops.sum(upstream, axis=0)
+
+        return standard * gain + offset, gradient
+
+    return normalize(x, gain, offset)
