@@ -49,7 +49,9 @@ PARAMETERS = {
     "hinton2018-novel-elevation-cnn-test-toys": 4_253_349,
     "hinton2018-mnist": 318_964,
     "hinton2018-cifar10": 459_444,
-    **dict.fromkeys((f"tsai2020-cifar10{row}" for row in ("", "-r1", "-r3", "-r4", "-r5", "-sequential")), 561_297),
+    **dict.fromkeys(
+        (f"tsai2020-cifar10{row}" for row in ("", "-short", "-r1", "-r3", "-r4", "-r5", "-sequential")), 561_297
+    ),
     "tsai2020-cifar10-no-layer-norm": 561_201,
     "tsai2020-cifar10-learned-start": 561_297 + 1_184,
     "tsai2020-cifar10-random-start": 561_297 + 1_184,
