@@ -1,11 +1,10 @@
 """Margin loss on capsule lengths."""
 
-import numbers
-
 import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets, one_of
+from tf_capsules.routing.arguments import is_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -23,6 +22,7 @@ class MarginLoss(keras.losses.Loss):
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
+        kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes), as which (batch, 1)
@@ -30,7 +30,7 @@ class MarginLoss(keras.losses.Loss):
         y_pred: capsule lengths (batch, classes).
 
     Returns:
-        A scalar, the mean over the batch (see `reduction`).
+        A scalar, the mean over the batch.
 
     Raises:
         ValueError: numbers out of [0, 1], or `absent` not below `present`; predictions of another shape.
@@ -41,18 +41,11 @@ class MarginLoss(keras.losses.Loss):
     """
 
     def __init__(
-        self,
-        present: float = 0.9,
-        absent: float = 0.1,
-        down_weight: float = 0.5,
-        variant: str = "paper",
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "margin_loss",
-        dtype: str | keras.DTypePolicy | None = None,
+        self, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5, variant: str = "paper", **kwargs
     ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(**kwargs)
         for argument, value in (("present", present), ("absent", absent), ("down_weight", down_weight)):
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+            if not is_number(value, 0, 1):
                 raise ValueError(f"`{argument}` must be a number from 0 to 1. Received: {value!r}")
         if not absent < present:
             raise ValueError(f"`absent` must be below `present`. Received: absent={absent!r}, present={present!r}")

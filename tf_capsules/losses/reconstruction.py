@@ -1,10 +1,10 @@
 """Reconstruction loss."""
 
-import math
-import numbers
-
 import keras
 from keras import ops
+
+from tf_capsules.layers.connections import alike
+from tf_capsules.routing.arguments import is_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -16,12 +16,13 @@ class ReconstructionLoss(keras.losses.Loss):
 
     Args:
         weight: factor on the sum.
+        kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true, y_pred: images (batch, ...), any number of further axes.
 
     Returns:
-        A scalar, the mean over the batch (see `reduction`).
+        A scalar, the mean over the batch.
 
     Raises:
         ValueError: a weight that is no number of at least 0; images of different shapes.
@@ -31,22 +32,16 @@ class ReconstructionLoss(keras.losses.Loss):
         3.0
     """
 
-    def __init__(
-        self,
-        weight: float = 0.0005,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "reconstruction_loss",
-        dtype: str | keras.DTypePolicy | None = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0 <= weight < math.inf:
+    def __init__(self, weight: float = 0.0005, **kwargs):
+        super().__init__(**kwargs)
+        if not is_number(weight, 0):
             raise ValueError(f"`weight` of the reconstruction must be a number of at least 0. Received: {weight!r}")
         self.weight = weight
 
     def call(self, y_true, y_pred):
-        shapes = tuple(y_true.shape), tuple(y_pred.shape)
-        if len(shapes[0]) != len(shapes[1]) or any(a != b and None not in (a, b) for a, b in zip(*shapes, strict=True)):
-            raise ValueError(f"Images and reconstructions must have one shape. Received {shapes[0]} and {shapes[1]}.")
+        given, decoded = tuple(y_true.shape), tuple(y_pred.shape)
+        if not alike(given, decoded):
+            raise ValueError(f"Images and reconstructions must have one shape. Received {given} and {decoded}.")
         return self.weight * ops.sum(ops.square(y_true - y_pred), axis=tuple(range(1, len(y_pred.shape))))
 
     def get_config(self):

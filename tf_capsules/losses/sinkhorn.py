@@ -7,12 +7,10 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
+from tf_capsules.layers.connections import alike
 from tf_capsules.routing.arguments import is_positive
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
-
-# The logarithm of no mass: finite, so that no difference of two of them is NaN.
-_NOTHING = -1e30
 
 
 def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
@@ -96,10 +94,11 @@ def _log_masses(masses, like):
     if masses is None:
         return ops.zeros_like(like) - ops.log(ops.cast(ops.shape(like)[-1], like.dtype))
     masses = ops.cast(masses, like.dtype)
-    if len(masses.shape) != 1 or not _alike(masses.shape[0], like.shape[-1]):
+    if not alike(masses.shape, like.shape[-1:]):
         raise ValueError(f"There are {like.shape[-1]} samples. Received masses of shape {tuple(masses.shape)}.")
     some = masses > 0
-    return ops.where(some, ops.log(ops.where(some, masses, 1.0)), _NOTHING) + ops.zeros_like(like)
+    # The logarithm of no mass is finite, so that no difference of two of them is NaN.
+    return ops.where(some, ops.log(ops.where(some, masses, 1.0)), -1e30) + ops.zeros_like(like)
 
 
 def _check(epsilon, iterations):
@@ -108,16 +107,11 @@ def _check(epsilon, iterations):
     return float(epsilon), positive_int("iterations", iterations)
 
 
-def _alike(size, other):
-    """Whether two sizes may be the same, as far as they are known."""
-    return size == other or size is None or other is None
-
-
 def _features(loss, y_true, y_pred):
     """Two arrays (batch, features) in at least float32."""
     y_true, y_pred = at_least_float32(y_true), at_least_float32(y_pred)
     shapes = tuple(y_true.shape), tuple(y_pred.shape)
-    if any(len(shape) != 2 for shape in shapes) or not all(map(_alike, *shapes)):
+    if len(shapes[0]) != 2 or not alike(*shapes):
         raise ValueError(
             f"{type(loss).__name__} takes two arrays of features (batch, features) of one shape. Received targets of "
             f"shape {shapes[0]} and predictions of shape {shapes[1]}."
@@ -140,7 +134,7 @@ class SinkhornDivergence(keras.losses.Loss):
         epsilon, iterations: see `sinkhorn`.
         unbiased: False for `W(x, y)` alone, which is not 0 for equal batches.
         plan_gradient: whether the gradient also goes through the plan; the paper finds it better without.
-        reduction, name, dtype: as in Keras losses.
+        kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -148,7 +142,7 @@ class SinkhornDivergence(keras.losses.Loss):
         sample_weight: None, or (batch,) or (batch, 1), nonnegative; or one number for all.
 
     Returns:
-        A scalar (see `reduction`).
+        A scalar.
 
     Raises:
         ValueError: arguments out of range; features or weights of another shape.
@@ -166,11 +160,9 @@ class SinkhornDivergence(keras.losses.Loss):
         iterations: int = 10,
         unbiased: bool = True,
         plan_gradient: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "sinkhorn_divergence",
-        dtype: str | keras.DTypePolicy | None = None,
+        **kwargs,
     ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        super().__init__(**kwargs)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
         self.epsilon, self.iterations = _check(epsilon, iterations)
         self.unbiased = truth_value("unbiased", unbiased)
@@ -199,11 +191,10 @@ class SinkhornDivergence(keras.losses.Loss):
 
 def _masses(weights, features):
     """Weights (batch,), (batch, 1) or None, for one each, as masses (batch,) of sum 1; 0 each where all weights are."""
-    weights = 1.0 if weights is None else weights
-    weights = weights if hasattr(weights, "shape") else ops.convert_to_tensor(weights)
+    weights = ops.convert_to_tensor(1.0 if weights is None else weights)
     if len(weights.shape) == 0:  # the same for all
         weights = ops.cast(weights, features.dtype) * ops.ones_like(features[:, 0])
-    if tuple(weights.shape[1:]) not in ((), (1,)) or not _alike(weights.shape[0], features.shape[0]):
+    if tuple(weights.shape[1:]) not in ((), (1,)) or not alike(weights.shape[:1], features.shape[:1]):
         raise ValueError(
             "The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). "
             f"Received weights of shape {tuple(weights.shape)} for {features.shape[0]} samples."
@@ -221,14 +212,14 @@ class PairedKLDivergence(keras.losses.Loss):
 
     Args:
         symmetric: whether it is the Jensen-Shannon divergence, the mean of that of both to their mean.
-        reduction, name, dtype: as in Keras losses.
+        kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
         y_pred: features (batch, features), x.
 
     Returns:
-        A scalar, the mean over the batch (see `reduction`).
+        A scalar, the mean over the batch.
 
     Raises:
         ValueError: features of another shape.
@@ -239,14 +230,8 @@ class PairedKLDivergence(keras.losses.Loss):
         (0.1308, 0.0338)
     """
 
-    def __init__(
-        self,
-        symmetric: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "paired_kl_divergence",
-        dtype: str | keras.DTypePolicy | None = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+    def __init__(self, symmetric: bool = False, **kwargs):
+        super().__init__(**kwargs)
         self.symmetric = truth_value("symmetric", symmetric)
 
     def call(self, y_true, y_pred):

@@ -64,9 +64,8 @@ class SpreadMargin(keras.layers.Layer):
         return cls(schedule, scale=-(-steps // 8) if schedule == "sigmoid" else steps)
 
     def build(self, input_shape):
-        self.steps = self.add_weight(
-            (), "zeros", dtype="int32", trainable=False, name="steps", aggregation="only_first_replica"
-        )
+        options = dict(dtype="int32", trainable=False, aggregation="only_first_replica")
+        self.steps = self.add_weight((), "zeros", name="steps", **options)
         super().build(input_shape)
 
     def call(self, activations, training=False):
@@ -105,13 +104,14 @@ class SpreadLoss(keras.losses.Loss):
 
     Args:
         margin: a number; or a `SpreadMargin`, for one that grows.
+        kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
         y_pred: class activations (batch, classes) in (0, 1), without softmax.
 
     Returns:
-        A scalar, the mean over the batch (see `reduction`).
+        A scalar, the mean over the batch.
 
     Raises:
         ValueError: a margin that is no number above 0, or a layer that is in no network; labels or predictions of
@@ -122,14 +122,8 @@ class SpreadLoss(keras.losses.Loss):
         0.58
     """
 
-    def __init__(
-        self,
-        margin: float | SpreadMargin = 0.9,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "spread_loss",
-        dtype: str | keras.DTypePolicy | None = None,
-    ):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+    def __init__(self, margin: float | SpreadMargin = 0.9, **kwargs):
+        super().__init__(**kwargs)
         if isinstance(margin, dict):
             margin = SpreadMargin.from_config(margin)
         if not isinstance(margin, SpreadMargin) and not is_positive(margin):
@@ -145,9 +139,8 @@ class SpreadLoss(keras.losses.Loss):
         if isinstance(margin, SpreadMargin):
             if not margin.built:
                 raise ValueError(
-                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow: compile a network "
-                    "that is no CapsuleClassifier with SpreadLoss of its own SpreadMargin layer, also after "
-                    "`load_model`."
+                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow. A network that is "
+                    "no CapsuleClassifier is compiled with SpreadLoss of its own SpreadMargin, also after `load_model`."
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
         targets = class_targets(y_true, y_pred)

@@ -16,9 +16,15 @@ def positive_int(name, value):
     return number
 
 
+def is_number(value, low=-math.inf, high=math.inf):
+    """Whether the value is a finite real number from `low` to `high`."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and math.isfinite(value) and low <= value <= high
+
+
 def is_positive(value):
     """Whether the value is a finite real number above 0."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < value < math.inf
+    return is_number(value, 0) and value > 0
 
 
 def positive_number(name, value):

@@ -6,10 +6,4 @@ from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_at
 from tf_capsules.routing.windowed.votes import make_votes
 from tf_capsules.routing.windowed.windows import Windows
 
-__all__ = [
-    "Windows",
-    "make_votes",
-    "windowed_dynamic_routing",
-    "windowed_em_routing",
-    "windowed_inverted_attention",
-]
+__all__ = ["Windows", "make_votes", "windowed_dynamic_routing", "windowed_em_routing", "windowed_inverted_attention"]

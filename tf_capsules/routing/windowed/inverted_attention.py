@@ -7,13 +7,7 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.inverted_attention import TINY, routed_by_examples
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.windowed.votes import (
-    make_votes,
-    over_children,
-    over_entries,
-    summed_votes,
-    transposed_votes,
-)
+from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
 
 
