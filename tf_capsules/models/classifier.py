@@ -1,13 +1,12 @@
 """What the papers' networks have in common: class capsules, and what may be reconstructed from them."""
 
-from collections.abc import Sequence
-
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Shape, Tensor
-from tf_capsules.layers import Decoder, LabelMask
+from tf_capsules.argument_types import Tensor, Weights
+from tf_capsules.layers import CapsuleLength, LabelMask
 from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
+from tf_capsules.models.weights import load_weights
 from tf_capsules.routing.precision import at_least_float32
 
 
@@ -111,16 +110,13 @@ class CapsuleClassifier(keras.Model):
         loss = super().compute_loss(x, _of_label(y), y_pred["activations"], sample_weight, training)
         if self.decoder is None or not self.reconstruction_weight:
             return loss
-        return loss + self._compute_reconstruction_loss(x, y, y_pred["poses"], sample_weight)
-
-    def _compute_reconstruction_loss(self, images, y, poses, sample_weight):
+        poses = y_pred["poses"]
         if not isinstance(y, dict):
-            return self.reconstruction_loss(images, self.reconstruct(poses, y), sample_weight)
-        parts, labels = y["parts"], y["part_labels"]
-        count = parts.shape[1]
-        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), ops.reshape(labels, (-1,)))
+            return loss + self.reconstruction_loss(x, self.reconstruct(poses, y), sample_weight)
+        count = y["parts"].shape[1]
+        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), ops.reshape(y["part_labels"], (-1,)))
         decoded = ops.reshape(decoded, (-1, count, *decoded.shape[1:]))
-        return self.reconstruction_loss(parts, decoded, sample_weight)
+        return loss + self.reconstruction_loss(y["parts"], decoded, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         labels = y["unmixed"] if isinstance(y, dict) and "unmixed" in y else _of_label(y)
@@ -158,6 +154,12 @@ def class_probabilities(model: keras.Model, outputs: Tensor):
     return ops.softmax(scores) if getattr(model, "logits", False) else scores
 
 
-def make_decoder(image_shape: Shape, units: Sequence[int] | None):
-    """A `Decoder`, or None without units."""
-    return None if units is None else Decoder(image_shape, units, name="decoder")
+def classifier(inputs: Tensor, outputs: dict[str, Tensor], weights: Weights, **options):
+    """The `CapsuleClassifier` of symbolic inputs and outputs, with its weights; activations are lengths unless given.
+
+    Activations are in float32 under every dtype policy: they are the model's answers.
+    """
+    if "activations" not in outputs:
+        outputs = {"activations": CapsuleLength(dtype="float32", name="length")(outputs["poses"]), **outputs}
+    encoder = keras.Model(inputs, outputs, name="encoder")
+    return load_weights(CapsuleClassifier(encoder, **options), weights)

@@ -1,8 +1,6 @@
 """Models that are trained with feedback agreement, whose units take part in the training alone."""
 
 import collections
-import math
-import numbers
 from collections.abc import Sequence
 
 import keras
@@ -10,6 +8,7 @@ from keras import ops, tree
 
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback_unit import FeedbackAgreement
+from tf_capsules.routing.arguments import is_number
 
 # What a model with feedback gives in training: its outputs, and a pair of maps for each link.
 TrainingOutputs = collections.namedtuple("TrainingOutputs", ["outputs", "maps"])
@@ -49,10 +48,7 @@ def with_feedback(
         (['feedback', 'loss'], True)
     """
     of = FeedbackClassifier if isinstance(model, CapsuleClassifier) else FeedbackModel
-    links = _links(links)
-    if options and all(len(link) == 3 for link in links):
-        raise ValueError(f"Every link has a unit of its own, for which options are not. Received: {options!r}")
-    links = [(*link, FeedbackAgreement(**options)) if len(link) == 2 else link for link in links]
+    links = _with_units(links, options)
     return of(model, links, weight, name=name or f"{getattr(model, 'name', 'model')}_feedback")
 
 
@@ -80,10 +76,9 @@ class FeedbackModel(keras.Model):
     """
 
     def __init__(self, model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, **kwargs):
-        number = isinstance(weight, numbers.Real) and not isinstance(weight, bool)
-        if not (number and 0 <= weight < math.inf):
+        if not is_number(weight, 0):
             raise ValueError(f"`weight` must be a number of at least 0. Received: {weight!r}")
-        links = [_checked(link) for link in _links(links)]
+        links = _with_units(links, {})
         arguments, encoder = self._network(model, links)
         super().__init__(**arguments, **kwargs)
         self.model, self.encoder, self.weight = model, encoder, float(weight)
@@ -170,8 +165,7 @@ class FeedbackClassifier(FeedbackModel, CapsuleClassifier):
     It is compiled and trained as a `CapsuleClassifier` is, and has its outputs; the rest is as in `FeedbackModel`.
 
     Args:
-        model: a `CapsuleClassifier`.
-        links, weight: see `FeedbackModel`, of layers of its encoder.
+        model, links, weight: see `FeedbackModel`; a `CapsuleClassifier`, and layers of its encoder.
     """
 
     @staticmethod
@@ -192,31 +186,24 @@ def _without_feedback(results):
     return {name: value for name, value in results.items() if name != "feedback"}
 
 
-def _links(links):
-    """The links as tuples, if there are any and none is there twice."""
+def _with_units(links, options):
+    """The links as tuples of two layers' names and a unit, one of these options where there is none."""
     pairs = isinstance(links, (list, tuple)) and all(isinstance(link, (list, tuple)) for link in links)
     if not pairs or not links:
-        raise ValueError(
-            '`links` must be a list of at least one pair of layers\' names, such as [("low", "high")]. '
-            f"Received: {links!r}"
-        )
-    links = [tuple(link) for link in links]
-    twice = [names for names, count in collections.Counter(link[:2] for link in links).items() if count > 1]
-    if twice:
-        raise ValueError(f"A link is there once. Received {twice[0]!r} again.")
+        expected = 'a list of at least one pair of layers\' names, such as [("low", "high")]'
+        raise ValueError(f"`links` must be {expected}. Received: {links!r}")
+    if options and all(len(link) == 3 for link in links):
+        raise ValueError(f"Every link has a unit of its own, for which options are not. Received: {options!r}")
+    links = [(*link, FeedbackAgreement(**options)) if len(link) == 2 else tuple(link) for link in links]
+    for place, link in enumerate(links):
+        if len(link) != 3 or not isinstance(link[2], FeedbackAgreement):
+            expected = "the names of a lower and a higher layer, and a FeedbackAgreement or nothing"
+            raise ValueError(f"A link must be {expected}. Received: {link!r}")
+        if link[0] == link[1]:
+            raise ValueError(f"A link is between two layers. Received {link[0]!r} with itself.")
+        if link[:2] in [other[:2] for other in links[:place]]:
+            raise ValueError(f"A link is there once. Received {link[:2]!r} again.")
     return links
-
-
-def _checked(link):
-    """A link, if it is one."""
-    if len(link) != 3 or not isinstance(link[2], FeedbackAgreement):
-        raise ValueError(
-            "A link must be the names of a lower and a higher layer, and a FeedbackAgreement or nothing. "
-            f"Received: {link!r}"
-        )
-    if link[0] == link[1]:
-        raise ValueError(f"A link is between two layers. Received {link[0]!r} with itself.")
-    return link
 
 
 def _refused(model):
@@ -248,8 +235,8 @@ def _graph(model, links):
             raise ValueError(f"A link is between layers of the model, {', '.join(given)}. Received: {name!r}")
         shape = tree.map_structure(lambda x: tuple(x.shape), given[name])
         if not keras.backend.is_keras_tensor(given[name]) or len(shape) not in (4, 5):
+            maps = "(batch, height, width, channels) or (batch, height, width, types, dim)"
             raise ValueError(
-                "A link is between maps (batch, height, width, channels) or (batch, height, width, types, dim). "
-                f"Received: the layer {name!r} with outputs of shape {shape}."
+                f"A link is between maps {maps}. Received: the layer {name!r} with outputs of shape {shape}."
             )
     return graph.input, graph.output, [(given[lower], given[higher]) for lower, higher, _ in links]

@@ -76,30 +76,24 @@ class FeedbackAgreement(keras.layers.Layer):
 
     def build(self, lower_shape, higher_shape):
         shapes = self._shapes = tuple(lower_shape), tuple(higher_shape)
+        received = f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
         if any(len(shape) not in (4, 5) or None in shape[1:] for shape in shapes):
-            raise ValueError(
-                "FeedbackAgreement is between maps (batch, height, width, channels) or (batch, height, width, types, "
-                f"dim) of known size. Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
-            )
-        (_, *size, channels), (_, *smaller, higher_channels) = ((*shape[:3], math.prod(shape[3:])) for shape in shapes)
+            maps = "(batch, height, width, channels) or (batch, height, width, types, dim)"
+            raise ValueError(f"FeedbackAgreement is between maps {maps} of known size. {received}")
+        (*size, channels), (*smaller, higher_channels) = map(_features_of, shapes)
         if any(few not in (many, -(-many // 2)) for few, many in zip(smaller, size, strict=True)):
             raise ValueError(
-                "The higher map of FeedbackAgreement must have the size of the lower one or half of it, rounded up. "
-                f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
+                f"The higher map must have the size of the lower one or half of it, rounded up. {received}"
             )
         if channels % self.groups or higher_channels % self.groups:
-            raise ValueError(
-                f"The channels of both maps must be whole multiples of `groups`, which is {self.groups} (by default "
-                "32; 1 for any maps). "
-                f"Received a lower one of shape {shapes[0]} and a higher one of shape {shapes[1]}."
-            )
+            groups = f"`groups`, which is {self.groups} (by default 32; 1 for any maps)"
+            raise ValueError(f"The channels of both maps must be whole multiples of {groups}. {received}")
         self.size = tuple(size)
         self.strides = tuple(1 if few == many else 2 for few, many in zip(smaller, size, strict=True))
         dims = higher_channels // self.groups, channels // self.groups
         deviation = (2 / (9 * (dims[1] + higher_channels))) ** 0.5
-        self.kernel = self.add_weight(
-            (3, 3, self.groups, *dims), keras.initializers.RandomNormal(stddev=deviation), name="kernel"
-        )
+        initializer = keras.initializers.RandomNormal(stddev=deviation)
+        self.kernel = self.add_weight((3, 3, self.groups, *dims), initializer, name="kernel")
         self.bias = self.add_weight((channels,), unit_normal(), name="bias")
         self.normalization = _normalization(self.dtype_policy)
         self.normalization.build((None, *self.size, channels))
@@ -120,10 +114,9 @@ class FeedbackAgreement(keras.layers.Layer):
         """Raises a ValueError unless these are shapes that the unit was built for."""
         shapes = tuple(lower_shape), tuple(higher_shape)
         if [_features_of(shape) for shape in shapes] != [_features_of(shape) for shape in self._shapes]:
-            raise ValueError(
-                f"The unit {self.name!r} is for maps of shapes {self._shapes[0]} and {self._shapes[1]}; others need a "
-                f"FeedbackAgreement of their own. Received maps of shapes {shapes[0]} and {shapes[1]}."
-            )
+            known = f"{self._shapes[0]} and {self._shapes[1]}; others need a FeedbackAgreement of their own"
+            received = f"Received maps of shapes {shapes[0]} and {shapes[1]}."
+            raise ValueError(f"The unit {self.name!r} is for maps of shapes {known}. {received}")
 
     def _convolution(self, filters, strides):
         """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
@@ -185,10 +178,8 @@ def _normalization(dtype):
 def _strides_of_critic(shapes, size):
     """The largest that leave more than a single number of a lower map of this size."""
     if size == 1:
-        raise ValueError(
-            "The critic of FeedbackAgreement sees a single number of a lower map of 1x1, which has no direction to "
-            f"compare: give critic=False. Received a lower map of shape {shapes[0]}."
-        )
+        sees = "a single number of a lower map of 1x1, which has no direction to compare: give critic=False"
+        raise ValueError(f"The critic of FeedbackAgreement sees {sees}. Received a lower map of shape {shapes[0]}.")
     return (1, 1) if size == 2 else (2, 1) if size <= 4 else (2, 2)
 
 

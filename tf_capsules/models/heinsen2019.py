@@ -6,12 +6,10 @@ import keras
 
 from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
-from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
 from tf_capsules.models.backbones import features_of, image_input
-from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
-
-SMALLEST_IMAGE = 29
 
 
 def ImageCapsNet(
@@ -57,9 +55,8 @@ def ImageCapsNet(
         >>> ImageCapsNet().count_params()
         272592
     """
-    if pointwise_initializer not in ("kaiming", "uniform"):
-        raise ValueError(f'`pointwise_initializer` must be "kaiming" or "uniform". Received: {pointwise_initializer!r}')
-    images = image_input(image_shape, classes, SMALLEST_IMAGE if backbone is None else 1)
+    one_of("pointwise_initializer", pointwise_initializer, ("kaiming", "uniform"))
+    images = image_input(image_shape, classes, 29 if backbone is None else 1)
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
@@ -226,10 +223,6 @@ def MeanPooling(
 
     Raises:
         ValueError: unknown weights.
-
-    Example:
-        >>> MeanPooling(7, 384, 5).count_params()
-        13445
     """
     embeddings = keras.Input((None, layers, width), name="embeddings")
     mask = keras.Input((None,), name="mask")
@@ -248,5 +241,5 @@ def _classifier(inputs, poses, scores, parts, classes, dim, options, weights, na
         poses, scores, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, scores)
     sharing = "all" if parts is None else "none"
     poses, scores, variances = HeinsenRouting(classes, dim, sharing=sharing, name="classes", **options)(poses, scores)
-    encoder = keras.Model(inputs, {"activations": scores, "poses": poses, "variances": variances}, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, logits=True, name=name), weights)
+    outputs = {"activations": scores, "poses": poses, "variances": variances}
+    return classifier(inputs, outputs, weights, logits=True, name=name)

@@ -9,9 +9,8 @@ from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints
 from tf_capsules.models.backbones import features_of, image_input
-from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.classifier import classifier
 from tf_capsules.models.convolutional import convolutional_network
-from tf_capsules.models.weights import load_weights
 
 _CONVOLUTION, _WINDOW = 5, 3  # rows and columns of the convolution's kernel, and of a window of capsules
 
@@ -85,44 +84,29 @@ def MatrixCapsNet(
         grid = (grid - 1) * stride + _WINDOW
     smallest = 2 * grid - 1 if padding == "same" else 2 * (grid - 1) + _CONVOLUTION
 
-    def regularized() -> dict[str, Any]:
-        return {"kernel_regularizer": None if l2 is None else keras.regularizers.L2(l2)}
+    def named(name: str, **options: Any) -> dict[str, Any]:
+        return dict(name=name, kernel_regularizer=None if l2 is None else keras.regularizers.L2(l2), **options)
 
-    # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
-    routing: dict[str, Any] = dict(
-        iterations=iterations, inverse_temperature=inverse_temperature, normalization=normalization, dtype="float32"
-    )
+    def routing(name: str) -> dict[str, Any]:
+        # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
+        options = named(name, iterations=iterations, inverse_temperature=inverse_temperature, dtype="float32")
+        return options | {"normalization": normalization}
+
     columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = image_input(image_shape, classes, smallest if backbone is None else 1)
     if backbone is None:
-        options = dict(strides=2, padding=padding, activation="relu", name="convolution")
-        backbone = keras.layers.Conv2D(filters, _CONVOLUTION, **options, **CHANNELS_LAST, **regularized())
+        options = named("convolution", strides=2, padding=padding, activation="relu")
+        backbone = keras.layers.Conv2D(filters, _CONVOLUTION, **options, **CHANNELS_LAST)
     x = features_of(images, backbone)
-    x = PrimaryCapsules(
-        types, pose, activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized()
-    )(x)
+    options = named("primary_capsules", activation=None, capsule_activation="sigmoid")
+    x = PrimaryCapsules(types, pose, **options)(x)
     for number, (types, stride) in enumerate(zip(capsules, strides, strict=True), 1):
-        *x, _ = ConvEMRouting(
-            types,
-            columns,
-            kernel_size=_WINDOW,
-            strides=stride,
-            name=f"convolutional_capsules_{number}",
-            **routing,
-            **regularized(),
-        )(*x)
-    poses, activations, scores = EMRouting(
-        classes,
-        columns,
-        sharing="positions",
-        coordinates=coordinates,
-        name="class_capsules",
-        **routing,
-        **regularized(),
-    )(*x)
+        options = routing(f"convolutional_capsules_{number}")
+        *x, _ = ConvEMRouting(types, columns, kernel_size=_WINDOW, strides=stride, **options)(*x)
+    options = routing("class_capsules") | {"sharing": "positions", "coordinates": coordinates}
+    poses, activations, scores = EMRouting(classes, columns, **options)(*x)
     outputs = {"activations": scores if logits else activations, "poses": poses, "logits": scores}
-    encoder = keras.Model(images, outputs, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, logits=logits, name=name), weights)
+    return classifier(images, outputs, weights, logits=logits, name=name)
 
 
 def BaselineCNN(
@@ -143,10 +127,6 @@ def BaselineCNN(
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
-
-    Example:
-        >>> BaselineCNN().count_params()
-        4253349
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Weights
-from tf_capsules.layers import CapConv, CapFC, CapsuleLength, DynamicRouting, EMRouting
+from tf_capsules.layers import CapConv, CapFC, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.models.backbones import basic_block, batch_normalized, image_input, padded_convolution
-from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
 
 _TYPES = 32
@@ -96,7 +96,7 @@ def CapNet(
     children = [poses] if routing == "dynamic" else [poses, _stem(features, ((_TYPES, 1),))]
     parents = routed(children, rows * columns * _TYPES, "capsules")
     poses, *_ = routed([_on_grid(x, rows, columns) for x in parents], classes, "class_capsules")
-    return _classifier(images, poses, weights, name)
+    return classifier(images, {"poses": poses}, weights, name=name)
 
 
 def ShortEncapNet(
@@ -119,15 +119,11 @@ def ShortEncapNet(
 
     Returns:
         A `CapsuleClassifier`, not compiled.
-
-    Example:
-        >>> ShortEncapNet().name
-        'short_encapnet'
     """
     images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
     x = CapConv(dim, 3, 2, coefficients, skip=True, name="capsules")(x)
-    return _classifier(images, _class_capsules(classes)(x), weights, name)
+    return _encapnet(images, x, classes, weights, name)
 
 
 def EncapNet(
@@ -176,10 +172,8 @@ def EncapNet(
     layers = positive_ints("layers", layers, "module", (3, 3, 3, 3))
     each = coefficients if isinstance(coefficients, (list, tuple)) else (coefficients,) * len(layers)
     if len(each) != len(layers) or any(one not in COEFFICIENTS for one in each):
-        raise ValueError(
-            f"`coefficients` must be one of {COEFFICIENTS}, or one for each of {len(layers)} modules. "
-            f"Received: {coefficients!r}"
-        )
+        expected = f"one of {COEFFICIENTS}, or one for each of {len(layers)} modules"
+        raise ValueError(f"`coefficients` must be {expected}. Received: {coefficients!r}")
     positive_int("types", types)
     skips = skips if isinstance(skips, (list, tuple)) else (skips,)
     if set(skips) - {"convolution", "stack", "layer"} or {"stack", "layer"} <= set(skips):
@@ -201,7 +195,7 @@ def EncapNet(
             around = {"layer": x, "stack": start if number == count else None}
             residual = next((around[skip] for skip in skips if skip in around), None)
             x = CapConv(kernel_size=1, name=f"module_{module}_type_2_{number}", **options)(x, residual=residual)
-    return _classifier(images, _class_capsules(classes)(x), weights, name)
+    return _encapnet(images, x, classes, weights, name)
 
 
 def SameShapeCNN(
@@ -214,10 +208,6 @@ def SameShapeCNN(
 
     Returns:
         A Keras model from images to class scores (batch, classes), not compiled; the paper's margin loss is on them.
-
-    Example:
-        >>> SameShapeCNN().output_shape
-        (None, 10)
     """
     return _convolutional(image_shape, classes, ((32, 1), (64, 1), (128, 2), (256, 2), (512, 1)), weights, name)
 
@@ -232,10 +222,6 @@ def SameSizeCNN(
 
     Returns:
         A Keras model from images to class scores (batch, classes), not compiled.
-
-    Example:
-        >>> SameSizeCNN().output_shape
-        (None, 10)
     """
     return _convolutional(image_shape, classes, ((32, 1), (256, 1), (512, 2), (512, 2), (1300, 1)), weights, name)
 
@@ -325,12 +311,8 @@ def _shared_glorot(poses, dim, capsules):
     return keras.initializers.RandomNormal(stddev=stddev)
 
 
-def _class_capsules(classes):
+def _encapnet(images, x, classes, weights, name):
+    """The network from the last capsule convolution on."""
     # In float32 under every dtype policy: these are the model's answers.
-    return CapFC(classes, dtype="float32", name="class_capsules")
-
-
-def _classifier(images, poses, weights, name):
-    lengths = CapsuleLength(dtype="float32", name="length")(poses)
-    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, name=name), weights)
+    poses = CapFC(classes, dtype="float32", name="class_capsules")(x)
+    return classifier(images, {"poses": poses}, weights, name=name)

@@ -8,7 +8,6 @@ import keras
 from tf_capsules.layers.arguments import one_of, truth_value
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence
 from tf_capsules.models.feedback import with_feedback
-from tf_capsules.models.feedback_unit import FeedbackAgreement
 
 
 class Transport(TypedDict, total=False):
@@ -73,17 +72,11 @@ def feedback(
         stages = ["stem", *(name for name in names if name.startswith("stage_"))]
         pairs, vanilla = list(zip(stages, stages[1:], strict=False)), True
     if not pairs:
-        raise ValueError(
-            f'Feedback with links {links!r} is for EncapNet, or with "half" for ResNetTwin, not {network!r}.'
-        )
+        known = 'EncapNet, or with "half" for ResNetTwin'
+        raise ValueError(f"Feedback with links {links!r} is for {known}, not {network!r}.")
     options: dict[str, Any] = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
-    units = [
-        FeedbackAgreement(
-            divergence=PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport), **options
-        )
-        for _ in pairs
-    ]
-    return with_feedback(network, [(*pair, unit) for pair, unit in zip(pairs, units, strict=True)], weight)
+    options["divergence"] = PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport)
+    return with_feedback(network, pairs, weight, **options)
 
 
 def _links_of_modules(names, links):

@@ -7,7 +7,6 @@ import keras
 from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import (
     BatchNormalization,
-    CapsuleLength,
     Decoder,
     DepthwisePrimaryCapsules,
     SelfAttentionRouting,
@@ -15,9 +14,7 @@ from tf_capsules.layers import (
 )
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of
 from tf_capsules.models.backbones import image_input
-from tf_capsules.models.classifier import CapsuleClassifier
-from tf_capsules.models.mazzia2021_published import is_author_file, load_author_weights
-from tf_capsules.models.weights import find, load_weights
+from tf_capsules.models.classifier import classifier
 
 # Filters, size of the kernel, stride.
 MNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 1), (128, 3, 2))
@@ -90,8 +87,6 @@ def EfficientCapsNet(
     x = DepthwisePrimaryCapsules(pose, primary_kernel_size, primary_strides, name="primary_capsules")(x)
     # In float32 under every dtype policy: these are the model's answers.
     poses = SelfAttentionRouting(classes, dim, dtype="float32", name="class_capsules")(x)
-    lengths = CapsuleLength(dtype="float32", name="length")(poses)
-    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
     if reconstruction_weight is None:
         height, width, channels = image_shape
         reconstruction_weight = 0.392 / (height * width * channels)
@@ -100,10 +95,8 @@ def EfficientCapsNet(
         layer = Decoder(image_shape, name="decoder")
     elif decoder == "upsampling":
         layer = UpsamplingDecoder(image_shape[-1], name="decoder")
-    model = CapsuleClassifier(encoder, layer, reconstruction_weight, name=name)
-    if weights is not None and is_author_file(find(weights)):
-        return load_author_weights(model, find(weights))
-    return load_weights(model, weights)
+    options = dict(decoder=layer, reconstruction_weight=reconstruction_weight, name=name)
+    return classifier(images, {"poses": poses}, weights, **options)
 
 
 def _normalized(x, normalization, index):

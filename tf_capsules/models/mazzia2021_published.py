@@ -4,6 +4,7 @@ The repository EscVM/Efficient-CapsNet holds `efficient_capsnet_SMALLNORB.h5`, w
 its decoder.
 """
 
+import contextlib
 import os
 
 import keras
@@ -32,10 +33,9 @@ def is_author_file(path: str | os.PathLike):
     """Whether a file is one of Keras 2 with the authors' parts."""
     import h5py
 
-    if not h5py.is_hdf5(path):
-        return False
-    with h5py.File(path) as file:
+    with contextlib.suppress(OSError), h5py.File(path) as file:
         return "CapsNet" in file and "layer_names" in file.attrs
+    return False  # what is damaged, or no HDF5 file, is told of by whoever loads it
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
@@ -45,14 +45,11 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
     """
     import h5py
 
-    wanted = list(zip(_ENCODER, model.encoder.weights, strict=False))
-    if model.decoder is not None:
-        wanted += zip(_DECODER, model.decoder.weights, strict=False)
-    if len(wanted) != len(model.weights):
+    if len(model.weights) not in (len(_ENCODER), len(_ENCODER) + len(_DECODER)):
         raise ValueError(f"{path} is of another network than {model.name!r}: that of smallNORB, with its own decoder.")
     values = []
     with reading(path, f"does not hold weights of the network {model.name!r}"), h5py.File(path) as file:
-        for name, weight in wanted:
+        for name, weight in zip(_ENCODER + _DECODER, model.weights, strict=False):
             value = file[name][()]
             if name.endswith("digit_caps/W:0"):  # (parents, children, d, D)
                 value = value.transpose(1, 0, 2, 3)
@@ -61,6 +58,6 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
             if value.shape != tuple(weight.shape) or not np.isfinite(value).all():
                 raise ValueError(f"{name} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}")
             values.append(value)
-    for (_, weight), value in zip(wanted, values, strict=True):
+    for weight, value in zip(model.weights, values, strict=True):
         weight.assign(value)
     return model

@@ -6,12 +6,11 @@ from typing import Any
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
-from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
+from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
 from tf_capsules.models.backbones import features_of, image_input
-from tf_capsules.models.classifier import CapsuleClassifier, make_decoder
+from tf_capsules.models.classifier import classifier
 from tf_capsules.models.convolutional import convolutional_network
-from tf_capsules.models.weights import load_weights
 
 
 def CapsNet(
@@ -76,25 +75,15 @@ def CapsNet(
             filters, kernel_size, padding=padding, activation="relu", name="convolution", **CHANNELS_LAST
         )
     x = features_of(images, backbone)
-    x = PrimaryCapsules(
-        types, pose, primary_kernel_size, primary_strides, padding, scale=primary_scale, name="primary_capsules"
-    )(x)
+    primary: dict[str, Any] = dict(scale=primary_scale, name="primary_capsules")
+    x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, padding, **primary)(x)
     # In float32 under every dtype policy: these are the model's answers.
-    poses = DynamicRouting(
-        classes,
-        dim,
-        iterations,
-        leaky=leaky,
-        use_bias=use_bias,
-        competition=competition,
-        initial_logits=initial_logits,
-        dtype="float32",
-        name="class_capsules",
-    )(x)
-    lengths = CapsuleLength(dtype="float32", name="length")(poses)
-    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
-    model = CapsuleClassifier(encoder, make_decoder(image_shape, decoder_units), reconstruction_weight, name=name)
-    return load_weights(model, weights)
+    routing: dict[str, Any] = dict(leaky=leaky, use_bias=use_bias, competition=competition, dtype="float32")
+    routing |= dict(initial_logits=initial_logits, name="class_capsules")
+    poses = DynamicRouting(classes, dim, iterations, **routing)(x)
+    decoder = None if decoder_units is None else Decoder(image_shape, decoder_units, name="decoder")
+    options: dict[str, Any] = dict(decoder=decoder, reconstruction_weight=reconstruction_weight, name=name)
+    return classifier(images, {"poses": poses}, weights, **options)
 
 
 def BaselineCNN(
@@ -115,15 +104,9 @@ def BaselineCNN(
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
-
-    Example:
-        >>> BaselineCNN().count_params()
-        35445522
     """
-    convolutions = ((256, 5), (256, 5), (128, 5))
-    return convolutional_network(
-        image_shape, classes, convolutions, (328, 192), dropout=dropout, weights=weights, name=name
-    )
+    options: dict[str, Any] = dict(dropout=dropout, weights=weights, name=name)
+    return convolutional_network(image_shape, classes, ((256, 5), (256, 5), (128, 5)), (328, 192), **options)
 
 
 def PoolingCNN(
@@ -147,10 +130,6 @@ def PoolingCNN(
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
-
-    Example:
-        >>> PoolingCNN().count_params()
-        24563978
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

@@ -7,7 +7,6 @@ import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import (
-    CapsuleLength,
     ConcurrentRouting,
     ConvDynamicRouting,
     ConvInvertedAttentionRouting,
@@ -17,7 +16,7 @@ from tf_capsules.layers import (
 )
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int
 from tf_capsules.models import backbones, hinton2018, sabour2017
-from tf_capsules.models.classifier import CapsuleClassifier
+from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
 
 BACKBONES = ("simple", "resnet")
@@ -133,8 +132,7 @@ def AttentionCapsNet(
     outputs = {"activations": logits, "poses": poses}
     if probabilities == "sigmoid":
         outputs |= {"activations": keras.layers.Activation("sigmoid", dtype="float32")(logits), "logits": logits}
-    encoder = keras.Model(images, outputs, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, logits=probabilities == "softmax", name=name), weights)
+    return classifier(images, outputs, weights, logits=probabilities == "softmax", name=name)
 
 
 def DynamicCapsNet(
@@ -154,18 +152,11 @@ def DynamicCapsNet(
 
     Args:
         image_shape, classes, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
-        backbone: "simple", a convolution of 9x9; "resnet"; or a Keras model from images to a feature map.
+        backbone: as of `AttentionCapsNet`; "simple" is a convolution of 9x9.
         filters: channels of the simple backbone; None: 256.
 
     Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: see `AttentionCapsNet`.
-
-    Example:
-        >>> DynamicCapsNet().count_params()
-        7992576
+        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
     if isinstance(backbone, str) and backbone == "simple":
@@ -193,21 +184,13 @@ def ConvDynamicCapsNet(
     layer, and with lengths for probabilities.
 
     Args:
-        image_shape, classes, types, convolutions, weights, name: see `AttentionCapsNet`.
-        backbone: "simple", "resnet", or a Keras model from images to a feature map.
+        image_shape, classes, backbone, types, convolutions, weights, name: see `AttentionCapsNet`.
         filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the length of a vector.
         iterations: of the routing, at least 1.
 
     Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: see `AttentionCapsNet`.
-
-    Example:
-        >>> ConvDynamicCapsNet(filters=8, pose=4).count_params()
-        133776
+        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     pose = positive_int("pose", pose)
     _check_convolutions(convolutions)
@@ -220,9 +203,7 @@ def ConvDynamicCapsNet(
         name_of_layer = f"convolutional_capsules_{number}"
         x = ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
     poses = DynamicRouting(classes, pose, name="class_capsules", **options)(x)
-    lengths = CapsuleLength(dtype="float32", name="length")(poses)
-    encoder = keras.Model(images, {"activations": lengths, "poses": poses}, name="encoder")
-    return load_weights(CapsuleClassifier(encoder, name=name), weights)
+    return classifier(images, {"poses": poses}, weights, name=name)
 
 
 def EMCapsNet(
@@ -245,17 +226,10 @@ def EMCapsNet(
         image_shape, classes, types, capsules, iterations, weights, name: see
             `tf_capsules.models.hinton2018.MatrixCapsNet`.
         filters: channels of the simple backbone; None: 256.
-        backbone: "simple", a normalized convolution of 4x4; "resnet"; or a Keras model from images to a feature map.
+        backbone: as of `AttentionCapsNet`; "simple" is a normalized convolution of 4x4.
 
     Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: see `AttentionCapsNet`.
-
-    Example:
-        >>> EMCapsNet().name
-        'em_capsnet'
+        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
     options: dict[str, Any] = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
@@ -282,10 +256,6 @@ def BaselineCNN(
 
     Raises:
         ValueError: images that are too small to be halved five times.
-
-    Example:
-        >>> BaselineCNN().output_shape
-        (None, 10)
     """
     images = backbones.image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
@@ -313,10 +283,6 @@ def ResNet18(
 
     Returns:
         A Keras model from images to class probabilities (batch, classes), not compiled.
-
-    Example:
-        >>> ResNet18().output_shape
-        (None, 10)
     """
     images = backbones.image_input(image_shape, classes)
     x = backbones.ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
@@ -350,10 +316,6 @@ def DiverseCNN(
 
     Raises:
         ValueError: an unknown kind of pooling.
-
-    Example:
-        >>> DiverseCNN().output_shape
-        (None, 10)
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)

@@ -12,6 +12,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Weights
 from tf_capsules.files import reading
+from tf_capsules.models import mazzia2021_published, published
 
 FOLDER = pathlib.Path(__file__).parent
 _REPLACED = {"heinsen2019-smallnorb-5-epochs": "heinsen2019-smallnorb"}
@@ -38,7 +39,7 @@ def find(weights: str | os.PathLike):
 
 
 def load_weights(model: keras.Model, weights: Weights):
-    """The model, with the weights of a file, an author's state dict (.pt) or a shipped set; as it is for None.
+    """The model, with the weights of a file, also of an author's own form, or a shipped set; as it is for None.
 
     A shipped set that was trained with another number of routing iterations is loaded with a `UserWarning`.
 
@@ -49,9 +50,9 @@ def load_weights(model: keras.Model, weights: Weights):
         return model
     path = find(weights)
     if path.suffix == ".pt":
-        from tf_capsules.models.published import load_author_weights
-
-        return load_author_weights(model, path)
+        return published.load_author_weights(model, path)
+    if mazzia2021_published.is_author_file(path):
+        return mazzia2021_published.load_author_weights(model, path)
     if str(weights) in names():
         _warn_of_other_iterations(model, str(weights))
     return fill(model, path)
