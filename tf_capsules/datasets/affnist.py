@@ -22,20 +22,16 @@ def expanded_mnist(data_dir=None, download=False, source="mnist"):
     fixed. `source` is the data set of the digits, padded by 6 whatever its size.
     """
     digits = single_digits(source, data_dir, download)
-    train, test = (_placed(split) for split in (digits.train, digits.test))
-    return Dataset("expanded_mnist", train, test, digits.class_names, digits.note)
-
-
-def _placed(split):
-    height, width, channels = split.image_shape
+    steps = ("pad", _PAD), ("shift", _PAD)
 
     def example(tensors, index, draw):
         import tensorflow.experimental.numpy as tnp
 
-        image = augment.apply((("pad", _PAD), ("shift", _PAD)), tensors["image"][index], draw, tnp)
-        return image, tensors["label"][index]
+        return augment.apply(steps, tensors["image"][index], draw, tnp), tensors["label"][index]
 
-    return Split(split.arrays, None, (height + 2 * _PAD, width + 2 * _PAD, channels), example)
+    shape = augment.output_shape(steps, digits.image_shape)
+    train, test = (Split(split.arrays, None, shape, example) for split in (digits.train, digits.test))
+    return Dataset("expanded_mnist", train, test, digits.class_names, digits.note)
 
 
 def affnist_standin(data_dir=None, download=False, maps_per_digit=32, source="mnist"):
@@ -56,8 +52,8 @@ def affnist_standin(data_dir=None, download=False, maps_per_digit=32, source="mn
     digits = len(arrays["label"])
 
     def example(tensors, index, draw):
-        image = tensors["image"][index % digits]
-        return affine(image, _PAD, **random_map(draw)), tensors["label"][index % digits]
+        image = affine(tensors["image"][index % digits], _PAD, **random_map(draw))
+        return image, tensors["label"][index % digits]
 
     test = Split(arrays, digits * maps_per_digit, expanded.image_shape, example)
     note = f"stand-in for affNIST: affine maps of the test digits of {source}, not the official files"

@@ -30,11 +30,12 @@ Nothing is clipped but by the parts of jitter: brightness and contrast may leave
 """
 
 import math
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy
 
 from tf_capsules.datasets import warp
+from tf_capsules.routing.arguments import is_number, is_positive
 
 
 def _shift(image, draw, xp, pixels):
@@ -172,27 +173,15 @@ def _bilinear(count, size):
 
 
 def _whole(low):
-    return lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= low
+    return lambda value: isinstance(value, Integral) and is_number(value, low)
 
 
-def _number(value):
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+def _number(high=math.inf):
+    return lambda value: is_number(value, 0, high)
 
 
-def _share(value):
-    return _number(value) and value < 1
-
-
-def _half(value):
-    return _number(value) and value <= 0.5
-
-
-def _numbers(value, above=-math.inf):
-    return isinstance(value, (list, tuple)) and all(isinstance(x, Real) and above < x < math.inf for x in value)
-
-
-def _deviations(value):
-    return _numbers(value, above=0)
+def _numbers(test):
+    return lambda values: isinstance(values, (list, tuple)) and all(map(test, values))
 
 
 def _fill(value):
@@ -206,20 +195,19 @@ _STEPS = {
     "pad": (_pad, (_whole(0),), "a whole number of pixels, 0 or more"),
     "pad_crop": (_pad_crop, (_whole(0), _fill), 'a whole number of pixels, 0 or more, and "edge" or "zero"'),
     "shift_within": (warp.shift_within, (), "no value"),
-    "rotate": (warp.rotate, (_number,), "a number of degrees, 0 or more"),
-    "narrow": (warp.narrow, (_share,), "a number from 0 to below 1"),
+    "rotate": (warp.rotate, (_number(),), "a number of degrees, 0 or more"),
+    "narrow": (warp.narrow, (lambda share: is_number(share, 0) and share < 1,), "a number from 0 to below 1"),
     "erase": (warp.erase, (_whole(1),), "a whole number of pixels, 1 or more"),
     "flip": (_flip, (), "no value"),
-    "brightness": (_brightness, (_number,), "a number, 0 or more"),
-    "contrast": (_contrast, (_number, _number), "two numbers, 0 <= lowest <= highest"),
-    "jitter": (_jitter, (_half,), "a number from 0 to 0.5"),
+    "brightness": (_brightness, (_number(),), "a number, 0 or more"),
+    "contrast": (_contrast, (_number(), _number()), "two numbers, 0 <= lowest <= highest"),
+    "jitter": (_jitter, (_number(0.5),), "a number from 0 to 0.5"),
     "standardize": (_standardize, (), "no value"),
     "standardize_each": (_standardize_each, (), "no value"),
-    "normalize": (_normalize, (_numbers, _deviations), "a mean and a deviation above 0 for each channel, as two lists"),
+    "normalize": (_normalize, (_numbers(is_number), _numbers(is_positive)), "a mean and a deviation above 0 a channel"),
     "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
     "resize": (_resize, (_whole(1),), "a whole number of pixels, 1 or more"),
 }
-
 
 # In evaluation these do nothing.
 _RANDOM = set("shift pad_crop shift_within rotate narrow erase flip brightness contrast jitter".split())
@@ -235,11 +223,7 @@ def in_evaluation(steps):
 
 
 def check(steps):
-    """Returns `steps` as a tuple of tuples, or raises a ValueError that names the step that is wrong.
-
-    >>> check([["shift", 2]])
-    (('shift', 2),)
-    """
+    """Returns `steps` as a tuple of tuples, or raises a ValueError that names the step that is wrong."""
     if isinstance(steps, str) or not isinstance(steps, (list, tuple)):
         raise ValueError(f'preprocess steps are a sequence such as (("shift", 2), ("flip",)), not {steps!r}')
     for step in steps:
@@ -269,10 +253,8 @@ def output_shape(steps, image_shape):
             height, width = height + 2 * values[0], width + 2 * values[0]
         elif name == "crop":
             if values[0] > min(height, width):
-                raise ValueError(
-                    f"preprocess step 'crop' {values[0]}: the image has {height}x{width} pixels there, "
-                    "of images in a folder --image-size makes more"
-                )
+                has = f"the image has {height}x{width} pixels there, of images in a folder --image-size makes more"
+                raise ValueError(f"preprocess step 'crop' {values[0]}: {has}")
             height = width = values[0]
         elif name == "normalize" and not len(values[0]) == len(values[1]) == channels:
             raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")

@@ -6,7 +6,7 @@ from numbers import Integral
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import is_positive, positive_int
+from tf_capsules.routing.arguments import is_number, is_positive, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,32 +72,25 @@ class Batching:
         if self.part is not None:
             index, count = self.part
             if not 0 <= index < count or self.batch_size % count or not self.pad:
+                given = f"Received: batch_size={self.batch_size}, pad={self.pad}"
                 raise ValueError(
-                    f"part {self.part!r} is (index, count), of batches of a multiple of count and with pad. "
-                    f"Received: batch_size={self.batch_size}, pad={self.pad}"
+                    f"part {self.part!r} is (index, count), of batches of a multiple of count and with pad. {given}"
                 )
         if self.mixup is not None:
-            self._check_mixup()
-        if self.crop is not None:
-            self._check_crop()
-
-    def _check_mixup(self):
-        if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:
-            raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {self.mixup!r}")
-        alpha, classes = self.mixup
-        if not is_positive(alpha):
-            raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
-        positive_int("mixup", classes)
-        if not self.training:
-            raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
-
-    def _check_crop(self):
-        crop, fixed = self.crop, augment.FIXED_CROPS
-        numbered = isinstance(crop, Integral) and not isinstance(crop, bool) and 0 <= crop < 2**31
-        if not numbered and crop not in fixed:
-            raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {fixed}, not {crop!r}")
-        if self.training:
-            raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
+            if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:
+                raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {self.mixup!r}")
+            alpha, classes = self.mixup
+            if not is_positive(alpha):
+                raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
+            positive_int("mixup", classes)
+            if not self.training:
+                raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
+        if (crop := self.crop) is not None:
+            numbered = isinstance(crop, Integral) and is_number(crop, 0, 2**31 - 1)
+            if not numbered and crop not in (fixed := augment.FIXED_CROPS):
+                raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {fixed}, not {crop!r}")
+            if self.training:
+                raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
 
     def check_labels(self, labels):
         """Raises a ValueError where these labels can't be mixed as one-hot rows of so many classes."""

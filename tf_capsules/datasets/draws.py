@@ -18,21 +18,20 @@ class TensorDraw:
 
         self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
 
-    def _seed(self):
-        if self._count == _DRAWS_PER_EXAMPLE:
-            raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
-        self._count += 1
-        return [self._key, self._index * _DRAWS_PER_EXAMPLE + self._count - 1]
-
     def integers(self, low, high):
-        import tensorflow as tf
-
-        return tf.random.stateless_uniform((), self._seed(), low, high + 1, tf.int32)
+        return self._drawn(low, high + 1, "int32")
 
     def uniform(self, low, high):
+        return self._drawn(low, high, "float32")
+
+    def _drawn(self, low, high, dtype):
         import tensorflow as tf
 
-        return tf.random.stateless_uniform((), self._seed(), low, high)
+        if self._count == _DRAWS_PER_EXAMPLE:
+            raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
+        seed = [self._key, self._index * _DRAWS_PER_EXAMPLE + self._count]
+        self._count += 1
+        return tf.random.stateless_uniform((), seed, low, high, dtype)
 
 
 class ArrayDraw:

@@ -9,7 +9,6 @@ import numpy as np
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
 
-_TOLD = 10  # of broken files
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
@@ -53,13 +52,11 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
         train, test = map(_files, parts)
         if list(train) != list(test):
             raise ValueError(f"{parts[0]} has the classes {', '.join(train)}, but {parts[1]} has {', '.join(test)}")
-        splits = [
-            [(file, label) for label, files in enumerate(part.values()) for file in files] for part in (train, test)
-        ]
+        splits = [_labelled(part) for part in (train, test)]
         splits = [[split[i] for i in np.random.default_rng(0).permutation(len(split))] for split in splits]
     else:
         train = _files(root)
-        pairs = [(file, label) for label, files in enumerate(train.values()) for file in files]
+        pairs = _labelled(train)
         fewest = min(train, key=lambda name: len(train[name]))
         if len(train[fewest]) < 2 or len(pairs) // 5 < len(train):
             raise ValueError(
@@ -69,7 +66,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
         labels = [label for _, label in pairs]
         splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
 
-    images = _read_all([file for split in splits for file, _ in split], size, channels)
+    images = _read([file for split in splits for file, _ in split], size, channels)
     labels = np.array([label for split in splits for _, label in split])
     parts = slice(None, len(splits[0])), slice(len(splits[0]), None)
     return Dataset("folder", *(Split({"image": images[part], "label": labels[part]}) for part in parts), tuple(train))
@@ -86,12 +83,15 @@ def _files(root):
     for name, images in files.items():
         if not images:
             other = _counted(found[name])
-            raise ValueError(
-                f"class folder {root / name} holds no images ({', '.join(_SUFFIXES)}){other and f', but {other}'}"
-            )
+            what = f"no images ({', '.join(_SUFFIXES)}){other and f', but {other}'}"
+            raise ValueError(f"class folder {root / name} holds {what}")
     if other := _counted(file for inside in found.values() for file in inside if not _is_image(file)):
         warnings.warn(f"{root}: left out {other}; images are {', '.join(_SUFFIXES)}")
     return files
+
+
+def _labelled(classes):
+    return [(file, label) for label, files in enumerate(classes.values()) for file in files]
 
 
 def _is_image(file):
@@ -104,23 +104,19 @@ def _counted(files):
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
-def _read_all(files, size, channels):
+def _read(files, size, channels):
+    from PIL import Image, ImageOps
+
     images, broken = [], []
     for file in files:
         try:
-            images.append(_read(file, size, channels))
+            with reading(file, "cannot be read as an image"), Image.open(file) as image:
+                image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
+                image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+            images.append(np.asarray(image).reshape(*size, channels))
         except ValueError as error:
             broken.append(str(error))
     if broken:
-        more = [f"and {len(broken) - _TOLD} more"] if len(broken) > _TOLD else []
-        raise ValueError("; ".join(broken[:_TOLD] + more))
+        more = [f"and {len(broken) - 10} more"] if len(broken) > 10 else []
+        raise ValueError("; ".join(broken[:10] + more))
     return np.stack(images)
-
-
-def _read(file, size, channels):
-    from PIL import Image, ImageOps
-
-    with reading(file, "cannot be read as an image"), Image.open(file) as image:
-        image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
-        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
-    return np.asarray(image).reshape(*size, channels)

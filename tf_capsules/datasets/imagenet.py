@@ -49,8 +49,6 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
     Source: Li et al. 2018, section 5.2. Their list, `class_list`, must be given: it is kept beside the authors' code.
     The boxes are those of ImageNet. Neither comes with tensorflow-datasets. Without a box file examples are whole
     pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
-
-    >>> hard = load("h_imagenet", class_list="h_imagenet.txt", box_file="boxes.csv")
     """
     if class_list is None:
         raise ValueError(

@@ -50,10 +50,8 @@ def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source,
     if max_shift > pad:
         raise ValueError(f"max_shift {max_shift} would push digits over the edge that pad {pad} gives")
     digits = single_digits(source, data_dir, download)
-    train, test = (
-        overlay_split(split.arrays, len(digits.class_names), pairs_per_digit, max_shift, pad, single)
-        for split in (digits.train, digits.test)
-    )
+    options = len(digits.class_names), pairs_per_digit, max_shift, pad, single
+    train, test = (overlay_split(split.arrays, *options) for split in (digits.train, digits.test))
     return Dataset(name, train, test, digits.class_names, digits.note, multi_label=True)
 
 
@@ -68,10 +66,7 @@ def single_digits(source, data_dir, download):
 
 
 def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
-    """The split of overlaid digits that the digits in `arrays` (image, label) make; see `multimnist`.
-
-    `single` is the probability of an image with one digit.
-    """
+    """The split of overlaid digits, of a single one with probability `single`, of the digits in `arrays`."""
     labels = np.asarray(arrays["label"])
     digits, height, width, channels = arrays["image"].shape
     counts = np.bincount(labels, minlength=classes)
@@ -105,8 +100,6 @@ def overlay(images, shifts, pad):
 
     A shift is (rows down, columns right), each in [-pad, pad]. Returns the sum clipped at 255 (H + 2 pad, W + 2 pad, C)
     and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
-
-    >>> merged, parts = overlay((one, two), ((1, 0), (1, -1)), pad=4)
     """
     import tensorflow as tf
     import tensorflow.experimental.numpy as tnp

@@ -65,7 +65,7 @@ class Split:
             }
 
     def steps(self, batch_size, limit=None, epoch_size=None):
-        """Number of batches in an epoch, the last short one included."""
+        """See `Batching`."""
         return Batching(self.size, batch_size, training=True, limit=limit, epoch_size=epoch_size).steps
 
     def batches(self, batch_size, *, preprocess=(), **batching):

@@ -13,6 +13,7 @@ import numpy as np
 from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.rendering import Lighting, ball, bar, block, stereo_pairs
+from tf_capsules.routing.arguments import is_number
 
 CLASS_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
 _INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}  # as in smallNORB
@@ -105,7 +106,7 @@ def _shuffled(instances, factors):
 def _first(columns, pairs, option):
     """The first so many rows, None for all."""
     size = len(columns["label"])
-    if pairs is not None and (isinstance(pairs, bool) or not isinstance(pairs, int) or not 1 <= pairs <= size):
+    if pairs is not None and not (isinstance(pairs, int) and is_number(pairs, 1, size)):
         raise ValueError(f"{option} must be a whole number from 1 to {size:,}, or None for all, not {pairs!r}")
     return rows(columns, slice(pairs))
 
@@ -133,7 +134,7 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
         wrong = column[(column < 0) | (column >= count) | (column % 1 != 0)]
         if wrong.size:
             raise ValueError(f"{name} is a whole number from 0 to {count - 1}, not {wrong[0]}")
-    if isinstance(size, bool) or not isinstance(size, int) or size < 8:
+    if not (isinstance(size, int) and is_number(size, 8)):
         raise ValueError(f"size is a number of pixels, 8 or more, not {size!r}")
     label, instance, elevation, azimuth, lighting = columns
     images = np.empty((len(label), size, size, 2), np.uint8)

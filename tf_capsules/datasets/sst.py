@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import re
 from typing import NamedTuple
@@ -104,11 +105,10 @@ def examples(path, labels="fine", phrases=False):
             raise ValueError(f"{path}, line {number}: {error}") from error
         for label, text in found if phrases else found[:1]:
             label = label if labels == "fine" else _BINARY.get(label)
-            if label is None or (phrases and text in seen):
-                continue
-            seen.add(text)
-            texts.append(text)
-            numbers.append(label)
+            if label is not None and not (phrases and text in seen):
+                seen.add(text)
+                texts.append(text)
+                numbers.append(label)
     if not texts:
         raise ValueError(f"{path} holds no trees")
     return texts, numbers
@@ -154,10 +154,8 @@ def tree_phrases(tree):
 
 def _trees_folder(path):
     """The folder at `path` that holds the three files, or None."""
-    for folder in (pathlib.Path(path), pathlib.Path(path) / "trees"):
-        if all((folder / file).is_file() for file in _FILES.values()):
-            return folder
-    return None
+    folders = pathlib.Path(path), pathlib.Path(path) / "trees"
+    return next((one for one in folders if all((one / file).is_file() for file in _FILES.values())), None)
 
 
 @functools.cache
@@ -180,8 +178,7 @@ def builder_class():
         VERSION = tfds.core.Version("1.0.0")
         BUILDER_CONFIGS = [
             tfds.core.BuilderConfig(name=f"{labels}_{units}", description=f"{units}, {labels} labels")
-            for labels in _CLASSES
-            for units in ("sentences", "phrases")
+            for labels, units in itertools.product(_CLASSES, ("sentences", "phrases"))
         ]
 
         def __init__(self, *, trees=None, **kwargs):
@@ -201,19 +198,15 @@ def builder_class():
 
         def _split_generators(self, dl_manager):
             path = self._trees or dl_manager.download_and_extract(URL)
-            folder = _trees_folder(path)
-            if folder is None:
+            if (folder := _trees_folder(path)) is None:
                 raise FileNotFoundError(f"no train.txt, dev.txt and test.txt in {path}")
-            return {
-                "validation" if split == "dev" else split: self._generate_examples(folder / file, split)
-                for split, file in _FILES.items()
-            }
+            splits = zip(("train", "validation", "test"), _FILES.values(), strict=True)
+            return {split: self._generate_examples(folder / file, split) for split, file in splits}
 
         def _generate_examples(self, path, split):
             labels, units = self.builder_config.name.split("_")
             pairs = zip(*examples(path, labels, split == "train" and units == "phrases"), strict=True)
-            for key, (text, label) in enumerate(pairs):
-                yield key, {"text": text, "label": label}
+            yield from enumerate({"text": text, "label": label} for text, label in pairs)
 
     return SstTrees
 

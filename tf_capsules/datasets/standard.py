@@ -53,16 +53,12 @@ def svhn(data_dir=None, download=False):
     return prepared("svhn", "svhn_cropped", data_dir, download)
 
 
-def _images_and_labels(columns):
-    return {"image": columns["image"], "label": columns["label"]}
-
-
-def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, label="label", hint=""):
+def prepared(name, builder_name, data_dir, download, arrays=None, label="label", hint=""):
     """A Dataset from a folder that tensorflow-datasets has prepared.
 
-    `arrays` makes the arrays of a `Split` from the builder's columns; the classes of the column `label` are the
-    Dataset's; `hint` says how else one can get the set. Raises a FileNotFoundError where it is absent, a ValueError for
-    files that are damaged, or of another version than tensorflow-datasets knows.
+    `arrays` makes the arrays of a `Split` from the builder's columns, None of "image" and "label"; the classes of the
+    column `label` are the Dataset's; `hint` says how else one can get the set. Raises a FileNotFoundError where it is
+    absent, a ValueError for files that are damaged, or of another version than tensorflow-datasets knows.
     """
     import tensorflow_datasets as tfds
 
@@ -74,7 +70,7 @@ def prepared(name, builder_name, data_dir, download, arrays=_images_and_labels, 
         )
 
     def split(columns):
-        return Split(arrays(columns))
+        return Split(arrays(columns) if arrays else {key: columns[key] for key in ("image", "label")})
 
     make = functools.partial(tfds.builder, builder_name)
     builder, splits = read_prepared(make, ("train", "test"), split, f"data set {name!r}", data_dir, download, absent)

@@ -19,16 +19,16 @@ def served_shape(model, preprocess, image_shape):
     image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
     given = augment.output_shape(steps, image_shape)
     if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
+        received = f"images {image_shape} are {given} after the steps {steps!r}"
         raise ValueError(
-            f"The model takes images {wanted}; images {image_shape} are {given} after the steps {steps!r}. "
-            "Give `image_shape`, the shape before the steps."
+            f"The model takes images {wanted}; {received}. Give `image_shape`, the shape before the steps."
         )
     return image_shape
 
 
 def warn_of_image_logits(model, preprocess, shape):
     """`warn_of_logits`, by a random image of what `preprocess` makes of (height, width, channels)."""
-    shape = augment.output_shape(augment.check(preprocess), shape)
+    shape = augment.output_shape(preprocess, shape)
     warn_of_logits(model, np.random.default_rng(0).random((1, *shape), "float32"))
 
 
@@ -75,11 +75,8 @@ def decoded(file, shape):
         image = tf.cond(colour, lambda: tf.tensordot(image[..., :3], luma, 1)[..., None], lambda: image[..., :1])
     else:
         image = tf.cond(colour, lambda: image[..., :3], lambda: tf.repeat(image[..., :1], 3, axis=-1))
-    image = tf.cond(
-        tf.reduce_all(tf.shape(image)[:2] == (height, width)),
-        lambda: image,
-        lambda: tf.image.resize(image, (height, width), antialias=True),
-    )
+    fits = tf.reduce_all(tf.shape(image)[:2] == (height, width))
+    image = tf.cond(fits, lambda: image, lambda: tf.image.resize(image, (height, width), antialias=True))
     return tf.ensure_shape(image, shape)
 
 

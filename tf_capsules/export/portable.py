@@ -60,16 +60,12 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     `pip install "tf_capsules[export]"` brings.
 
     Args:
-        model, file, preprocess, image_shape: as in `export_litert`; by convention the file's name ends in ".onnx".
-
-    Returns:
-        The file, a `pathlib.Path`.
+        model, file, preprocess, image_shape: as in `export_litert`, and so are the result and the errors; by convention
+            the file's name ends in ".onnx".
 
     Raises:
-        ValueError: as in `export_saved_model`, for a model that computes in half precision or has loops within an
-            image, as `tf_capsules.models.li2018.CapNet`, and where another file is.
+        ValueError: also for a model that has loops within an image, as `tf_capsules.models.li2018.CapNet`.
         ImportError: tf2onnx or onnx is not installed.
-        RuntimeError: Keras runs on another backend than TensorFlow.
 
     Example:
         >>> export_onnx(model, "digits.onnx")

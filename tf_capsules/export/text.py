@@ -20,13 +20,11 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
     | `serving_default` | `texts` | string (batch,) |
     | `serving_attribution` | `texts` | string (batch,); for networks that `class_shares` knows |
 
-    Both return a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
-    (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
-    The second adds which tokens speak for which class: "tokens" string (batch, tokens), those of `transformer.tokens`
-    and "" where there is padding; "mask" float32 (batch, tokens), 0 there; "shares" float32
-    (batch, tokens, layers, classes), those of `tf_capsules.analysis.class_shares`; and with `class_names` "labels"
-    string (batch, classes), all names for each text. The loaded object has `serve(texts)` and `attribute(texts)`, too;
-    keep the object for as long as one of them is called.
+    Both return a dict as those of `export_saved_model` do. The second adds which tokens speak for which class: "tokens"
+    string (batch, tokens), those of `transformer.tokens` and "" where there is padding; "mask" float32 (batch, tokens),
+    0 there; "shares" float32 (batch, tokens, layers, classes), those of `tf_capsules.analysis.class_shares`; and with
+    `class_names` "labels" string (batch, classes), all names for each text. The loaded object has `serve(texts)` and
+    `attribute(texts)`, too; keep the object for as long as one of them is called.
 
     Args:
         model: a network from hidden states, as `tf_capsules.models.heinsen2019.TextCapsNet`: it is called with a dict
@@ -51,17 +49,13 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
         >>> served = tf.saved_model.load("saved_models/reviews")
         >>> served.serve(["A fine film .", "Dull"])["label"]
     """
-    need_tensorflow()
-    layers, width = _hidden_states_shape(model)
+    folder, (layers, width) = _checked(model, folder, warmup)
     if (transformer.layers, transformer.width) != (layers, width):
         raise ValueError(
             f"The model takes hidden states of {layers} layers, width {width}; those of the transformer are of "
             f"{transformer.layers} layers, width {transformer.width}."
         )
-    folder = free_folder(folder)
     graph = transformer.graph
-    check_warmup(warmup)
-    _warn_of_text_logits(model, (layers, width))
 
     import tensorflow as tf
 
@@ -104,11 +98,7 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
         >>> served = tf.saved_model.load("saved_models/head")
         >>> served.serve(*transformer.hidden_states(["A fine film .", "Dull"]))["label"]
     """
-    need_tensorflow()
-    shape = _hidden_states_shape(model)
-    folder = free_folder(folder)
-    check_warmup(warmup)
-    _warn_of_text_logits(model, shape)
+    folder, shape = _checked(model, folder, warmup)
 
     import tensorflow as tf
 
@@ -123,17 +113,15 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
     return write_saved_model(folder, {"serving_default": serve.get_concrete_function()}, warmup, serve=serve)
 
 
-def _hidden_states_shape(model):
-    """(layers, width) of the hidden states that a text network takes."""
+def _checked(model, folder, warmup):
+    """The folder to write to, and (layers, width) of the hidden states that a text network takes."""
+    need_tensorflow()
     states = hidden_states(model)
     if states is None:
-        raise ValueError(
-            'Texts are classified by a model that is called with a dict of hidden states, "embeddings" and "mask". '
-            f"Received: {model!r}"
-        )
-    return tuple(states.shape[2:])
-
-
-def _warn_of_text_logits(model, shape):
-    states = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
-    warn_of_logits(model, {"embeddings": states, "mask": np.ones((1, 3), "float32")})
+        expected = 'a model that is called with a dict of hidden states, "embeddings" and "mask"'
+        raise ValueError(f"Texts are classified by {expected}. Received: {model!r}")
+    folder, shape = free_folder(folder), tuple(states.shape[2:])
+    check_warmup(warmup)
+    example = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
+    warn_of_logits(model, {"embeddings": example, "mask": np.ones((1, 3), "float32")})
+    return folder, shape

@@ -54,9 +54,8 @@ class MarginLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         if len(y_pred.shape) != 2:
-            raise ValueError(
-                f"MarginLoss takes lengths (batch, classes). Received predictions of shape {tuple(y_pred.shape)}."
-            )
+            shape = tuple(y_pred.shape)
+            raise ValueError(f"MarginLoss takes lengths (batch, classes). Received predictions of shape {shape}.")
         targets = class_targets(y_true, y_pred)
         missing = ops.square(ops.relu(self.present - y_pred))
         excess = ops.square(ops.relu(y_pred - self.absent))

@@ -39,10 +39,8 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
     one_of("cost", cost, ("cosine", "l2"))
     x, y = at_least_float32(x), at_least_float32(y)
     if len(x.shape) < 2 or len(x.shape) != len(y.shape) or x.shape[-1] != y.shape[-1]:
-        raise ValueError(
-            "Transport is between features (samples, features) of the same length. "
-            f"Received arrays of shape {tuple(x.shape)} and {tuple(y.shape)}."
-        )
+        received = f"Received arrays of shape {tuple(x.shape)} and {tuple(y.shape)}."
+        raise ValueError(f"Transport is between features (samples, features) of the same length. {received}")
     if cost == "l2":
         differences = ops.expand_dims(x, -2) - ops.expand_dims(y, -3)
         return ops.sqrt(ops.sum(ops.square(differences), axis=-1) + TINY)
@@ -112,10 +110,8 @@ def _features(loss, y_true, y_pred):
     y_true, y_pred = at_least_float32(y_true), at_least_float32(y_pred)
     shapes = tuple(y_true.shape), tuple(y_pred.shape)
     if len(shapes[0]) != 2 or not alike(*shapes):
-        raise ValueError(
-            f"{type(loss).__name__} takes two arrays of features (batch, features) of one shape. Received targets of "
-            f"shape {shapes[0]} and predictions of shape {shapes[1]}."
-        )
+        received = f"Received targets of shape {shapes[0]} and predictions of shape {shapes[1]}."
+        raise ValueError(f"{type(loss).__name__} takes two arrays (batch, features) of one shape. {received}")
     return y_true, y_pred
 
 
@@ -195,10 +191,8 @@ def _masses(weights, features):
     if len(weights.shape) == 0:  # the same for all
         weights = ops.cast(weights, features.dtype) * ops.ones_like(features[:, 0])
     if tuple(weights.shape[1:]) not in ((), (1,)) or not alike(weights.shape[:1], features.shape[:1]):
-        raise ValueError(
-            "The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). "
-            f"Received weights of shape {tuple(weights.shape)} for {features.shape[0]} samples."
-        )
+        received = f"Received weights of shape {tuple(weights.shape)} for {features.shape[0]} samples."
+        raise ValueError(f"The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). {received}")
     weights = ops.cast(ops.reshape(weights, (-1,)), features.dtype)
     return ops.stop_gradient(ops.divide_no_nan(weights, ops.sum(weights)))
 

@@ -132,9 +132,8 @@ class SpreadLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         if len(y_pred.shape) != 2:
-            raise ValueError(
-                f"SpreadLoss takes activations (batch, classes). Received predictions of shape {tuple(y_pred.shape)}."
-            )
+            shape = tuple(y_pred.shape)
+            raise ValueError(f"SpreadLoss takes activations (batch, classes). Received predictions of shape {shape}.")
         margin = self.margin
         if isinstance(margin, SpreadMargin):
             if not margin.built:

@@ -123,13 +123,10 @@ class CapsuleClassifier(keras.Model):
         return super().compute_metrics(x, labels, y_pred["activations"], _of_label(sample_weight))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "decoder": keras.saving.serialize_keras_object(self.decoder),
-            "reconstruction_weight": self.reconstruction_weight,
-            "logits": self.logits,
-        }
+        parts = {"encoder": self.encoder, "decoder": self.decoder}
+        own = {name: keras.saving.serialize_keras_object(part) for name, part in parts.items()}
+        own |= {"reconstruction_weight": self.reconstruction_weight, "logits": self.logits}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -157,14 +157,9 @@ class FeedbackAgreement(keras.layers.Layer):
         return self.divergence(*features, sample_weight)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "groups": self.groups,
-            "squash": self.squash,
-            "critic": self.use_critic,
-            "critic_strides": self.critic_strides,
-            "divergence": keras.saving.serialize_keras_object(self.divergence),
-        }
+        own = {name: getattr(self, name) for name in ("groups", "squash", "critic_strides")}
+        own |= {"critic": self.use_critic, "divergence": keras.saving.serialize_keras_object(self.divergence)}
+        return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config):

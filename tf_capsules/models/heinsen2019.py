@@ -73,14 +73,9 @@ def ImageCapsNet(
     if x is None:
         x = CoordinateChannels(name="coordinates")(images)
         for block in range(6):
-            x = keras.layers.Conv2D(
-                filters,
-                3,
-                strides=1 + block % 2,
-                **CHANNELS_LAST,
-                kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"),
-                name=f"convolution_{block + 1}",
-            )(normalized(x, f"norm_{block + 1}"))
+            kernel = scaling(2.0, "fan_in", "untruncated_normal")
+            options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
+            x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
     scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))

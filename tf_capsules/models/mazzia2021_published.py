@@ -23,10 +23,8 @@ _ENCODER = [
         f"instance_normalization{normalization}/beta",
     )
 ] + [f"CapsNet/{name}:0" for name in ("conv2d_8/kernel", "conv2d_8/bias", "digit_caps/W", "digit_caps/b")]
-_DECODER = [
-    f"Generator/{layer}/{part}:0" for layer in ("dense", "conv2d", "conv2d_1", "conv2d_2", "conv2d_3")
-    for part in ("kernel", "bias")
-]  # fmt: skip
+_LAYERS = ("dense", "conv2d", "conv2d_1", "conv2d_2", "conv2d_3")
+_DECODER = [f"Generator/{layer}/{part}:0" for layer in _LAYERS for part in ("kernel", "bias")]
 
 
 def is_author_file(path: str | os.PathLike):

@@ -87,42 +87,21 @@ def AttentionCapsNet(
     dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters))
-    x = PrimaryCapsules(
-        types,
-        pose,
-        primary_kernel_size,
-        primary_strides,
-        activation="layer_norm",
-        capsule_activation="sigmoid" if activations else None,
-        use_bias=False,
-        kernel_initializer=backbones.fan_in_uniform(rows * columns * x.shape[-1]),
-        name="primary_capsules",
-    )(x)
+    options: dict[str, Any] = dict(activation="layer_norm", use_bias=False, name="primary_capsules")
+    options["capsule_activation"] = "sigmoid" if activations else None
+    options["kernel_initializer"] = backbones.fan_in_uniform(rows * columns * x.shape[-1])
+    x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
     # In float32 under every dtype policy: these are the model's answers.
-    options: dict[str, Any] = dict(
-        scaled=scaled,
-        layer_norm=layer_norm,
-        dropout=dropout,
-        initial_pose=initial_pose,
-        votes_memory="store" if votes == "stored" else votes,
-        dtype="float32",
-    )
-    chain = [
-        ConvInvertedAttentionRouting(
-            capsules,
-            dim,
-            kernel_size,
-            strides,
-            use_activations=activations,
-            name=f"convolutional_capsules_{number}",
-            **options,
-        )
-        for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1)
-    ]
-    chain += [
-        InvertedAttentionRouting(capsules, dim, use_activations=activations, name=f"capsules_{number}", **options)
-        for number, capsules in enumerate(hidden, start=1)
-    ]
+    options = dict(scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, dtype="float32")
+    options["votes_memory"] = "store" if votes == "stored" else votes
+    below = options | {"use_activations": activations}
+    chain: list[keras.Layer] = []
+    for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
+        below["name"] = f"convolutional_capsules_{number}"
+        chain.append(ConvInvertedAttentionRouting(capsules, dim, kernel_size, strides, **below))
+    for number, capsules in enumerate(hidden, start=1):
+        below["name"] = f"capsules_{number}"
+        chain.append(InvertedAttentionRouting(capsules, dim, **below))
     chain.append(InvertedAttentionRouting(classes, dim, name="class_capsules", **options))
     routing = ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")
     poses = routing(*x) if activations else routing(x)

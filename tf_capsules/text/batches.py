@@ -11,8 +11,7 @@ class StateBatches(ShuffledBatches):
 
     Both are float32 and padded to the longest text of the batch. y is int32 (batch,), with mixup the dict of `label`
     float32 (batch, classes), the mixed one-hot labels, and `unmixed` int32 (batch,). Order and mixup are a pure
-    function of (seed, epoch). Item i is batch `i % steps` of epoch `initial_epoch + i // steps`, `steps` being the
-    batches of an epoch.
+    function of (seed, epoch). Item i is batch `i % steps` of epoch `initial_epoch + i // steps`.
 
     On the TensorFlow backend train on `dataset()`: of a PyDataset Keras takes the first two batches to tell which axes
     vary, and two may well be of one length.
@@ -27,9 +26,6 @@ class StateBatches(ShuffledBatches):
 
     Raises:
         ValueError: for arguments out of their range.
-
-    >>> batches = StateBatches(states, reviews.train.labels, 20, training=True, epochs=3, mixup=(0.2, 5))
-    >>> model.fit(batches.dataset(), steps_per_epoch=batches.steps, epochs=3, shuffle=False)
     """
 
     def __init__(self, states, labels, batch_size, *, multiple=1, **batching):
@@ -53,10 +49,8 @@ class StateBatches(ShuffledBatches):
         """The same batches as a `tf.data.Dataset`, read ahead while the model computes."""
         import tensorflow as tf
 
-        x = {
-            "embeddings": tf.TensorSpec((None, None, self._states.layers, self._states.width)),
-            "mask": tf.TensorSpec((None, None)),
-        }
+        embeddings = tf.TensorSpec((None, None, self._states.layers, self._states.width))
+        x = {"embeddings": embeddings, "mask": tf.TensorSpec((None, None))}
         y = tf.TensorSpec((None,), tf.int32)
         if self.batching.mixup:
             y = {"label": tf.TensorSpec((None, self.batching.mixup[1])), "unmixed": y}

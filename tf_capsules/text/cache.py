@@ -33,9 +33,6 @@ class LiveStates:
     Attributes:
         layers, width: of the hidden states.
         lengths: tokens of each text, int (texts,).
-
-    >>> states = LiveStates(transformer, reviews.train.texts)
-    >>> embeddings, mask = states.batch([0, 5, 2])
     """
 
     def __init__(self, transformer, texts, keep_padding=False):
@@ -60,11 +57,9 @@ class LiveStates:
 class CachedStates:
     """The hidden states of texts from a folder that `cache_states` has written. NumPy is all that reading takes.
 
-    Args:
-        path: the folder.
-
     Attributes:
-        path, layers, width, lengths: as for `LiveStates`.
+        path: the folder, a `pathlib.Path`.
+        layers, width, lengths: as for `LiveStates`.
         about: what the cache says of itself, a dict: transformer, dtype, texts, tokens, bytes and more.
 
     Raises:
@@ -141,19 +136,10 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     shape = transformer.layers, transformer.width
     token_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     order, shard, start = _plan(lengths, token_bytes)
-    shards = int(shard.max()) + 1
-    about = {
-        "transformer": str(transformer.checkpoint.folder),
-        "fingerprint": transformer.checkpoint.fingerprint,
-        "engine": transformer.engine,
-        "layers": transformer.layers,
-        "width": transformer.width,
-        "dtype": dtype,
-        "texts": len(texts),
-        "tokens": int(lengths.sum()),
-        "bytes": int(lengths.sum()) * token_bytes,
-        "shards": shards,
-    }
+    shards, tokens = int(shard.max()) + 1, int(lengths.sum())
+    about = {"transformer": str(transformer.checkpoint.folder), "fingerprint": transformer.checkpoint.fingerprint}
+    about |= {name: getattr(transformer, name) for name in ("engine", "layers", "width")}
+    about |= {"dtype": dtype, "texts": len(texts), "tokens": tokens, "bytes": tokens * token_bytes, "shards": shards}
     wanted = [number for number in range(shards) if not (path / _shard_name(number)).is_file()]
     _check_room(about, path, limit_gb, int(lengths[np.isin(shard, wanted)].sum()) * token_bytes)
     there = f", {shards - len(wanted)} of {shards} shards are there" if len(wanted) < shards else ""

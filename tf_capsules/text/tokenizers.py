@@ -97,7 +97,6 @@ class WordPiece:
 
         An UnsupportedTokenizer says why it is another one than BERT's.
         """
-        options = {"lowercase": True, "strip_accents": None, "split_chinese": True}
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
             model, normalizer = data["model"], data["normalizer"] or {}
@@ -107,20 +106,22 @@ class WordPiece:
             _require("splitting", (data["pre_tokenizer"] or {}).get("type"), "BertPreTokenizer")
             _require("prefix", model["continuing_subword_prefix"], "##")
             _require("longest word", model["max_input_chars_per_word"], cls.longest_word)
-            vocabulary = _by_id(model["vocab"])
-            options["lowercase"], options["strip_accents"] = normalizer["lowercase"], normalizer["strip_accents"]
-            options["split_chinese"] = normalizer["handle_chinese_chars"]
+            vocabulary = sorted(model["vocab"], key=model["vocab"].get)
+            if [model["vocab"][token] for token in vocabulary] != list(range(len(vocabulary))):
+                last = len(vocabulary) - 1
+                raise UnsupportedTokenizer(f"the ids of its {last + 1} tokens are not 0 to {last}")
+            lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
+            split_chinese = normalizer["handle_chinese_chars"]
         elif (folder / "vocab.txt").is_file():
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-            if (folder / "tokenizer_config.json").is_file():
-                config = _read_json(folder / "tokenizer_config.json")
-                options["lowercase"] = config.get("do_lower_case", True)
-                options["strip_accents"] = config.get("strip_accents")
-                options["split_chinese"] = config.get("tokenize_chinese_chars", True)
+            config = folder / "tokenizer_config.json"
+            config = _read_json(config) if config.is_file() else {}
+            lowercase, strip_accents = config.get("do_lower_case", True), config.get("strip_accents")
+            split_chinese = config.get("tokenize_chinese_chars", True)
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
-        if options["strip_accents"] is None:
-            options["strip_accents"] = options["lowercase"]
+        strip_accents = lowercase if strip_accents is None else strip_accents
+        options = dict(lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese)
         return cls(vocabulary, max_length, **options)
 
 
@@ -271,13 +272,6 @@ def _split(texts):
 
     parts = tf.strings.split(texts, _CUT)
     return tf.ragged.boolean_mask(parts, parts != b"")
-
-
-def _by_id(vocabulary):
-    tokens = sorted(vocabulary, key=vocabulary.get)
-    if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
-        raise UnsupportedTokenizer(f"the ids of its {len(tokens)} tokens are not 0 to {len(tokens) - 1}")
-    return tokens
 
 
 def _require(what, found, wanted):

@@ -118,12 +118,10 @@ def _check(model, path):
 
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return
-    shapes = {}
     with h5py.File(path) as file:
         if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
             raise ValueError("its numbers are not those that were written")
-        file.visititems(lambda name, item: shapes.update({name: tuple(item.shape)} if hasattr(item, "shape") else {}))
-
+        shapes = {name: tuple(array.shape) for name, array in _arrays(file).items()}
     kept = {name: shape for name, shape in shapes.items() if "optimizer" not in name.split("/")}
     bare = [shape for name, shape in kept.items() if not name.startswith("decoder/")]
     wanted = collections.Counter(tuple(weight.shape) for weight in model.weights)
@@ -135,12 +133,15 @@ def _check(model, path):
             raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
 
 
+def _arrays(file):
+    """The arrays of an HDF5 file, in the order of their names."""
+    found = {}
+    file.visititems(lambda name, item: found.update({name: item} if hasattr(item, "shape") else {}))
+    return found
+
+
 def _checksum(file):
     digest = hashlib.sha256()
-
-    def add(name, item):
-        if hasattr(item, "shape"):
-            digest.update(f"{name} {item.dtype} {item.shape}".encode() + item[()].tobytes())
-
-    file.visititems(add)  # in the order of their names
+    for name, array in _arrays(file).items():
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array[()].tobytes())
     return digest.hexdigest()

@@ -25,10 +25,7 @@ def windowed_dynamic_routing(
     Source: Sabour et al. 2017, procedure 1.
 
     Args:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
-        kernel: (children of a window, parents, d, e).
-        windows: `tf_capsules.routing.windowed.Windows`.
-        examples_per_chunk: number of examples whose votes exist at a time.
+        poses, kernel, windows, examples_per_chunk: see `windowed_inverted_attention`.
         iterations, bias: see `dynamic_routing`.
         mask: (batch, height, width, types), true for the children that take part; or None for all.
 

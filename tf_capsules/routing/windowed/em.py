@@ -52,14 +52,11 @@ def windowed_em_routing(
     Source: Hinton et al. 2018, procedure 1.
 
     Args:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        poses, kernel, windows, examples_per_chunk: see `windowed_inverted_attention`.
         activations: (batch, height, width, types).
-        kernel: (children of a window, parents, d, e).
         bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
         beta_u, beta_a: (parents,).
-        windows: `tf_capsules.routing.windowed.windows.Windows`.
         competes: whether parents at all positions compete for a child, or those at one position alone.
-        examples_per_chunk: number of examples whose votes exist at a time.
         iterations, inverse_temperature, gradients, epsilon, variance_floor: see `em_routing`.
         normalization: see `em_routing`; not "min_max".
 

@@ -21,12 +21,7 @@ from tf_capsules.routing.votes.transformed import TransformedVotes
 def make_votes(windows, poses, kernel, bias=None, activations=None):
     """The votes of all windows, as `StoredVotes` of a batch of parent positions.
 
-    Args:
-        windows: `tf_capsules.routing.windowed.windows.Windows`.
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
-        kernel: (children of a window, parents, d, e).
-        bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
-        activations: (batch, height, width, types), or None.
+    For the shapes of the arguments see `windowed_em_routing`; bias and activations may be None.
     """
     activations = None if activations is None else windows.gather(activations)
     return TransformedVotes(windows.gather(poses), kernel, bias, activations).store()
