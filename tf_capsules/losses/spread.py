@@ -55,10 +55,6 @@ class SpreadMargin(keras.layers.Layer):
         """The margin whose schedule is through after so many steps; "sigmoid" is then at 0.976, and at 0.595 halfway.
 
         With the authors' scale the margin would be as large after 400,000 steps only.
-
-        Example:
-            >>> [round(float(SpreadMargin.over(1000).at(step)), 3) for step in (0, 500, 1000)]
-            [0.214, 0.595, 0.976]
         """
         steps = positive_int("steps", steps)
         return cls(schedule, scale=-(-steps // 8) if schedule == "sigmoid" else steps)

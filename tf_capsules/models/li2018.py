@@ -79,7 +79,9 @@ def CapNet(
         # In float32 under every dtype policy: these are the model's answers. Initial values are each layer's own.
         options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
         options["votes_memory"] = "store" if votes == "stored" else votes
-        options["kernel_initializer"] = _shared_glorot(x[0], dim, capsules)
+        # Of a grouped 1x1 convolution, which the released code has: fans are those of its kernel as a whole.
+        deviation = (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
+        options["kernel_initializer"] = keras.initializers.RandomNormal(stddev=deviation)
         if routing == "dynamic":
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
@@ -303,12 +305,6 @@ def _on_grid(x, rows, columns):
 
 def _unit():
     return keras.initializers.RandomUniform(0.0, 1.0)
-
-
-def _shared_glorot(poses, dim, capsules):
-    """Of a grouped 1x1 convolution, which the released code has: fans are those of its kernel as a whole."""
-    stddev = (2 / (poses.shape[-1] + _TYPES * capsules * dim)) ** 0.5
-    return keras.initializers.RandomNormal(stddev=stddev)
 
 
 def _encapnet(images, x, classes, weights, name):

@@ -7,6 +7,7 @@ its decoder.
 import contextlib
 import os
 
+import h5py
 import keras
 import numpy as np
 
@@ -29,20 +30,13 @@ _DECODER = [f"Generator/{layer}/{part}:0" for layer in _LAYERS for part in ("ker
 
 def is_author_file(path: str | os.PathLike):
     """Whether a file is one of Keras 2 with the authors' parts."""
-    import h5py
-
     with contextlib.suppress(OSError), h5py.File(path) as file:
         return "CapsNet" in file and "layer_names" in file.attrs
     return False  # what is damaged, or no HDF5 file, is told of by whoever loads it
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the authors' weights; of a model without decoder theirs is left out.
-
-    A ValueError names an array that is missing or of another shape.
-    """
-    import h5py
-
+    """The model, with the authors' weights; a ValueError names an array that is missing or of another shape."""
     if len(model.weights) not in (len(_ENCODER), len(_ENCODER) + len(_DECODER)):
         raise ValueError(f"{path} is of another network than {model.name!r}: that of smallNORB, with its own decoder.")
     values = []
@@ -56,6 +50,5 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
             if value.shape != tuple(weight.shape) or not np.isfinite(value).all():
                 raise ValueError(f"{name} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}")
             values.append(value)
-    for weight, value in zip(model.weights, values, strict=True):
-        weight.assign(value)
+    model.set_weights(values)
     return model

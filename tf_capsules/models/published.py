@@ -41,11 +41,7 @@ _RULES = (
 
 
 def author_name(path: str):
-    """The author's name for the weight of this path in `ImageCapsNet` or `TextCapsNet`.
-
-    >>> author_name("convolution_2/kernel")
-    'convolve.4.weight'
-    """
+    """The author's name for the weight of this path in `ImageCapsNet` or `TextCapsNet`."""
     for pattern, name in _RULES:
         if match := re.fullmatch(pattern, path):
             return name(*match.groups())
@@ -79,8 +75,7 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
             f"({', '.join(PUBLISHED)}): their SHA-256 is {digest}.",
             stacklevel=2,
         )
-    for weight, value in zip(model.weights, values, strict=True):
-        weight.assign(value)
+    model.set_weights(values)
     return model
 
 

@@ -300,9 +300,8 @@ def DiverseCNN(
     images = backbones.image_input(image_shape, classes)
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
     for strides in (2, 1):
-        x = backbones.batch_normalized(
-            keras.layers.ReLU()(backbones.padded_convolution(x, filters, strides=strides, padding=0))
-        )
+        x = keras.layers.ReLU()(backbones.padded_convolution(x, filters, strides=strides, padding=0))
+        x = backbones.batch_normalized(x)
     if pooling == "average":
         x = backbones.padded_convolution(x, hidden, 1)
         x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)

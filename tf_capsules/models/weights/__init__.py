@@ -7,6 +7,7 @@ import pathlib
 import re
 import warnings
 
+import h5py
 import keras
 from keras import ops
 
@@ -24,11 +25,7 @@ def names():
 
 
 def find(weights: str | os.PathLike):
-    """The path of a weights file, given by its path or as the name of a shipped set.
-
-    Raises:
-        ValueError: there is neither.
-    """
+    """The path of a weights file, given by its path or as the name of a shipped set; a ValueError for neither."""
     if str(weights) in _REPLACED:
         raise ValueError(f"`weights`: {_REPLACED[str(weights)]!r} has taken the place of the set {str(weights)!r}.")
     path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
@@ -91,19 +88,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
 
 
 def seal(path: str | os.PathLike):
-    """Writes a checksum of all numbers into a file of Keras weights, for HDF5 itself notices no flipped bits.
-
-    Example:
-        >>> import keras, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)], name="dense")
-        ...     model.save_weights(f"{folder}/dense.weights.h5")
-        ...     seal(f"{folder}/dense.weights.h5")
-        ...     fill(model, f"{folder}/dense.weights.h5").name
-        'dense'
-    """
-    import h5py
-
+    """Writes a checksum of all numbers into a file of Keras weights, for HDF5 itself notices no flipped bits."""
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = _checksum(file)
 
@@ -114,8 +99,6 @@ def _check(model, path):
     Keras tells of weights of another shape as of those of another version, and says nothing of those that it leaves
     out. The optimizer's may be left out, and a decoder's, without which a network is the same.
     """
-    import h5py
-
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return
     with h5py.File(path) as file:
