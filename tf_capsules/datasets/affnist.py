@@ -9,6 +9,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.datasets.multimnist import single_digits
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
+from tf_capsules.lazy import tf, tnp
 from tf_capsules.routing.arguments import positive_int
 
 _PAD = 6  # 28 + 2 * 6 = 40 pixels, the canvas of affNIST
@@ -25,8 +26,6 @@ def expanded_mnist(data_dir=None, download=False, source="mnist"):
     steps = ("pad", _PAD), ("shift", _PAD)
 
     def example(tensors, index, draw):
-        import tensorflow.experimental.numpy as tnp
-
         return augment.apply(steps, tensors["image"][index], draw, tnp), tensors["label"][index]
 
     shape = augment.output_shape(steps, digits.image_shape)
@@ -81,8 +80,6 @@ def affine(image, pad, angle, shear, scale, place):
         scale: factors (down, right).
         place: (down, right) in [0, 1]: from the first place where the digit is all on the canvas to the last.
     """
-    import tensorflow as tf
-
     height, width, _ = image.shape
     size = np.array([height + 2 * pad, width + 2 * pad])
     # (row, column) about the image's centre -> about the canvas' centre, before it is placed

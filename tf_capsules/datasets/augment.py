@@ -204,7 +204,11 @@ _STEPS = {
     "jitter": (_jitter, (_number(0.5),), "a number from 0 to 0.5"),
     "standardize": (_standardize, (), "no value"),
     "standardize_each": (_standardize_each, (), "no value"),
-    "normalize": (_normalize, (_numbers(is_number), _numbers(is_positive)), "a mean and a deviation above 0 a channel"),
+    "normalize": (
+        _normalize,
+        (_numbers(is_number), _numbers(is_positive)),
+        "a mean and a deviation above 0 for each channel, as two lists",
+    ),
     "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
     "resize": (_resize, (_whole(1),), "a whole number of pixels, 1 or more"),
 }

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tf_capsules.lazy import tf
+
 _DRAWS_PER_EXAMPLE = 64
 
 
@@ -14,8 +16,6 @@ class TensorDraw:
     """
 
     def __init__(self, key, index):
-        import tensorflow as tf
-
         self._key, self._index, self._count = tf.cast(key, tf.int64), tf.cast(index, tf.int64), 0
 
     def integers(self, low, high):
@@ -25,8 +25,6 @@ class TensorDraw:
         return self._drawn(low, high, "float32")
 
     def _drawn(self, low, high, dtype):
-        import tensorflow as tf
-
         if self._count == _DRAWS_PER_EXAMPLE:
             raise ValueError(f"one example takes at most {_DRAWS_PER_EXAMPLE} random numbers")
         seed = [self._key, self._index * _DRAWS_PER_EXAMPLE + self._count]

@@ -10,6 +10,7 @@ import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import replacing
+from tf_capsules.lazy import tf, tfds
 from tf_capsules.routing.arguments import positive_int
 
 
@@ -73,8 +74,6 @@ def _load(name, data_dir, download, image_size, class_list, box_file):
 
 def _sources(name, data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
-    import tensorflow_datasets as tfds
-
     builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
     how = (
@@ -123,8 +122,6 @@ def _index(source, folder, part):
 
 
 def _split(source, index, label_of, classes, boxes, image_size, part):
-    import tensorflow as tf
-
     labels, names = index
     number = np.flatnonzero(label_of[labels] >= 0)
     if boxes is not None:
@@ -161,8 +158,6 @@ def _split(source, index, label_of, classes, boxes, image_size, part):
 
 def _square(picture, top, left, side):
     """That window of a picture; black where it lies outside."""
-    import tensorflow as tf
-
     size = tf.shape(picture)[:2]
     start = tf.stack([top, left])
     first, last = tf.maximum(start, 0), tf.minimum(start + side, size)

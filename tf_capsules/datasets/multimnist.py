@@ -4,6 +4,7 @@ import numpy as np
 
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.lazy import tf, tnp
 
 
 def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4, pad=4, source="mnist"):
@@ -76,8 +77,6 @@ def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
     by_class, ends = np.argsort(labels, kind="stable"), np.cumsum(counts)
 
     def example(tensors, index, draw):
-        import tensorflow as tf
-
         base = tf.cast(index % digits, tf.int32)
         label = tensors["label"][base]
         others = draw.integers(0, digits - tf.constant(counts, tf.int32)[label] - 1)
@@ -101,9 +100,6 @@ def overlay(images, shifts, pad):
     A shift is (rows down, columns right), each in [-pad, pad]. Returns the sum clipped at 255 (H + 2 pad, W + 2 pad, C)
     and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
     """
-    import tensorflow as tf
-    import tensorflow.experimental.numpy as tnp
-
     padded = [augment.apply((("pad", pad),), tf.convert_to_tensor(image), xp=tnp) for image in images]
     parts = tf.stack([augment.shifted(one, *shift, pad, tnp) for one, shift in zip(padded, shifts, strict=True)])
     total = tf.reduce_sum(tf.cast(parts, tf.int32), axis=0)

@@ -9,6 +9,7 @@ import numpy as np
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import TensorDraw
+from tf_capsules.lazy import tf, tnp
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
 # alone, so that every evaluation sees the same images; the keys of training examples are from 0 to 2**51, those of
@@ -56,8 +57,6 @@ class Split:
 
     @functools.cached_property
     def _tensors(self):
-        import tensorflow as tf
-
         with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
             return {
                 name: tf.constant(array if name == "image" or array.dtype == np.float32 else array.astype(np.int32))
@@ -91,8 +90,6 @@ class Split:
         this.check_labels(self.arrays["label"])
         this.check_steps(preprocess)
         steps, size, own, mixup = this.steps, this.size, this.rows, this.mixup
-
-        import tensorflow as tf
 
         tensors = self._tensors
         one = functools.partial(self._one, tensors, preprocess, this.training, this.crop)
@@ -129,9 +126,6 @@ class Split:
         return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
     def _one(self, tensors, preprocess, training, crop, key, index):
-        import tensorflow as tf
-        import tensorflow.experimental.numpy as tnp
-
         draw = TensorDraw(key, index)
         if self.example is None:
             image, target = tf.gather(tensors["image"], index), tf.gather(tensors["label"], index)
@@ -151,14 +145,11 @@ class Split:
 
 
 def _unit(image):
-    import tensorflow as tf
-
     return tf.cast(image, tf.float32) / 255 if image.dtype == tf.uint8 else image
 
 
 def _mixed(x, y, key, step, batch_size, real, alpha, classes):
     """Mixes each image with another of the batch; those that are not `real` stay as they are."""
-    import tensorflow as tf
 
     def seed(number):
         return tf.stack([key, step * 4 + number])
@@ -180,8 +171,6 @@ def _mixed(x, y, key, step, batch_size, real, alpha, classes):
 
 def _shuffled(index, seed, passes, size):
     """Where each of these places is in the random order of its pass over so many examples."""
-    import tensorflow as tf
-
     # What tf.random.experimental.index_shuffle calls, with the same third number, but one seed for each place.
     seeds = [tf.fill(tf.shape(passes), np.int64(number)) for number in (498247692, seed)]
     seeds = tf.stack([*seeds, passes], axis=1)
@@ -190,8 +179,6 @@ def _shuffled(index, seed, passes, size):
 
 def _signature(one, shape):
     """The types and shapes of one example, found by tracing it."""
-    import tensorflow as tf
-
     index = tf.TensorSpec((), tf.int64)
     image, target = tf.function(one, autograph=False).get_concrete_function(index, index).structured_outputs
     if tuple(image.shape) != tuple(shape):

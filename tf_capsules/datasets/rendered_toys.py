@@ -186,12 +186,12 @@ def _animal(kind, pick):
     rise = np.radians(rise)
     start = np.array([0.85 * length, 0, back + 0.35 * girth])
     skull = start + (neck + 0.3 * head) * np.array([np.cos(rise), 0, np.sin(rise)])
+    snout = skull + (1.2 * head, 0, -0.35 * head)
     solids += [
         bar(start - (0.05, 0, 0.05), skull, 0.65 * head + 0.1 * girth),
         ball(skull, (1.3 * head, 0.85 * head, head)),
+        ball(snout, (head * (1.3 if kind == 0 else 0.9), 0.6 * head, 0.55 * head)),
     ]
-    snout = skull + (1.2 * head, 0, -0.35 * head)
-    solids.append(ball(snout, (head * (1.3 if kind == 0 else 0.9), 0.6 * head, 0.55 * head)))
     for side in (-1, 1):
         ear = skull + (-0.3 * head, 0.55 * side * head, 0.6 * head)
         solids.append(bar(ear, ear + (-0.03, 0.3 * side * head, 0.75 * head), 0.28 * head))
@@ -265,16 +265,13 @@ def _airplane(kind, pick):
     middle, at = thick + 0.12, (0.16, 0.08, 0.08, -0.18, 0.16)[kind]
     wing = np.array([at, 0, middle + thick * (0.75 if kind == 4 else -0.45)])
     tail = np.array([-0.86 * length, 0, middle + 0.02])
-    rise = 0.0 if kind == 4 else 0.09
+    rise, fin = 0.0 if kind == 4 else 0.09, pick(0.2, 0.28)
     solids = [
         ball((0, 0, middle), (length, thick, thick)),
         bar(tail * (0.6, 1, 1), (0.5 * length, 0, middle), 0.9 * thick),
+        ball((0.42 * length, 0, middle + 0.72 * thick), (0.17, 0.55 * thick, 0.55 * thick), _GLASS),
+        block(tail - (0.12, 0.018, 0), tail + (0.12, 0.018, fin), {(0, 2): -0.09}, [(1, 0, 0.3, 1), (-1, 0, 0.1, 1)]),
     ]
-    solids += [ball((0.42 * length, 0, middle + 0.72 * thick), (0.17, 0.55 * thick, 0.55 * thick), _GLASS)]
-    fin = pick(0.2, 0.28)
-    solids.append(
-        block(tail - (0.12, 0.018, 0), tail + (0.12, 0.018, fin), {(0, 2): -0.09}, [(1, 0, 0.3, 1), (-1, 0, 0.1, 1)])
-    )
     for side in (-1, 1):
         solids.append(_wing(wing, chord, side * span, sweep, rise, taper))
         if kind != 3:
@@ -308,16 +305,11 @@ def _truck(kind, pick):
     front = nose - 0.24 * (kind == 4)
     rear = front - cabin
     low, high = np.array([rear, -half, floor]), np.array([front, half, floor + height])
-    slope = [(1, 0, slant, 1)]
+    slope, screen = [(1, 0, slant, 1)], [(1, 0, 0.48 * slant, 1)]
     solids = [
         block((end, -0.75 * half, floor - 0.06), (nose, 0.75 * half, floor + 0.04)),
         block(low, high, slopes=slope),
-        block(
-            low + (0.1, 0.03, 0.52 * height),
-            high + (0.012, -0.03, -0.06),
-            slopes=[(1, 0, 0.48 * slant, 1)],
-            paint=_GLASS,
-        ),
+        block(low + (0.1, 0.03, 0.52 * height), high + (0.012, -0.03, -0.06), slopes=screen, paint=_GLASS),
         block(low + (0.07, -0.01, 0.52 * height), high + (-0.1, 0.01, -0.06), paint=_GLASS),
     ]
     if kind == 4:
@@ -333,10 +325,9 @@ def _truck(kind, pick):
     if kind in (2, 3):
         solids.append(block((end, -wide, bed), (back, wide, bed + 0.06)))
     if kind == 2:
-        for x in (end + 0.02, back - 0.02):
-            solids.append(block((x - 0.02, -wide, bed), (x + 0.02, wide, bed + 0.34)))
-        for y in (-wide, wide):
-            solids.append(block((end, y - 0.02, bed), (back, y + 0.02, bed + 0.34)))
+        ends, sides = (end + 0.02, back - 0.02), (-wide, wide)
+        solids += [block((x - 0.02, -wide, bed), (x + 0.02, wide, bed + 0.34)) for x in ends]
+        solids += [block((end, y - 0.02, bed), (back, y + 0.02, bed + 0.34)) for y in sides]
     if kind == 3:
         for y, up in ((-0.16, 0.16), (0, 0.16), (0.16, 0.16), (-0.08, 0.32), (0.08, 0.32)):
             solids.append(bar((end - 0.03, y, bed + up), (back - 0.03, y, bed + up), 0.085))

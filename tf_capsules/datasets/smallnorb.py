@@ -38,7 +38,10 @@ def smallnorb(data_dir=None, download=False):
     """
     folder = None if data_dir is None else pathlib.Path(data_dir)
     if folder and any(any(folder.glob(f"{stem}-*.mat*")) for stem in _FILES):
-        _check_complete(folder)
+        names = [f"{stem}-{kind}.mat" for stem in _FILES for kind in ("dat", "cat", "info")]
+        if missing := ", ".join(name for name in names if _find(folder, name) is None):
+            has = f"{folder.resolve()} has some of the original files, but lacks {missing} (or the same with .gz)"
+            raise FileNotFoundError(f"data set 'smallnorb': {has}. All six are at {_HOME}")
         train, test = (_read_split(folder, stem) for stem in _FILES)
         return Dataset("smallnorb", train, test, _NAMES)
 
@@ -127,15 +130,6 @@ def parse_matrix(content):
     if min(shape) < 1 or len(content) != wanted:
         raise ValueError(f"it has {len(content):,} bytes; a matrix {shape} of {dtype} takes {wanted:,}")
     return np.frombuffer(content, dtype, offset=start).reshape(shape)
-
-
-def _check_complete(folder):
-    names = [f"{stem}-{kind}.mat" for stem in _FILES for kind in ("dat", "cat", "info")]
-    if missing := [name for name in names if _find(folder, name) is None]:
-        raise FileNotFoundError(
-            f"data set 'smallnorb': {folder.resolve()} has some of the original files, but lacks {', '.join(missing)} "
-            f"(or the same with .gz). All six are at {_HOME}"
-        )
 
 
 def _find(folder, name):

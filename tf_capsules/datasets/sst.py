@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tf_capsules.lazy import tfds
+
 URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 _FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
 _CLASSES = {
@@ -170,7 +172,6 @@ def builder_class():
     >>> builder.download_and_prepare()
     >>> train = builder.as_dataset(split="train", as_supervised=True)
     """
-    import tensorflow_datasets as tfds
 
     class SstTrees(tfds.core.GeneratorBasedBuilder):
         """Sentences and phrases of the Stanford Sentiment Treebank."""

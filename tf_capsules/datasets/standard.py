@@ -7,6 +7,7 @@ import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
+from tf_capsules.lazy import tfds
 
 
 def digits(data_dir=None, download=False):
@@ -60,7 +61,6 @@ def prepared(name, builder_name, data_dir, download, arrays=None, label="label",
     column `label` are the Dataset's; `hint` says how else one can get the set. Raises a FileNotFoundError where it is
     absent, a ValueError for files that are damaged, or of another version than tensorflow-datasets knows.
     """
-    import tensorflow_datasets as tfds
 
     def absent(path):
         return (
@@ -82,8 +82,6 @@ def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
 
     `absent` makes of a path the message that nothing is prepared there; for the errors see `prepared`.
     """
-    import tensorflow_datasets as tfds
-
     complaint = f"holds no sound copy of the {what}"
     with reading(data_dir or "the folder of tensorflow-datasets", complaint):
         builder = make_builder(data_dir=data_dir)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from tf_capsules.layers import ConvEMRouting, EMRouting, HeinsenRouting
+from tf_capsules.lazy import tf
 from tf_capsules.models import class_probabilities, class_scores
 
 ROUNDING = 0.01  # how far beyond [0, 1] numbers in half precision, or of an image that was resized, may lie
@@ -28,8 +29,6 @@ def hidden_states(model):
 
 def class_answers(model, outputs, class_names):
     """The dict that a signature returns, from the outputs of a model."""
-    import tensorflow as tf
-
     probabilities = tf.cast(class_probabilities(model, outputs), tf.float32)
     classes = probabilities.shape[-1]
     if class_names is not None and len(class_names) != classes:
@@ -47,7 +46,6 @@ def for_any_number(answer):
 
     Some operations of TensorFlow, such as a convolution with bias, fail on an empty batch.
     """
-    import tensorflow as tf
 
     def answer_any_number(*inputs):
         # Not every server checks shapes before it runs a graph, so the graph does.

@@ -5,6 +5,7 @@ import numpy as np
 from tf_capsules.datasets import augment
 from tf_capsules.export.answers import ROUNDING, class_answers, hidden_states, need_tensorflow, warn_of_logits
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.lazy import tf, tnp
 
 
 def served_shape(model, preprocess, image_shape):
@@ -34,9 +35,6 @@ def warn_of_image_logits(model, preprocess, shape):
 
 def image_answer(model, steps, shape, class_names=None):
     """The function from float32 images in [0, 1] to the dict that all signatures return."""
-    import tensorflow as tf
-    import tensorflow.experimental.numpy as tnp
-
     probe = np.zeros(shape, "float32")
     changes = augment.apply(steps, probe) is not probe
 
@@ -51,8 +49,6 @@ def image_answer(model, steps, shape, class_names=None):
 
 def in_unit_range(images):
     """uint8 images as float32 in [0, 1]; float32 images as they are, after a check in the graph of their range."""
-    import tensorflow as tf
-
     if images.dtype == tf.uint8:
         return tf.cast(images, tf.float32) / 255
     lowest, highest = tf.reduce_min(images), tf.reduce_max(images)
@@ -64,8 +60,6 @@ def in_unit_range(images):
 
 def decoded(file, shape):
     """An encoded image as float32 in [0, 1] of the given shape."""
-    import tensorflow as tf
-
     height, width, channels = shape
     # Not every format can be decoded to a wished number of channels: 1 or 2 are grey (with alpha), 3 or 4 are colours.
     image = in_unit_range(tf.io.decode_image(file, channels=0, expand_animations=False))

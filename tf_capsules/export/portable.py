@@ -10,6 +10,7 @@ from tf_capsules.export.answers import for_any_number, need_tensorflow
 from tf_capsules.export.files import free_file
 from tf_capsules.export.images import image_answer, served_shape, warn_of_image_logits
 from tf_capsules.files import replacing
+from tf_capsules.lazy import tf
 
 _ONNX_OPSET = 18
 
@@ -40,8 +41,6 @@ def export_litert(model, file, preprocess=(), image_shape=None):
     """
     file = free_file(file, "LiteRT", _is_litert)
     concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
-
-    import tensorflow as tf
 
     module = tf.Module()
     module.weights = list(concrete.graph.variables)
@@ -110,8 +109,6 @@ def _portable_answer(form, model, preprocess, image_shape):
 
     Neither follows a loop over parts of a batch of unknown size: networks that have such loops go image by image.
     """
-    import tensorflow as tf
-
     shape = served_shape(model, preprocess, image_shape)
     inner_shape = augment.output_shape(preprocess, shape)
     answer = each = image_answer(model, preprocess, shape)

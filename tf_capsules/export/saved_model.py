@@ -4,6 +4,7 @@ from tf_capsules.export.answers import for_any_number
 from tf_capsules.export.files import free_folder
 from tf_capsules.export.images import decoded, image_answer, in_unit_range, served_shape, warn_of_image_logits
 from tf_capsules.export.serving import check_warmup, write_saved_model
+from tf_capsules.lazy import tf
 from tf_capsules.models.feedback import FeedbackModel
 
 
@@ -65,8 +66,6 @@ def export_saved_model(
     folder = free_folder(folder)
     check_warmup(warmup)
     warn_of_image_logits(model, preprocess, shape)
-
-    import tensorflow as tf
 
     answer = for_any_number(image_answer(model, preprocess, shape, class_names))
 

@@ -9,6 +9,7 @@ import numpy as np
 from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import replacing
 from tf_capsules.layers.arguments import positive_int
+from tf_capsules.lazy import tf
 
 _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
@@ -44,16 +45,12 @@ def version_folder(folder, version=None):
 def check_warmup(warmup):
     """Raises an ImportError where warm-up requests are wanted and their package is not installed."""
     if warmup and importlib.util.find_spec("tensorflow_serving") is None:
-        raise ImportError(
-            "Warm-up requests need the package tensorflow-serving-api, which is not installed "
-            "(pip install 'tf_capsules[export]')"
-        )
+        package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
+        raise ImportError(f"Warm-up requests need the package {package}")
 
 
 def write_saved_model(folder, signatures, warmup, **parts):
     """Writes a SavedModel of signatures, and of `parts` that the loaded object has as attributes."""
-    import tensorflow as tf
-
     module = tf.Module()
     for name, part in parts.items():
         setattr(module, name, part)
@@ -72,7 +69,6 @@ def write_saved_model(folder, signatures, warmup, **parts):
 
 def _write_warmup(file, signatures):
     """Writes a request of one example to each signature."""
-    import tensorflow as tf
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
     file.parent.mkdir()
@@ -87,8 +83,6 @@ def _write_warmup(file, signatures):
 
 def _one_example(spec):
     """Ones in the shape of a signature's argument; the smallest picture, or a text, where it takes strings."""
-    import tensorflow as tf
-
     if spec.dtype == tf.string:
         return [tf.io.encode_png(np.ones((1, 1, 1), np.uint8)).numpy() if spec.name == "files" else b"A text."]
     return np.ones([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)

@@ -6,6 +6,7 @@ from tf_capsules.analysis.attribution import class_shares, routings
 from tf_capsules.export.answers import class_answers, for_any_number, hidden_states, need_tensorflow, warn_of_logits
 from tf_capsules.export.files import free_folder
 from tf_capsules.export.serving import check_warmup, write_saved_model
+from tf_capsules.lazy import tf
 
 
 def export_text_saved_model(model, transformer, folder, class_names=None, warmup=False):
@@ -57,8 +58,6 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
         )
     graph = transformer.graph
 
-    import tensorflow as tf
-
     def answer(texts):
         embeddings, mask = graph(texts)
         return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
@@ -99,8 +98,6 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
         >>> served.serve(*transformer.hidden_states(["A fine film .", "Dull"]))["label"]
     """
     folder, shape = _checked(model, folder, warmup)
-
-    import tensorflow as tf
 
     def answer(embeddings, mask):
         said = "the mask is (batch, tokens) of the embeddings"

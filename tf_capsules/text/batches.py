@@ -3,6 +3,7 @@
 import numpy as np
 
 from tf_capsules.datasets.arrays import ShuffledBatches
+from tf_capsules.lazy import tf
 from tf_capsules.routing.arguments import positive_int
 
 
@@ -47,8 +48,6 @@ class StateBatches(ShuffledBatches):
 
     def dataset(self):
         """The same batches as a `tf.data.Dataset`, read ahead while the model computes."""
-        import tensorflow as tf
-
         embeddings = tf.TensorSpec((None, None, self._states.layers, self._states.width))
         x = {"embeddings": embeddings, "mask": tf.TensorSpec((None, None))}
         y = tf.TensorSpec((None,), tf.int32)

@@ -65,9 +65,6 @@ class CachedStates:
     Raises:
         FileNotFoundError: there is no finished cache.
         ValueError: it is damaged.
-
-    >>> states = CachedStates("cache/f6989e66af2f67fbc8f2")
-    >>> embeddings, mask = states.batch([0, 5, 2])
     """
 
     def __init__(self, path):

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from tf_capsules.lazy import tf
 from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiece
 from tf_capsules.text.transformer import FrozenTransformer
 
@@ -25,7 +26,6 @@ _FIXED = {
         ("add_cross_attention", {False}, False),
     ),
 }
-_TOKENIZERS = {"gpt2": BytePair, "bert": WordPiece}
 
 
 def refusal(checkpoint):
@@ -49,10 +49,10 @@ def refusal(checkpoint):
 
 
 def _tokenizer(checkpoint):
-    config = checkpoint.config
-    positions = config["n_positions"] if config["model_type"] == "gpt2" else config["max_position_embeddings"]
+    gpt2 = checkpoint.config["model_type"] == "gpt2"
+    positions = checkpoint.config["n_positions" if gpt2 else "max_position_embeddings"]
     max_length = min(positions, checkpoint.tokenizer_limit or positions)
-    return _TOKENIZERS[config["model_type"]].from_folder(checkpoint.folder, max_length), max_length
+    return (BytePair if gpt2 else WordPiece).from_folder(checkpoint.folder, max_length), max_length
 
 
 class Transformer(FrozenTransformer):
@@ -107,8 +107,6 @@ def _hidden_states_model(checkpoint):
 
 
 def _strings_to_states(tokenizer, model, attends_to_padding):
-    import tensorflow as tf
-
     numbers = tf.TensorSpec((None, None), tf.int32)
     rows = tf.RaggedTensorSpec((None, None), tf.int32)
 

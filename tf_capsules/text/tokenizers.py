@@ -10,6 +10,8 @@ import json
 
 import numpy as np
 
+from tf_capsules.lazy import tensorflow_text, tf
+
 # The white space of Unicode; RE2's own \s is that of ASCII.
 _SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _CHINESE = (
@@ -53,9 +55,6 @@ class WordPiece:
         if len(set(vocabulary)) < len(vocabulary):
             raise UnsupportedTokenizer(f"the vocabulary has {len(vocabulary) - len(set(vocabulary))} tokens twice")
 
-        import tensorflow as tf
-        import tensorflow_text
-
         self.spellings, self._max_length = list(vocabulary), max_length
         self._lowercase, self._strip_accents, self._split_chinese = lowercase, strip_accents, split_chinese
         self.pad_id, self._first, self._last = map(self.spellings.index, ("[PAD]", "[CLS]", "[SEP]"))
@@ -65,8 +64,6 @@ class WordPiece:
 
     def __call__(self, texts):
         """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
-        import tensorflow as tf
-
         words = self._words(texts)
         known = tf.strings.length(words.flat_values, unit="UTF8_CHAR") <= self.longest_word
         words = words.with_flat_values(tf.where(known, words.flat_values, "?" * (4 * self.longest_word + 1)))
@@ -75,9 +72,6 @@ class WordPiece:
         return tf.concat([ends * self._first, ids, ends * self._last], axis=1)
 
     def _words(self, texts):
-        import tensorflow as tf
-        import tensorflow_text
-
         replace = tf.strings.regex_replace
         texts = replace(_utf8(texts), r"[\t\n\r]", " ")
         texts = replace(texts, r"[\x{FFFD}\pC]", "")
@@ -93,10 +87,7 @@ class WordPiece:
 
     @classmethod
     def from_folder(cls, folder, max_length):
-        """The tokenizer of a checkpoint in Hugging Face's form: of its tokenizer.json, else of vocab.txt.
-
-        An UnsupportedTokenizer says why it is another one than BERT's.
-        """
+        """That of a checkpoint's tokenizer.json, else of its vocab.txt; an UnsupportedTokenizer says why it is none."""
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
             model, normalizer = data["model"], data["normalizer"] or {}
@@ -153,8 +144,6 @@ class BytePair:
         if missing := sorted(tokens - set(vocabulary)):
             raise UnsupportedTokenizer(f"the vocabulary lacks {len(missing)} tokens, among them {missing[0]!r}")
 
-        import tensorflow as tf
-
         self._max_length, self.pad_id = max_length, vocabulary[self.end]
         byte = {character: number for number, character in enumerate(characters)}
         self.spellings = [""] * (max(vocabulary.values()) + 1)
@@ -175,8 +164,6 @@ class BytePair:
 
     def __call__(self, texts):
         """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
-        import tensorflow as tf
-
         # What is cut off lies behind the last token that is kept; it would only take time.
         texts = tf.strings.substr(texts, 0, self._max_length * self._longest)
         words = self._words(texts)
@@ -187,16 +174,12 @@ class BytePair:
         return tf.cast(tf.concat([ids, ends * self.pad_id], axis=1), tf.int32)
 
     def _words(self, texts):
-        import tensorflow as tf
-
         parts = _split(tf.strings.regex_replace(_utf8(texts), _BEFORE_LAST_SPACE, rb"\1" + _CUT + rb"\2" + _CUT))
         words = _split(tf.strings.regex_replace(parts.flat_values, _WORD, rb"\0" + _CUT))
         return parts.with_flat_values(words).merge_dims(1, 2)
 
     def _merge(self, words):
         """Token ids of words, a ragged int64 tensor; each step merges in every word its pair of lowest rank."""
-        import tensorflow as tf
-
         count = tf.size(words, out_type=tf.int64)
         letters = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(letters, tf.int32))
@@ -224,10 +207,7 @@ class BytePair:
 
     @classmethod
     def from_folder(cls, folder, max_length):
-        """The tokenizer of a checkpoint in Hugging Face's form: of tokenizer.json, else of vocab.json and merges.txt.
-
-        An UnsupportedTokenizer says why it is another one than GPT-2's.
-        """
+        """That of a checkpoint's tokenizer.json, else of vocab.json and merges.txt; errors as of `WordPiece`."""
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
             model, splitting = data["model"], data["pre_tokenizer"] or {}
@@ -261,15 +241,11 @@ def byte_characters():
 
 def _utf8(texts):
     """The strings with U+FFFD for what is no UTF-8."""
-    import tensorflow as tf
-
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 
 def _split(texts):
     """The parts between cuts, without empty ones: a ragged tensor (strings, parts)."""
-    import tensorflow as tf
-
     parts = tf.strings.split(texts, _CUT)
     return tf.ragged.boolean_mask(parts, parts != b"")
 

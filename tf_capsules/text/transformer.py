@@ -140,12 +140,6 @@ class FrozenTransformer(abc.ABC):
         tokens) with "" at padding. A `tf.Module` that holds it as an attribute and calls it saves to a SavedModel from
         strings, as `tf_capsules.export.export_text_saved_model` does; a process that imports tensorflow and
         tensorflow_text serves it.
-
-        >>> module = tf.Module()
-        >>> module.states, module.head = transformer.graph, head
-        >>> serve = lambda texts: module.head(dict(zip(("embeddings", "mask"), module.states(texts))))
-        >>> module.serve = tf.function(serve, input_signature=[tf.TensorSpec([None], tf.string)])
-        >>> tf.saved_model.save(module, "served")
         """
         raise RuntimeError(
             f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"

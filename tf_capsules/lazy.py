@@ -1,0 +1,19 @@
+"""TensorFlow and what goes with it, each imported when a name in it is first used: other Keras backends go without."""
+
+import importlib
+
+
+class LazyModule:
+    """Stands for a module, which is imported when a name in it is first used."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        return getattr(importlib.import_module(self._name), name)
+
+
+tensorflow_text = LazyModule("tensorflow_text")
+tf = LazyModule("tensorflow")
+tfds = LazyModule("tensorflow_datasets")
+tnp = LazyModule("tensorflow.experimental.numpy")
