@@ -7,6 +7,8 @@ import pytest
 from keras import ops
 
 BACKEND = keras.backend.backend()
+# Of `compile` where XLA is not what is tested: on TensorFlow a few small steps take less time than compiling one.
+JIT = "auto" if BACKEND == "jax" else False
 slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 
 
@@ -24,7 +26,7 @@ def compiled(function):
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, jit_compile=True)
+        return tf.function(function, jit_compile=True, autograph=False)
     if BACKEND == "jax":
         import jax
 
@@ -39,7 +41,7 @@ def any_batch(model, inputs):
     import tensorflow as tf
 
     specs = keras.tree.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), inputs)
-    return tf.function(model).get_concrete_function(specs)
+    return tf.function(model, autograph=False).get_concrete_function(specs)
 
 
 def gradients_of(function, jit=False):

@@ -1,22 +1,31 @@
 import gc
 
-import keras
 import pytest
 
-# Tracing makes many objects, few of them garbage: looking for it less often saves a fifth of the time.
-gc.freeze()
-gc.set_threshold(100_000, 20, 20)
 
-if keras.backend.backend() == "jax":
-    import jax
+def pytest_collection_finish():
+    """Once all is imported. Keras is imported by those who run tests alone, not by the process that hands them out."""
+    # Tracing makes many objects, few of them garbage: looking for it less often saves a fifth of the time.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
-    # These programs run once: compiling them takes far longer than running them.
-    jax.config.update("jax_disable_most_optimizations", True)
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_jax():
+    """These programs run once: compiling them takes far longer than running them."""
+    import keras
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(autouse=True)
 def no_convolution_to_a_column(monkeypatch):
     """No test makes a bfloat16 convolution that TensorFlow can get wrong: see test_tensorflow_faults.py."""
+    import keras
+
     if keras.backend.backend() != "tensorflow":
         return
     import tensorflow as tf
@@ -36,6 +45,8 @@ def no_convolution_to_a_column(monkeypatch):
 @pytest.fixture(autouse=True)
 def fixed_seed():
     """Every test starts from the same random state and leaves the dtype policy as it was."""
+    import keras
+
     policy = keras.config.dtype_policy()
     keras.utils.set_random_seed(0)
     yield

@@ -19,7 +19,7 @@ def toys(tmp_path_factory):
         preprocess=(("pad_crop", 2, "edge"),),
         epochs=1,
     )
-    return train(recipe, tmp_path_factory.mktemp("runs") / "toys", verbose=0)
+    return train(recipe, tmp_path_factory.mktemp("runs") / "toys", Settings(jit="off"), verbose=0)
 
 
 def test_each_figure_that_the_recipe_names_is_drawn(toys):
@@ -91,7 +91,7 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
         model_options=dict(filters=4, types=2, dim=4, decoder_units=(7,)),
         figures=("reconstructions", "dimension_perturbation"),
     )
-    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64), verbose=0)
+    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
     names = tuple(f"kind {number}" for number in range(10))
     spec = dataclasses.replace(run.data.spec, class_names=names)
     figures = dict(runs.draw(dataclasses.replace(of_other_data(run, spec=spec), trained_on=spec)))
@@ -109,7 +109,7 @@ def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
         model_options=dict(filters=4, types=2, pose=(2, 2), convolutions=((3, 3, 1),)),
         figures=("routing_maps",),
     )
-    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64), verbose=0)
+    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
     _, labels = run.examples(4)
     figure = dict(runs.draw(run))["routing_maps"]
     titles = [axes.get_title() for axes in figure.axes[:16:4]]

@@ -26,7 +26,7 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
     routing = model.encoder.get_layer("class_capsules")
     routing.inverse_temperature = (0.01, 0.03)
     inputs = keras.Model(model.encoder.input, routing.input)
-    poses, activations = inputs.predict(images, batch_size=2, verbose=0)
+    poses, activations = map(array, inputs(images))
     assert poses.shape[1:4] == (3, 2, 6)
     poses, kernel = poses.reshape(4, 3, 2, 6, -1, poses.shape[-1]), array(routing.kernel)
     votes = np.einsum("bhwnrc,nocd->bhwnord", poses, kernel)
@@ -46,7 +46,7 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
         want = np.linalg.norm(votes - means[:, None], axis=-1)
         # Untrained couplings amplify the rounding of the two forms of the votes.
         np.testing.assert_allclose(distances[iteration], want, atol=5e-3)
-    routed = model.predict(images, batch_size=2, verbose=0)["poses"]
+    routed = array(model(images)["poses"])
     np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
 
 
@@ -57,10 +57,10 @@ def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
     labels = np.array([3, 0, 1, 1, 2])
     layer = model.encoder.get_layer("class_capsules")
     inputs = keras.Model(model.encoder.input, keras.tree.flatten(layer.input)[0])
-    poses = inputs.predict(images, verbose=0).reshape(5, 32, 3)
+    poses = array(inputs(images)).reshape(5, 32, 3)
     bias = layer.vote_bias if routing == "dynamic" else layer.bias
     votes = np.einsum("bid,ijde->bije", poses, array(layer.kernel)) + array(bias)
-    parents = model.predict(images, verbose=0)["poses"]
+    parents = array(model(images)["poses"])
     shares, lengths = np.zeros(21), np.zeros(21)
     for sample, label in enumerate(labels):
         for vote in votes[sample, :, label]:

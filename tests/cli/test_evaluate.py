@@ -6,6 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+from small_runs import TINY
 
 from tf_capsules import cli, datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
@@ -46,7 +47,7 @@ def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypa
         for n in (20, 30, 25)
     )
     toys = Dataset("toys", train, test, tuple("abcdefghij"), familiar=familiar)
-    recipe = recipes.get("sabour2017-digits").replace(preprocess=(("crop", 8),), figures=(), epochs=1)
+    recipe = TINY.replace(preprocess=(("crop", 8),), epochs=1)
     monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     run, results = str(tmp_path / "run"), tmp_path / "results.csv"

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
-from backend import array, float64, gradients_of
+from backend import JIT, array, float64, gradients_of
 from keras import ops
 from layers.windowed import windows_of
 
@@ -260,7 +260,8 @@ def test_it_trains_in_a_network():
     x = ConcurrentRouting(chain, iterations=2)(x)
     x = keras.layers.Dense(1)(keras.layers.Reshape((4, 4))(x))
     model = keras.Model(images, keras.layers.Flatten()(x))
-    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), loss, jit_compile=JIT)
     inputs, labels = RANDOM.normal(size=(32, 7, 7, 8)).astype("float32"), np.arange(32) % 4
     losses = model.fit(inputs, labels, epochs=12, verbose=0).history["loss"]
     assert losses[-1] < 0.8 * losses[0]

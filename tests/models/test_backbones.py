@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import JIT, array
 
 from tf_capsules.models import heinsen2019, hinton2018, li2018, sabour2017, tsai2020
 
@@ -59,7 +59,7 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
     assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
     if head != "dynamic":
         return
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", jit_compile=JIT)
     before = array(model.encoder.layers[1].trainable_weights[0])
     model.fit(images, np.eye(3)[[0, 2]], verbose=0)
     assert np.abs(array(model.encoder.layers[1].trainable_weights[0]) - before).max() > 0

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array, gradients_of
+from backend import BACKEND, JIT, array, gradients_of
 from keras import ops
 
 from tf_capsules.layers import HeinsenRouting
@@ -90,7 +90,7 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     keras.utils.set_random_seed(0)
     model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8, iterations=2)
     accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-    model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy(), weighted_metrics=[accuracy])
+    model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy(), weighted_metrics=[accuracy], jit_compile=JIT)
     random = np.random.default_rng(0)
     x = {"embeddings": random.normal(size=(4, 3, 2, 5)).astype("float32"), "mask": np.ones((4, 3), "float32")}
     rows = np.eye(3, dtype="float32")[[0, 1, 2, 0]] * 0.3 + np.eye(3, dtype="float32")[[1, 1, 0, 2]] * 0.7
@@ -216,7 +216,7 @@ def test_self_attention_network_learns_from_mixed_examples():
     model, inputs = self_attention(blocks=1, iterations=2), texts(batch=6)
     inputs["mask"][::2, 6:] = 0.3
     rows = np.eye(4, dtype="float32")[[0, 1, 2, 0, 3, 1]]
-    model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy())
+    model.compile(keras.optimizers.Adam(0.01), SoftmaxCrossentropy(), jit_compile=JIT)
     before = model.evaluate(inputs, rows, verbose=0)
     model.fit(inputs, rows, epochs=40, verbose=0)
     assert model.evaluate(inputs, rows, verbose=0) < min(0.3, before)

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array, compiled
+from backend import BACKEND, JIT, array, compiled
 from keras import ops
 from optimizers.pytorch import job, needs_torch, weights_after
 from oracle import HEINSEN
@@ -158,7 +158,8 @@ def test_a_stateless_compiled_step_is_the_eager_one():
 def network(steps=12):
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(3)])
-    model.compile(RAdam(one_cycle(1e-5, 0.05, steps), one_cycle(0.81, 0.9, steps, inverted=True)), "mse")
+    optimizer = RAdam(one_cycle(1e-5, 0.05, steps), one_cycle(0.81, 0.9, steps, inverted=True))
+    model.compile(optimizer, "mse", jit_compile=JIT)
     model.optimizer.build(model.trainable_variables)
     return model
 

@@ -39,9 +39,9 @@ def trace(model, inputs, labels=None):
 
     specs = [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), inputs)]
     if labels is None:
-        return tf.function(lambda x: model(x, training=False)).get_concrete_function(*specs).graph
+        return tf.function(lambda x: model(x, training=False), autograph=False).get_concrete_function(*specs).graph
     specs.append(keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), labels))
-    return tf.function(lambda x, y: model.train_step((x, y))).get_concrete_function(*specs).graph
+    return tf.function(lambda x, y: model.train_step((x, y)), autograph=False).get_concrete_function(*specs).graph
 
 
 def measure(graph, rows):

@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 import numpy as np
+from keras import ops
 
 from tf_capsules.analysis.inference import check_labels, first_of_each_class, in_batches, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped
@@ -38,12 +39,17 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
-        poses, *results = routed.predict_on_batch(batch)
+        poses, *results = _called(routed, batch)
         votes = to_numpy(routing.votes(poses))
         axes = tuple(range(3, votes.ndim))
         distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
         couplings.append([weights for _, weights in results])
     return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
+
+
+def _called(network, batch):
+    """Outputs as arrays. `predict` would compile the network anew, which takes longer than a few batches."""
+    return keras.tree.map_structure(ops.convert_to_numpy, network(batch, training=False))
 
 
 def measure_vote_similarities(model, images, labels, layer="class_capsules", bins=21, batch_size=20):
@@ -78,7 +84,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
     for batch in in_batches(model, images, batch_size):
-        poses, parents = routed.predict_on_batch(batch)
+        poses, parents = _called(routed, batch)
         right = np.arange(len(poses)), labels[start : start + len(poses)]
         start += len(poses)
         votes = to_numpy(routing.votes(poses))[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
