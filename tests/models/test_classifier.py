@@ -6,7 +6,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array
+from backend import BACKEND, JIT, array
 from sweep import MODELS
 
 import tf_capsules
@@ -30,7 +30,7 @@ WEIGHTS = np.array([1.0, 0.0, 2.0, 0.5, 0.25, 1.0], "float32")
 
 def tiny(**compile_options):
     model = MODELS["CapsNet"].make()
-    options = {"loss": MarginLoss(), "optimizer": keras.optimizers.Adam(0.01)}
+    options = {"loss": MarginLoss(), "optimizer": keras.optimizers.Adam(0.01), "jit_compile": JIT}
     model.compile(**{**options, **compile_options})
     return model
 
@@ -108,6 +108,18 @@ def test_fit_reduces_the_loss_and_trains_every_weight():
     np.testing.assert_allclose(predictions["activations"], array(model(IMAGES)["activations"]), atol=1e-5)
     assert predictions["poses"].shape == (SAMPLES, CLASSES, 5)
     np.testing.assert_array_equal(class_scores(predictions).argmax(-1), LABELS)
+
+
+def test_a_training_step_is_traced_once(monkeypatch):
+    if BACKEND != "tensorflow":
+        pytest.skip("other backends trace by themselves")
+    model, traced = tiny(metrics=[keras.metrics.SparseCategoricalAccuracy()]), []
+    compute_loss = model.compute_loss
+    monkeypatch.setattr(
+        model, "compute_loss", lambda *args, **options: traced.append(1) or compute_loss(*args, **options)
+    )
+    model.fit(IMAGES, LABELS, batch_size=4, epochs=2, verbose=0)
+    assert len(traced) == 1
 
 
 def test_fit_with_parts_and_exact_match():

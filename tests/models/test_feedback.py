@@ -7,7 +7,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array
+from backend import BACKEND, JIT, array
 from sweep import capsnet
 
 from tf_capsules.losses import MarginLoss, PairedKLDivergence, SinkhornDivergence, SpreadLoss, SpreadMargin
@@ -36,7 +36,10 @@ def network():
 def tiny(links=LINKS[:1], optimizer=None, **options):
     units = {} if len(links[0]) == 3 else {"groups": 2}
     model = with_feedback(network(), links, **units, **options)
-    model.compile(optimizer or keras.optimizers.Adam(0.01), MarginLoss(), weighted_metrics=["accuracy"])
+    optimizer = optimizer or keras.optimizers.Adam(0.01)
+    accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+    model.compile(optimizer, MarginLoss(), weighted_metrics=[accuracy], jit_compile=JIT)
+    model.optimizer.build(model.trainable_variables)  # otherwise TensorFlow traces a step twice
     return model
 
 
@@ -188,7 +191,7 @@ def divergences(model, sample_weight):
 def test_the_loss_of_a_step_by_hand():
     model = tiny(LINKS, weight=3.0, optimizer=keras.optimizers.SGD(0.0))
     plain = model.model
-    plain.compile(keras.optimizers.SGD(0.0), MarginLoss())
+    plain.compile(keras.optimizers.SGD(0.0), MarginLoss(), jit_compile=JIT)
     weights = model.get_weights()
     expected = divergences(model, WEIGHTS)
     options = dict(batch_size=SAMPLES, verbose=0, sample_weight=WEIGHTS)
@@ -273,7 +276,7 @@ def test_a_capsule_classifier(tmp_path):
     histories = []
     for each in (plain, model):
         loss = SpreadLoss(SpreadMargin("linear", scale=10))
-        each.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"], jit_compile=False)
+        each.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"], jit_compile=JIT)
         histories.append(each.fit(images, labels, validation_data=(images, labels), **options).history)
     assert histories[1].keys() == {*histories[0], "feedback"}
     for name, values in histories[0].items():
@@ -390,7 +393,7 @@ def test_a_sequential_model_and_a_nested_one():
     inner = keras.Sequential([keras.Input((9, 8, 4)), keras.layers.Conv2D(6, 3, padding="same")], name="inner")
     layers = [keras.layers.Conv2D(4, 1, name="low"), inner, keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
     model = with_feedback(keras.Sequential([keras.Input((9, 8, 2)), *layers]), [("low", "inner")], groups=2)
-    model.compile("sgd", MarginLoss())
+    model.compile("sgd", MarginLoss(), jit_compile=JIT)
     assert np.isfinite(model.train_on_batch(IMAGES, LABELS)).all()
     np.testing.assert_allclose(array(model(IMAGES)), array(model.model(IMAGES)), atol=1e-6)
 
@@ -402,7 +405,7 @@ def test_losses_by_the_names_of_outputs_and_an_export_of_the_network_alone(tmp_p
     x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(16, 3, 2, padding="same", name="high")(x))
     network = keras.Model(images, [keras.layers.Dense(5, name="kind")(x), keras.layers.Dense(1, name="size")(x)])
     model = with_feedback(network, [("low", "high")], groups=1)
-    model.compile("adam", {"kind": "mse", "size": "mae"}, metrics={"size": ["mse"]})
+    model.compile("adam", {"kind": "mse", "size": "mae"}, metrics={"size": ["mse"]}, jit_compile=JIT)
     examples = np.random.default_rng(0).random((6, 8, 8, 3)).astype("float32")
     history = model.fit(examples, {"kind": np.zeros((6, 5)), "size": np.zeros((6, 1))}, verbose=0).history
     assert set(history) == {"loss", "feedback", "kind_loss", "size_loss", "size_mse"}

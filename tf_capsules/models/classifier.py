@@ -78,6 +78,12 @@ class CapsuleClassifier(keras.Model):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
+    def make_train_function(self, force=False):
+        # TensorFlow traces a step a second time if it makes the optimizer's variables.
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def count_params(self):
         """The number of the network's parameters; the count of the steps for a growing margin is none of them."""
         return super().count_params() - sum(margin.count_params() for margin in self.growing_margins)
