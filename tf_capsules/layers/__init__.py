@@ -4,7 +4,7 @@ from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask
 from tf_capsules.layers.concurrent import ConcurrentRouting
 from tf_capsules.layers.convolutional_em import ConvEMRouting
-from tf_capsules.layers.coordinates import CoordinateChannels
+from tf_capsules.layers.coordinate_channels import CoordinateChannels
 from tf_capsules.layers.decoder import Decoder
 from tf_capsules.layers.depthwise_primary import DepthwisePrimaryCapsules
 from tf_capsules.layers.dynamic import ConvDynamicRouting, DynamicRouting

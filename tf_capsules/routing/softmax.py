@@ -1,4 +1,4 @@
-"""Coupling coefficients: routing logits, normalized over the capsules that compete."""
+"""Softmax over the capsules that compete: routing logits become coupling coefficients."""
 
 from keras import ops
 
