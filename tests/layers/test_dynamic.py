@@ -206,5 +206,5 @@ def test_initial_logits_are_learned_or_drawn_once(initial_logits, trained):
     if initial_logits != "zeros":
         with pytest.raises(ValueError, match="axis 1"):
             layer(np.zeros((2, 7, 5)))
-        with pytest.raises(ValueError, match="known number of children"):
+        with pytest.raises(ValueError, match="needs to know the number of children"):
             DynamicRouting(3, 2, sharing="all", initial_logits=initial_logits).build((None, None, 5))

@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_named():
         SequenceCapsules(0)
     with pytest.raises(ValueError, match="`norm`.*Received: 'between'"):
         SequenceCapsules(6, "between")
-    with pytest.raises(ValueError, match=r"Received shape \(2, 4, 7\)"):
+    with pytest.raises(ValueError, match=r"Received input shape \(2, 4, 7\)"):
         SequenceCapsules(6).build((2, 4, 7))
     with pytest.raises(ValueError, match="number of layers"):
         SequenceCapsules(6).build((2, 4, None, 7))

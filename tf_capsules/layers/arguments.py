@@ -46,6 +46,12 @@ def known_axes(layer, shape, axes):
             )
 
 
+def check_rank(layer, shape, form):
+    """Raises a ValueError unless an input shape has as many axes as are named in `form`."""
+    if len(shape) != form.count(",") + 1:
+        raise ValueError(f"{type(layer).__name__} takes {form}. Received input shape {tuple(shape)}.")
+
+
 def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 

@@ -9,8 +9,8 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.configured import Configured
-from tf_capsules.layers.connections import children_of, flatten_grid, rows_of
-from tf_capsules.routing.votes import TransformedVotes
+from tf_capsules.layers.connections import SHARING, children_of, count_groups, flatten_grid, input_spec, rows_of
+from tf_capsules.routing.votes import DistinctVotes, SharedVotes
 from tf_capsules.routing.votes.plan import Plan
 
 MEMORY = ("auto", "store", "recompute")
@@ -63,6 +63,7 @@ class RoutingLayer(Configured):
         capsules: number of parents; None for a layer that gets it with each call.
         dim: columns of a parent's pose; for vectors its length.
         votes_memory: "auto", "store" or "recompute", see the layers.
+        sharing: which children share transformations: "none"; "positions": those of a type; or "all".
         kwargs: of `keras.layers.Layer`.
 
     Attributes:
@@ -77,11 +78,12 @@ class RoutingLayer(Configured):
     windows: Any = None
     kernel: Tensor
 
-    def __init__(self, capsules: int | None, dim: int, votes_memory: str = "auto", **kwargs):
+    def __init__(self, capsules: int | None, dim: int, votes_memory: str = "auto", sharing: str = "none", /, **kwargs):
         super().__init__(**kwargs)
         self.capsules = None if capsules is None else positive_int("capsules", capsules)
         self.dim = positive_int("dim", dim)
         self.votes_memory = one_of("votes_memory", votes_memory, MEMORY)
+        self.sharing = one_of("sharing", sharing, SHARING)
         self.supports_masking = True
 
     def routed(self, *args, **kwargs):
@@ -92,15 +94,14 @@ class RoutingLayer(Configured):
         return Routed(**dict(zip(names, results, strict=True)))
 
     def votes(self, poses):
-        """The votes that the layer makes of poses, biases and coordinates included, (batch, children, parents, *pose).
-
-        Those of a convolutional layer are (batch * positions, children of a window, parents, *pose).
-        """
+        """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""
         return self.make_votes(poses).store().tensor()
 
     def make_votes(self, poses, activations=None):
         """The votes as routing asks them, `tf_capsules.routing.votes.Votes`."""
-        return TransformedVotes(flatten_grid(poses), self.kernel, self._vote_bias, activations)
+        kind = DistinctVotes if self.sharing == "none" else SharedVotes
+        votes = kind(flatten_grid(poses), self.kernel, self._vote_bias, activations)
+        return votes.store() if self.stores_votes else votes
 
     @property
     def _vote_bias(self):
@@ -131,6 +132,12 @@ class RoutingLayer(Configured):
         children = children_of(poses_shape)
         return children, children * (self.capsules or capsules or children)
 
+    def _group_children(self, poses_shape, per_child=False):
+        """Number of groups of children; sets which inputs fit. `per_child`: there are weights for each child."""
+        groups = count_groups(self, poses_shape, self.sharing)
+        self.input_spec = input_spec(poses_shape, "none" if per_child else self.sharing)
+        return groups
+
     def _add(self, name, shape, initializer=None, options=None, trainable=True):
         """Adds a weight in full precision, with the constructor's options for `name`, or for the weight `options`."""
         given = options or name
@@ -150,7 +157,7 @@ class RoutingLayer(Configured):
         self.kernel = self._add("kernel", shape, initializer)
 
     def _couplings_shape(self, poses_shape, *capsules):
-        return poses_shape[0], children_of(poses_shape), self.capsules
+        return poses_shape[0], children_of(poses_shape), self._parents_shape(poses_shape, *capsules)[-1]
 
     def _parents_shape(self, poses_shape, *capsules):
         return poses_shape[0], self.capsules

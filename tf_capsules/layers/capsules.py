@@ -40,8 +40,7 @@ class CapsuleLength(keras.layers.Layer):
 class LabelMask(keras.layers.Layer):
     """Keeps the capsule of one class and sets the others to zero.
 
-    Source: Sabour et al. 2017, section 4.1. In training the label says which capsule is kept, at inference the most
-    active one is.
+    Source: Sabour et al. 2017, section 4.1. In training the label says which one, at inference the activation.
 
     Call arguments:
         poses: (batch, classes, *pose).

@@ -13,8 +13,7 @@ class ConcurrentRouting(keras.layers.Layer):
     """A chain of capsule layers that are routed together, several times.
 
     In the first iteration each layer takes what the layer below has just returned. In each later one all layers are
-    updated at once, each from the results of the layer below and of its own in the previous iteration. The weights are
-    the same in all iterations.
+    updated at once, from the results of the layer below and their own in the previous iteration, with the same weights.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 
@@ -32,12 +31,10 @@ class ConcurrentRouting(keras.layers.Layer):
         return_iterations: return the results of all layers in all iterations.
 
     Returns:
-        The last layer's result of the last iteration; with `return_iterations` a list for each layer of its results of
-        all iterations.
+        The last layer's result of the last iteration; with `return_iterations` a list of all of them for each layer.
 
     Raises:
-        ValueError: no layers, a layer that does not take `parents`, iterations below 1, an unknown schedule; a mask
-            that the lowest layer does not take.
+        ValueError: no layers, one that takes no `parents`, iterations below 1, an unknown schedule, a mask not taken.
 
     Example:
         >>> from tf_capsules.layers import ConvInvertedAttentionRouting, InvertedAttentionRouting

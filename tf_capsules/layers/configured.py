@@ -17,10 +17,7 @@ class Configured(keras.layers.Layer):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
     def _set_weight_options(self, arguments, **defaults):
-        """Sets a constructor's arguments, `locals()`, that are initializers, regularizers, constraints and activations.
-
-        `defaults` are initializers that stand for None, by the names of the weights.
-        """
+        """Sets the initializers, regularizers and so on among `locals()`; `defaults`: initializers that None is for."""
         for name, value in arguments.items():
             weight, _, kind = name.rpartition("_")
             if kind in _GETTERS and weight:

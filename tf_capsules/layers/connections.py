@@ -34,6 +34,14 @@ def on_grid(shape):
     return len(shape) > 4
 
 
+def need_grid(what, shape):
+    """Raises a ValueError unless poses of this shape, which `what` asks for, lie on a grid."""
+    if not on_grid(shape):
+        raise ValueError(
+            f"{what} poses on a grid (batch, height, width, types, ...). Received input shape {tuple(shape)}."
+        )
+
+
 def rows_of(shape):
     """() for vectors, (rows,) for matrices: the shape of a pose without its columns."""
     return tuple(shape[-2:-1]) if len(shape) in (4, 6) else ()
@@ -47,19 +55,14 @@ def children_of(shape):
 
 def count_groups(layer, shape, sharing):
     """Number of groups of children with their own transformations: 1, the capsule types, or all children."""
-    grid = on_grid(shape)
     known_axes(layer, shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rows_of(shape) else {}))
     if sharing == "all":
         return 1
     if sharing == "positions":
-        if not grid:
-            raise ValueError(
-                'sharing="positions" needs poses on a grid (batch, height, width, types, ...). '
-                f"Received input shape {tuple(shape)}."
-            )
+        need_grid('sharing="positions" needs', shape)
         known_axes(layer, shape, {3: "number of capsule types"})
         return shape[3]
-    known_axes(layer, shape, {axis: "number of children" for axis in ((1, 2, 3) if grid else (1,))})
+    known_axes(layer, shape, {axis: "number of children" for axis in ((1, 2, 3) if on_grid(shape) else (1,))})
     return children_of(shape)
 
 

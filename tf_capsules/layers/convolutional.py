@@ -7,7 +7,7 @@ from keras import ops
 from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import known_axes, pair
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import input_spec, on_grid, rows_of
+from tf_capsules.layers.connections import input_spec, need_grid, rows_of
 from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import Windows, make_votes
 
@@ -40,11 +40,7 @@ class ConvRoutingLayer(RoutingLayer):
 
     def _open_windows(self, poses_shape, memory=None):
         """Sets windows and plan for children of this shape, and returns the kernel's axes (rows, columns, types)."""
-        if not on_grid(poses_shape):
-            raise ValueError(
-                f"{type(self).__name__} takes poses on a grid (batch, height, width, types, ...). "
-                f"Received input shape {tuple(poses_shape)}."
-            )
+        need_grid(f"{type(self).__name__} takes", poses_shape)
         known_axes(self, poses_shape, {1: "height of the grid", 2: "width of the grid", 3: "number of capsule types"})
         known_axes(self, poses_shape, {axis: "size of a child's pose" for axis in range(4, len(poses_shape))})
         self.input_spec = input_spec(poses_shape, "none")

@@ -31,8 +31,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         dim: columns of a parent's pose; for vectors its length.
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        competition: "all" (the paper); or "types": only the parents at one position compete, which is a different and
-            simpler algorithm.
+        competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": votes are kept for the backward pass with `normalization` "min_max" and where couplings
             are asked for; "store": always; "recompute": where couplings are asked for. Only stored votes have gradients
             of higher order.
@@ -43,8 +42,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
             beta_u_constraint, beta_a_constraint: see `EMRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d). They must be finite, also
-            where a mask hides them.
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, also where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration.

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes
+from tf_capsules.layers.arguments import check_rank, known_axes
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -28,15 +28,12 @@ class CoordinateChannels(keras.layers.Layer):
     """
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                f"CoordinateChannels takes (batch, height, width, channels). Received input shape {tuple(input_shape)}."
-            )
+        check_rank(self, input_shape, "(batch, height, width, channels)")
         known_axes(self, input_shape, {-1: "number of channels"})
         super().build(input_shape)
 
     def call(self, features):
-        batch, height, width = ops.shape(features)[0], ops.shape(features)[1], ops.shape(features)[2]
+        batch, height, width, _ = ops.shape(features)
         rows = ops.broadcast_to(_positions(height)[None, :, None, None], (batch, height, width, 1))
         columns = ops.broadcast_to(_positions(width)[None, None, :, None], (batch, height, width, 1))
         return ops.concatenate([features, ops.cast(rows, features.dtype), ops.cast(columns, features.dtype)], axis=-1)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, pair, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash_exponential
 
@@ -57,10 +57,7 @@ class DepthwisePrimaryCapsules(Configured):
         self._set_weight_options(locals())
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                f"DepthwisePrimaryCapsules takes (batch, height, width, channels). Received input shape {input_shape}."
-            )
+        check_rank(self, input_shape, "(batch, height, width, channels)")
         known_axes(self, input_shape, {1: "height", 2: "width", 3: "number of channels"})
         height, width, channels = input_shape[1:]
         rows, columns = self.kernel_size or (height, width)
@@ -85,13 +82,8 @@ class DepthwisePrimaryCapsules(Configured):
         if grid == (1, 1):
             x = ops.sum(features[:, :rows, :columns] * self.kernel[:, :, 0], axis=(1, 2))
         else:
-            x = ops.depthwise_conv(
-                features,
-                ops.transpose(self.kernel, (0, 1, 3, 2)),
-                self.strides,
-                "valid",
-                **CHANNELS_LAST,
-            )
+            kernel = ops.transpose(self.kernel, (0, 1, 3, 2))
+            x = ops.depthwise_conv(features, kernel, self.strides, "valid", **CHANNELS_LAST)
         if self.bias is not None:
             x = x + self.bias
         poses = ops.reshape(x, (-1, *grid, channels // self.pose, self.pose))

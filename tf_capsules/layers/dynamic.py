@@ -6,19 +6,10 @@ from keras import ops
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import (
-    SHARING,
-    check_per_child,
-    children_of,
-    count_groups,
-    flatten_grid,
-    input_spec,
-    on_grid,
-    rows_of,
-)
+from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, dynamic_routing_by_parents
-from tf_capsules.routing.votes import DistinctVotes, SharedVotes, plan
+from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import windowed_dynamic_routing
 
 INITIAL_LOGITS = ("zeros", "random", "learned")
@@ -42,8 +33,7 @@ class _DynamicRoutingLayer(RoutingLayer):
 class DynamicRouting(_DynamicRoutingLayer):
     """Fully connected capsules, routed by agreement.
 
-    A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Routing runs in
-    at least float32 under every dtype policy.
+    A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
     Source: Sabour et al. 2017, section 2 and procedure 1. Different from the paper: the options of a bias and of leaky
     routing (the authors' released code), of shared transformations, a bias in each vote, competition between children
@@ -67,19 +57,18 @@ class DynamicRouting(_DynamicRoutingLayer):
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
         bias_initializer, vote_bias_initializer: of the biases.
-        kernel_regularizer, bias_regularizer, vote_bias_regularizer: of these weights.
-        kernel_constraint, bias_constraint, vote_bias_constraint: of these weights.
+        kernel_regularizer, bias_regularizer, vote_bias_regularizer, kernel_constraint, bias_constraint,
+            vote_bias_constraint: of these weights.
         seed: of random initial logits.
 
     Call arguments:
-        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
-            (batch, height, width, types, ...).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` a pair
-        of them and the couplings (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim), of length below 1; with `return_couplings` also the couplings (batch,
+        children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children without sharing "all".
@@ -116,10 +105,9 @@ class DynamicRouting(_DynamicRoutingLayer):
         seed: int | None = None,
         **kwargs,
     ):
-        super().__init__(capsules, dim, votes_memory, **kwargs)
+        super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         check_dynamic_routing(iterations, competition, leaky)
         self.iterations = positive_int("iterations", iterations)
-        self.sharing = one_of("sharing", sharing, SHARING)
         self.leaky = leaky
         self.competition = competition
         self.use_bias = use_bias
@@ -138,37 +126,21 @@ class DynamicRouting(_DynamicRoutingLayer):
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
     def build(self, input_shape):
-        groups, rows = count_groups(self, input_shape, self.sharing), rows_of(input_shape)
-        self.input_spec = input_spec(input_shape, self.sharing)
+        groups, rows = self._group_children(input_shape, self.initial_logits != "zeros"), rows_of(input_shape)
         self._add_weights((groups,), input_shape)
         self.vote_bias = self.logits = None
         if self.use_vote_bias:
             self.vote_bias = self._add("vote_bias", (groups, self.capsules, *rows, self.dim))
         if self.initial_logits != "zeros":
-            self._add_logits(input_shape)
+            children, learned = count_groups(self, input_shape, "none"), self.initial_logits == "learned"
+            start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
+            self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
         super().build(input_shape)
-
-    def _add_logits(self, input_shape):
-        children = children_of(input_shape)
-        if children is None:
-            raise ValueError(
-                f'initial_logits="{self.initial_logits}" needs a known number of children. '
-                f"Received input shape {tuple(input_shape)}."
-            )
-        learned = self.initial_logits == "learned"
-        draw = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
-        self.logits = self._add("logits", (children, self.capsules), draw, trainable=learned)
-        own = {axis: input_shape[axis] for axis in ((1, 2, 3) if on_grid(input_shape) else (1,))}
-        self.input_spec = keras.layers.InputSpec(ndim=len(input_shape), axes=own | {-1: input_shape[-1]})
 
     @property
     def _vote_bias(self):
         return self.vote_bias
-
-    def make_votes(self, poses, activations=None):
-        kind = DistinctVotes if self.sharing == "none" else SharedVotes
-        return kind(flatten_grid(poses), self.kernel, self.vote_bias, activations)
 
     def call(self, poses, mask=None, return_couplings=False):
         check_per_child(poses, mask=mask)
@@ -180,7 +152,7 @@ class DynamicRouting(_DynamicRoutingLayer):
             options |= dict(parents_per_chunk=self.parents_per_chunk)
             return self._returned([dynamic_routing_by_parents(votes, self.iterations, **options)])
         results = dynamic_routing(
-            votes.store() if self.stores_votes else votes,
+            votes,
             self.iterations,
             leaky=self.leaky,
             competition=self.competition,

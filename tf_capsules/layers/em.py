@@ -6,19 +6,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.base import RoutingLayer, check_memory
-from tf_capsules.layers.connections import (
-    SHARING,
-    check_per_child,
-    children_of,
-    count_groups,
-    flatten_grid,
-    input_spec,
-    masked,
-    on_grid,
-    rows_of,
-)
+from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, need_grid, rows_of
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
@@ -65,8 +54,7 @@ class EMRoutingLayer(RoutingLayer):
 class EMRouting(EMRoutingLayer):
     """Fully connected capsules with activations, routed by expectation-maximization.
 
-    A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. Routing runs in
-    at least float32 under every dtype policy.
+    A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
     Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". Different from
     the paper: vectors as poses (with coordinates in their first two entries), the bias and `normalization="min_max"`
@@ -99,15 +87,14 @@ class EMRouting(EMRoutingLayer):
         kernel_constraint, bias_constraint, beta_u_constraint, beta_a_constraint: of these weights.
 
     Call arguments:
-        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
-            (batch, height, width, types, ...). They must be finite, also where a mask hides them.
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         activations: of the children, not negative, shaped like `poses` without a pose; None: all 1.
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim); activations (batch, capsules) in (0, 1); their
-        logits (batch, capsules); with `return_couplings` also the couplings (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, capsules); with
+        `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, coordinates without a grid or room for two, an
@@ -151,9 +138,8 @@ class EMRouting(EMRoutingLayer):
         beta_a_constraint: Initializer = None,
         **kwargs,
     ):
-        super().__init__(capsules, dim, votes_memory, **kwargs)
+        super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         self._set_options(locals())
-        self.sharing = one_of("sharing", sharing, SHARING)
         self.coordinates = coordinates
         self.use_bias = use_bias
         self.children_per_chunk = children_per_chunk
@@ -162,8 +148,7 @@ class EMRouting(EMRoutingLayer):
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
-        groups, rows = count_groups(self, poses_shape, self.sharing), rows_of(poses_shape)
-        self.input_spec = input_spec(poses_shape, self.sharing)
+        groups, rows = self._group_children(poses_shape), rows_of(poses_shape)
         if self.coordinates:
             _check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
@@ -207,11 +192,7 @@ def initializers(normalization, capsules):
 def _check_coordinates(poses_shape, dim):
     """Raises a ValueError unless votes of parents with `dim` columns have room for coordinates."""
     room = (rows_of(poses_shape) or (dim,))[0]
-    if not on_grid(poses_shape):
-        raise ValueError(
-            "`coordinates` needs poses on a grid (batch, height, width, types, ...). "
-            f"Received input shape {tuple(poses_shape)}."
-        )
+    need_grid("`coordinates` needs", poses_shape)
     if room < 2:
         raise ValueError(
             "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
@@ -222,10 +203,8 @@ def _check_coordinates(poses_shape, dim):
 def _add_coordinates(poses, kernel):
     """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
 
-    Votes stay affine in the child's pose, so they need not be stored. Poses are (batch, height, width, types, d), which
-    get two columns, or (batch, height, width, types, rows, d), which get one. The kernel (groups, parents, d, dim) gets
-    the rows that take them to the first two entries of a vote's last column, or of a vector: for matrices of 4 columns
-    the row (0, 0, 0, 1).
+    Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The
+    kernel's rows take them to the first two entries of a vector or of a vote's last column.
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]

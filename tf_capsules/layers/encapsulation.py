@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, one_of, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.configured import Configured
-from tf_capsules.layers.connections import children_of, flatten_grid, on_grid
+from tf_capsules.layers.connections import alike, count_groups, flatten_grid, input_spec
 from tf_capsules.routing.squash import squash
 
 COEFFICIENTS = (None, "own", "crossed", "both")
@@ -30,19 +30,6 @@ def flatten_types(poses):
     return ops.reshape(poses, (*ops.shape(poses)[:3], poses.shape[3] * poses.shape[4]))
 
 
-def grouped_convolution(x, kernel, strides=1):
-    """A grouped convolution without padding.
-
-    Of x (batch, height, width, groups, d) and a kernel (rows, columns, groups, d, dim). It is a depthwise convolution,
-    summed over the channels of each group: on a CPU the gradient of TensorFlow's own grouped convolution is slower by
-    orders of magnitude.
-    """
-    rows, columns, groups, d, dim = kernel.shape
-    kernel = ops.reshape(kernel, (rows, columns, groups * d, dim))
-    y = ops.depthwise_conv(flatten_types(x), kernel, strides=strides, padding="valid", **CHANNELS_LAST)
-    return ops.sum(ops.reshape(y, (*ops.shape(y)[:3], groups, d, dim)), axis=4)
-
-
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
     """Convolutional capsules: two branches predict each parent, and learned gates weight them, in place of routing.
@@ -51,8 +38,7 @@ class CapConv(Configured):
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. A
     co-efficient for each branch, one number a capsule, is a 3x3 convolution of the capsule's own type in the branches.
     With the co-efficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with the master branch alone they
-    are `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding,
-    `(size - 1) / 2` on every side.
+    are `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding.
 
     Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. Different from the paper:
     its aide branch takes all types but the capsule's own, as `exclude_own` does; the released code lacks "both", which
@@ -112,10 +98,7 @@ class CapConv(Configured):
             raise ValueError(f"{names} shape the aide branch, which a layer with coefficients=None lacks.")
 
     def build(self, input_shape):
-        if len(input_shape) != 5:
-            raise ValueError(
-                f"CapConv takes poses (batch, height, width, types, d). Received input shape {tuple(input_shape)}."
-            )
+        check_rank(self, input_shape, "poses (batch, height, width, types, d)")
         known_axes(self, input_shape, {3: "number of capsule types", 4: "length of a child's pose"})
         self.types, columns = input_shape[3:]
         self.input_spec = keras.layers.InputSpec(ndim=5, axes={3: self.types, 4: columns})
@@ -186,9 +169,8 @@ class CapConv(Configured):
         wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)
         if given is None:
             raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received: {residual!r}")
-        given = tuple(given)
-        if len(given) != 5 or any(None not in ab and ab[0] != ab[1] for ab in zip(given, wanted, strict=True)):
-            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {given}.")
+        if not alike(given, wanted):
+            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {tuple(given)}.")
 
     def compute_output_shape(self, input_shape, **other_shapes):
         grid = [None if size is None else -(-size // self.strides) for size in input_shape[1:3]]
@@ -238,9 +220,7 @@ class CapFC(Configured):
                 "CapFC takes poses (batch, children, d) or (batch, height, width, types, d). "
                 f"Received input shape {tuple(input_shape)}."
             )
-        axes = (1, 2, 3) if on_grid(input_shape) else (1,)
-        known_axes(self, input_shape, {axis: "number of children" for axis in axes} | {-1: "length of a pose"})
-        children = children_of(input_shape)
+        children = count_groups(self, input_shape, "none")
         limit = children**-0.5
         self.kernel = self.add_weight(
             (input_shape[-1], children, self.capsules),
@@ -248,8 +228,7 @@ class CapFC(Configured):
             name="kernel",
             autocast=False,
         )
-        own = {axis: input_shape[axis] for axis in (*axes, -1)}
-        self.input_spec = keras.layers.InputSpec(ndim=len(input_shape), axes=own)
+        self.input_spec = input_spec(input_shape, "none")
         super().build(input_shape)
 
     def call(self, poses):
@@ -262,7 +241,7 @@ class CapFC(Configured):
 
 
 class _GroupedConvolution(keras.layers.Layer):
-    """`grouped_convolution` of capsule types, with weights and zero padding."""
+    """A convolution of each capsule type by itself, with zero padding."""
 
     def __init__(self, dim: int, kernel_size: Size, strides: Size, **kwargs):
         super().__init__(**kwargs)
@@ -279,9 +258,13 @@ class _GroupedConvolution(keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, poses):
+        *size, types, columns, dim = self.kernel.shape
         rim = [self.kernel_size // 2] * 2
-        poses = ops.pad(poses, [[0, 0], rim, rim, [0, 0], [0, 0]]) if rim[0] else poses
-        return grouped_convolution(poses, self.kernel, self.strides) + self.bias
+        x = ops.pad(flatten_types(poses), [[0, 0], rim, rim, [0, 0]]) if rim[0] else flatten_types(poses)
+        # On a CPU the gradient of TensorFlow's own grouped convolution is slower by orders of magnitude.
+        kernel = ops.reshape(self.kernel, (*size, types * columns, dim))
+        x = ops.depthwise_conv(x, kernel, strides=self.strides, padding="valid", **CHANNELS_LAST)
+        return ops.sum(ops.reshape(x, (*ops.shape(x)[:3], types, columns, dim)), axis=4) + self.bias
 
 
 class _ConvOfOtherTypes(keras.layers.Conv2D):

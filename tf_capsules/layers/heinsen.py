@@ -8,16 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.base import RoutingLayer, check_memory
-from tf_capsules.layers.connections import (
-    SHARING,
-    check_per_child,
-    children_of,
-    count_groups,
-    flatten_grid,
-    input_spec,
-    masked,
-    rows_of,
-)
+from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
@@ -29,14 +20,12 @@ _FEW_CHILDREN = 8
 class HeinsenRouting(RoutingLayer):
     """Fully connected capsules, routed by net benefit and net cost.
 
-    A vote is `x_i W_ij + B_ij`; a child pose that is a matrix keeps its rows. Routing runs in at least float32 under
-    every dtype policy.
+    A vote is `x_i W_ij + B_ij`; a child pose that is a matrix keeps its rows. Routing runs in at least float32.
 
     Without `capsules` each call says the number of parents, and parents share kernel, bias and betas. In the paper's
     form (section 2.1.1) all parents are then equal. The author's later code adds a learned bias times
     `linspace(-1, 1, capsules)`: poses then differ by a shift, couplings stay uniform, and logits and variances stay
-    equal. With `symmetry_breaking="all"`, which is ours, kernel and betas vary along the same line, and parents
-    compete.
+    equal. With `symmetry_breaking="all"`, which is ours, kernel and betas vary likewise, and parents compete.
 
     Source: Heinsen 2019, section 2 and algorithm 1.
 
@@ -61,8 +50,7 @@ class HeinsenRouting(RoutingLayer):
         kernel_constraint, bias_constraint, beta_constraint: of these weights.
 
     Call arguments:
-        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
-            (batch, height, width, types, ...). They must be finite, also where a mask hides them.
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         logits: of the children's activations, shaped like `poses` without a pose; plus and minus infinity are
             activations of exactly 1 and 0. None: all activations are 1.
         mask: shaped like `logits`, true for the children that take part.
@@ -74,8 +62,7 @@ class HeinsenRouting(RoutingLayer):
         shaped like the poses; with `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank, an unknown number of children without sharing "all",
-            `capsules` given twice.
+        ValueError: arguments out of range, poses of another rank, unknown number of children, `capsules` given twice.
 
     Example:
         >>> poses, logits, variances = HeinsenRouting(5, 4, sharing="all")(np.zeros((2, 72, 4, 4)))
@@ -109,10 +96,9 @@ class HeinsenRouting(RoutingLayer):
         beta_constraint: Initializer = None,
         **kwargs,
     ):
-        super().__init__(capsules, dim, votes_memory, **kwargs)
+        super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         check_heinsen_routing(iterations, density, epsilon)
         self.iterations = positive_int("iterations", iterations)
-        self.sharing = one_of("sharing", sharing, SHARING)
         self.single_beta = single_beta
         self.density = density
         self.symmetry_breaking = one_of("symmetry_breaking", symmetry_breaking, (None, "bias", "all"))
@@ -124,8 +110,7 @@ class HeinsenRouting(RoutingLayer):
         self._set_weight_options(locals())
 
     def build(self, poses_shape, logits_shape=None):
-        groups, rows = count_groups(self, poses_shape, self.sharing), rows_of(poses_shape)
-        self.input_spec = input_spec(poses_shape, self.sharing)
+        groups, rows = self._group_children(poses_shape), rows_of(poses_shape)
         parents, columns = self.capsules or 1, poses_shape[-1]
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=1 / columns)
         self._add_kernel((groups,), poses_shape, initializer)
@@ -161,14 +146,7 @@ class HeinsenRouting(RoutingLayer):
         return super().__call__(*args, **kwargs)
 
     def make_votes(self, poses, activations=None, capsules=None, stored=None):
-        """The votes as routing asks them.
-
-        Args:
-            poses: see the class.
-            activations: of the children, (batch, children); None: all 1.
-            capsules: number of parents, for a layer that has none.
-            stored: whether to store the votes; None: as planned for this number of children, which must be known.
-        """
+        """See `RoutingLayer`; `stored`: whether to store votes; None: as planned for a known number of children."""
         x = flatten_grid(poses)
         children = ops.shape(x)[1]
         weights = self._for_parents(self.capsules or capsules or children)
@@ -220,9 +198,6 @@ class HeinsenRouting(RoutingLayer):
 
     def _parents_shape(self, poses_shape, capsules=None):
         return poses_shape[0], self.capsules or capsules or children_of(poses_shape)
-
-    def _couplings_shape(self, poses_shape, capsules=None):
-        return poses_shape[0], children_of(poses_shape), self._parents_shape(poses_shape, capsules)[1]
 
     def compute_output_spec(self, poses, logits=None, mask=None, capsules=None, return_couplings=False):
         check_per_child(poses, logits=logits, mask=mask)

@@ -8,20 +8,12 @@ from keras import ops
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, truth_value
 from tf_capsules.layers.base import RoutingLayer, check_memory
-from tf_capsules.layers.connections import (
-    alike,
-    check_per_child,
-    count_groups,
-    flatten_grid,
-    input_spec,
-    masked,
-    rows_of,
-)
+from tf_capsules.layers.connections import alike, check_per_child, flatten_grid, masked, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.em import costs_of_a_unit
 from tf_capsules.routing.inverted_attention import distinct_inverted_attention, inverted_attention
-from tf_capsules.routing.votes import DistinctVotes, plan
+from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import windowed_inverted_attention
 
 # Of activations, as in EM routing.
@@ -78,11 +70,25 @@ class _AttentionRoutingLayer(RoutingLayer):
         costs = costs_of_a_unit(self.beta_u, variances + _VARIANCE_FLOOR) * masses
         return [poses, ops.sigmoid(_INVERSE_TEMPERATURE * (self.beta_a - costs))]
 
+    def _check_call(self, poses, activations, parents, mask):
+        """Raises a ValueError unless `parents` have the shape (or shapes) of what the layer returns, and so on."""
+        check_per_child(poses, activations=activations, mask=mask)
+        if parents is None:
+            return
+        given = [tuple(one.shape) for one in keras.tree.flatten(parents)]
+        wanted = self.compute_output_shape(tuple(poses.shape))
+        wanted = list(wanted) if self.use_activations else [wanted]
+        if len(given) != len(wanted) or not all(map(alike, given, wanted)):
+            wanted, given = (" and ".join(str(tuple(shape)) for shape in shapes) for shapes in (wanted, given))
+            raise ValueError(
+                f"`parents` must be what the layer returned in the iteration before, of shape {wanted}. "
+                f"Received shape {given}."
+            )
+
     def compute_output_spec(
         self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False
     ):
-        check_per_child(poses, activations=activations, mask=mask)
-        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        self._check_call(poses, activations, parents, mask)
         return self._specs(poses, return_couplings)
 
     def get_config(self):
@@ -99,11 +105,9 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
     `ConcurrentRouting` makes them. Routing runs in at least float32 under every dtype policy.
 
     With `use_activations` a parent's activation is `sigmoid(0.01 (beta_a - sum_h (beta_u + log(var_h) / 2) S))` as in
-    EM routing: S is the sum of its couplings, and var_h the coupled variance of entry h of its votes. The paper leaves
-    this design open.
+    EM routing: S is the sum of its couplings, var_h the coupled variance of entry h. The paper leaves it open.
 
-    Source: Tsai et al. 2020, sections 2 and 3. Different from the paper's equations, as in its released code: the scale
-    of the agreement.
+    Source: Tsai et al. 2020, sections 2 and 3. Different from its equations, as in its code: the scale of agreement.
 
     Args:
         capsules: number of parents.
@@ -125,8 +129,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         seed: of the dropout and of a random initial pose.
 
     Call arguments:
-        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
-            (batch, height, width, types, ...).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
         activations: (batch, children) or (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
@@ -137,8 +140,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         capsules), in (0, 1); with `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank or an unknown number of children, parents of another
-            shape than what the layer returns.
+        ValueError: arguments out of range, poses of another rank, unknown number of children, parents of another shape.
 
     Example:
         >>> layer = InvertedAttentionRouting(capsules=10, dim=4)
@@ -175,8 +177,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         self._set_weight_options(locals())
 
     def build(self, poses_shape, activations_shape=None, parents_shape=None):
-        children, rows = count_groups(self, poses_shape, "none"), rows_of(poses_shape)
-        self.input_spec = input_spec(poses_shape, "none")
+        children, rows = self._group_children(poses_shape), rows_of(poses_shape)
         self._add_weights((children,), poses_shape)
         # Densities and variances have no form without votes. Sums have one with a child's pose for each pair, which in
         # a chunk of examples may have as many numbers as the kernel.
@@ -187,8 +188,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         super().build(poses_shape)
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
-        check_per_child(poses, activations=activations, mask=mask)
-        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        self._check_call(poses, activations, parents, mask)
         x = flatten_grid(poses)
         if parents is None:
             parents = None if self.initial is None else self.initial[None]
@@ -201,10 +201,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
             options = dict(examples_per_chunk=self.plan.examples, scale=self.scale, weights=weights)
             sums = distinct_inverted_attention(x, parents, self.kernel, **options)
         else:
-            votes = DistinctVotes(x, self.kernel)
-            votes = votes.store() if self.stores_votes else votes
             options = dict(weights=weights, return_moments=self.use_activations, return_couplings=True)
-            sums, *moments, couplings = inverted_attention(votes, parents, scale=self.scale, **options)
+            sums, *moments, couplings = inverted_attention(self.make_votes(poses), parents, scale=self.scale, **options)
         return self._returned(self._finished(sums, moments, training), [couplings] if return_couplings else [])
 
 
@@ -214,8 +212,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     `InvertedAttentionRouting` in each window of a convolution without padding; all positions share the transformations.
     Only the parents at one position compete for a child: a child in several windows has a vote in each. A first
-    iteration is a plain convolution. In later ones votes exist for some examples at a time, and the backward pass
-    recomputes them.
+    iteration is a plain convolution. Later ones hold votes of some examples at a time, and recompute them backward.
 
     Source: Tsai et al. 2020, sections 2 and 3.
 
@@ -285,8 +282,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         super().build(poses_shape)
 
     def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
-        check_per_child(poses, activations=activations, mask=mask)
-        _check_parents(self.compute_output_shape(tuple(poses.shape)), parents)
+        self._check_call(poses, activations, parents, mask)
         windows, couplings = self.windows, []
         weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
         if parents is None:
@@ -306,17 +302,3 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
             found = windowed_inverted_attention(poses, parents, self._of_a_window(self.kernel), **options)
             sums, *moments = found if self.use_activations else [found]
         return self._returned(map(self._on_the_grid, self._finished(sums, moments, training)), couplings)
-
-
-def _check_parents(wanted, parents):
-    """Raises a ValueError unless what a layer is given as its parents has the shape (or shapes) of what it returns."""
-    if parents is None:
-        return
-    wanted = wanted if isinstance(wanted[0], (tuple, list)) else (wanted,)
-    given = [tuple(one.shape) for one in (parents if isinstance(parents, (tuple, list)) else (parents,))]
-    if len(given) != len(wanted) or not all(map(alike, given, wanted)):
-        wanted, given = (" and ".join(str(tuple(shape)) for shape in shapes) for shapes in (wanted, given))
-        raise ValueError(
-            f"`parents` must be what the layer returned in the iteration before, of shape {wanted}. "
-            f"Received shape {given}."
-        )

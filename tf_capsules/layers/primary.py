@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import known_axes, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.squash import squash
@@ -82,7 +82,7 @@ class PrimaryCapsules(Configured):
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,
             kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
-            dtype=self.dtype_policy, data_format="channels_last", use_bias=use_bias,
+            dtype=self.dtype_policy, **CHANNELS_LAST, use_bias=use_bias,
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
@@ -95,10 +95,7 @@ class PrimaryCapsules(Configured):
             self.normalization = PoseNormalization(self.pose_shape, dtype=self.dtype_policy)
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                f"PrimaryCapsules takes (batch, height, width, channels). Received input shape {tuple(input_shape)}."
-            )
+        check_rank(self, input_shape, "(batch, height, width, channels)")
         known_axes(self, input_shape, {-1: "number of channels"})
         kernel = self.convolution.kernel_size
         if self.convolution.padding == "valid":

@@ -4,11 +4,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import one_of
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import SHARING, check_per_child, count_groups, flatten_grid, input_spec, rows_of
+from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
 from tf_capsules.routing.self_attention import self_attention_routing
-from tf_capsules.routing.votes import DistinctVotes, SharedVotes, plan
+from tf_capsules.routing.votes import plan
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -24,15 +23,13 @@ class SelfAttentionRouting(RoutingLayer):
         dim: columns of a parent's pose; for vectors its length.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent.
-        use_prior: whether a learned prior is added to the couplings, a number for each (child, parent) pair. It needs
-            a known number of children.
+        use_prior: whether a learned number for each pair is added to the couplings; needs a known number of children.
         votes_memory: "auto": votes are stored where no smaller form answers; "store": always; "recompute": never.
         kernel_initializer, kernel_regularizer, kernel_constraint: of the transformations.
         prior_initializer, prior_regularizer, prior_constraint: of the prior.
 
     Call arguments:
-        poses: (batch, children, d) or (batch, children, rows, d), or the same on a grid
-            (batch, height, width, types, ...).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients.
 
@@ -63,27 +60,18 @@ class SelfAttentionRouting(RoutingLayer):
         prior_constraint: Initializer = None,
         **kwargs,
     ):
-        super().__init__(capsules, dim, votes_memory, **kwargs)
-        self.sharing = one_of("sharing", sharing, SHARING)
+        super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         self.use_prior = use_prior
         self._set_weight_options(locals())
 
     def build(self, input_shape):
-        groups = count_groups(self, input_shape, self.sharing)
-        # The prior is a number for each child.
-        self.input_spec = input_spec(input_shape, "none" if self.use_prior else self.sharing)
-        self._add_kernel((groups,), input_shape)
+        self._add_kernel((self._group_children(input_shape, self.use_prior),), input_shape)
         self.prior = None
         if self.use_prior:
             self.prior = self._add("prior", (count_groups(self, input_shape, "none"), self.capsules))
         shape = (rows_of(input_shape), input_shape[-1], self.dim)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", *shape)
         super().build(input_shape)
-
-    def make_votes(self, poses, activations=None):
-        kind = DistinctVotes if self.sharing == "none" else SharedVotes
-        votes = kind(flatten_grid(poses), self.kernel, None, activations)
-        return votes.store() if self.stores_votes else votes
 
     def votes_cost(self, poses_shape, later=True, capsules=None):
         # The agreement needs as much as that of a further iteration.

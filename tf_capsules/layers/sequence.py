@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import known_axes, one_of, positive_int
+from tf_capsules.layers.arguments import check_rank, known_axes, one_of, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.heinsen import mask_logits
 
@@ -48,11 +48,7 @@ class SequenceCapsules(Configured):
         self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, dtype=self.dtype_policy, name="norm")
 
     def build(self, embeddings_shape, mask_shape=None):
-        if len(embeddings_shape) != 4:
-            raise ValueError(
-                "SequenceCapsules takes embeddings (batch, tokens, layers, width). "
-                f"Received shape {tuple(embeddings_shape)}."
-            )
+        check_rank(self, embeddings_shape, "embeddings (batch, tokens, layers, width)")
         known_axes(self, embeddings_shape, {2: "number of layers", 3: "width of the embeddings"})
         self.depth = self.add_weight(embeddings_shape[2:], "zeros", name="depth")
         self.dense.build(embeddings_shape)

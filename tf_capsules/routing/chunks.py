@@ -6,9 +6,7 @@ from keras import ops
 
 
 def by_examples(function, size, arrays, results, sums=()):
-    """`function(*arrays)`, computed for at most `size` examples at a time, to bound the memory of what lies between.
-
-    No gradient goes through this.
+    """`function(*arrays)` of at most `size` examples at a time, to bound the memory; no gradient goes through this.
 
     Args:
         function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for

@@ -92,37 +92,33 @@ def dynamic_routing_by_parents(
     check_dynamic_routing(iterations, "children")
     count = -(-votes.parents // parents_per_chunk)
     size = -(-votes.parents // count)  # equal chunks need the least padding
-    poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, votes.rows * votes.columns)))
+    groups, rows, columns, out = votes.groups, votes.rows, votes.columns, votes.pose_shape[-1]
+    poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, rows * columns)))
     features = ops.transpose(ops.concatenate([ops.ones_like(poses[..., :1]), poses], axis=-1), (0, 2, 1, 3))
     if mask is not None:
         mask = ops.transpose(votes.by_group(ops.cast(mask, votes.dtype)), (0, 2, 1))
 
-    def parts(values, axis):
-        """Values with an axis of parents, as (chunks, ...), padded with zeros."""
+    def parts(values, axis, *shape):
+        """Values with an axis of parents, or zeros of that shape for None, as (chunks, ...), padded with zeros."""
+        values = ops.zeros(shape, votes.dtype) if values is None else ops.cast(values, votes.dtype)
         rest = [[0, 0]] * len(values.shape)
         rest[axis] = [0, count * size - votes.parents]
         values = ops.pad(values, rest)
         shape = tuple(values.shape)
         return ops.moveaxis(ops.reshape(values, (*shape[:axis], count, size, *shape[axis + 1 :])), axis, 0)
 
-    given = {"kernel": parts(votes.kernel, 1)}
-    if votes.bias is not None:
-        given["votes"] = parts(votes.bias, 1)
-    if bias is not None:
-        given["sums"] = parts(ops.reshape(ops.cast(bias, votes.dtype), (votes.parents, votes.rows, -1)), 0)
+    given = [parts(votes.kernel, 1), parts(votes.bias, 1, groups, votes.parents, rows, out)]
+    bias = None if bias is None else ops.reshape(bias, (votes.parents, rows, out))
+    given.append(parts(bias, 0, votes.parents, rows, out))
     if initial_logits is not None:
-        given["logits"] = parts(votes.by_group(ops.cast(initial_logits, votes.dtype)[None])[0], 2)
-    names = tuple(given)
+        given.append(parts(votes.by_group(initial_logits[None])[0], 2))
 
     @keras.remat
-    def parents(features, *given):
-        of = dict(zip(names, given, strict=True))
-        batch, groups, rows, columns = ops.shape(features)[0], votes.groups, votes.rows, votes.columns
-        out = votes.pose_shape[-1]
+    def parents(features, kernel, vote_bias, bias, *initial):
+        batch = ops.shape(features)[0]
         # A matrix product for each parent over all groups, as in `to_parents`.
-        kernel = ops.reshape(ops.transpose(of["kernel"], (1, 0, 2, 3)), (size, groups * columns, out))
-        if "votes" in of:
-            vote_bias = ops.reshape(ops.transpose(of["votes"], (1, 0, 2, 3)), (size, groups, rows * out))
+        kernel = ops.reshape(ops.transpose(kernel, (1, 0, 2, 3)), (size, groups * columns, out))
+        vote_bias = ops.reshape(ops.transpose(vote_bias, (1, 0, 2, 3)), (size, groups, rows * out))
         attended = None
         for _ in range(iterations):
             logits = None
@@ -131,13 +127,11 @@ def dynamic_routing_by_parents(
                 back = ops.matmul(ops.reshape(x, (size, batch * rows, out)), ops.transpose(kernel, (0, 2, 1)))
                 back = ops.transpose(ops.reshape(back, (size, batch, rows, groups, columns)), (1, 3, 2, 4, 0))
                 back = ops.reshape(back, (batch, groups, rows * columns, size))
-                offset = ops.zeros_like(back[:, :, :1])
-                if "votes" in of:
-                    offset = ops.matmul(ops.reshape(x, (size, batch, rows * out)), ops.transpose(vote_bias, (0, 2, 1)))
-                    offset = ops.transpose(offset, (1, 2, 0))[:, :, None]
+                offset = ops.matmul(ops.reshape(x, (size, batch, rows * out)), ops.transpose(vote_bias, (0, 2, 1)))
+                offset = ops.transpose(offset, (1, 2, 0))[:, :, None]
                 logits = ops.matmul(features, ops.concatenate([offset, back], axis=2))
-            if "logits" in of:
-                own = ops.transpose(of["logits"], (1, 0, 2))[None]
+            for own in initial:
+                own = ops.transpose(own, (1, 0, 2))[None]
                 logits = own if logits is None else logits + own
             if logits is None:
                 weights = ops.ones_like(features[..., :1]) if mask is None else mask[..., None]
@@ -155,14 +149,12 @@ def dynamic_routing_by_parents(
             counts = ops.squeeze(counts, axis=2)
             first = ops.transpose(ops.reshape(first, (batch, groups, rows, columns, size)), (4, 0, 2, 1, 3))
             total = ops.matmul(ops.reshape(first, (size, batch * rows, groups * columns)), kernel)
-            total = ops.reshape(total, (size, batch, rows, out))
-            if "votes" in of:
-                added = ops.matmul(ops.transpose(counts, (2, 0, 1)), vote_bias)
-                total = total + ops.reshape(added, ops.shape(total))
+            added = ops.matmul(ops.transpose(counts, (2, 0, 1)), vote_bias)
+            total = ops.reshape(total, (size, batch, rows, out)) + ops.reshape(added, (size, batch, rows, out))
             total = ops.transpose(total, (1, 0, 2, 3))
             mass = ops.sum(counts, axis=1)[:, :, None, None]
             total = total / ops.maximum(mass, 1e-30)
-            poses = squash(total + of["sums"] if "sums" in of else total, (2, 3))
+            poses = squash(total + bias, (2, 3))
             attended = poses if attended is None else attended + poses
         return poses
 
@@ -171,8 +163,7 @@ def dynamic_routing_by_parents(
         poses = parents(features, *given)
         return poses, poses
 
-    start = ops.zeros((votes.batch, size, votes.rows, votes.pose_shape[-1]), votes.dtype)
-    _, poses = ops.scan(step, start, tuple(given.values()))
+    _, poses = ops.scan(step, ops.zeros((votes.batch, size, rows, out), votes.dtype), tuple(given))
     poses = ops.reshape(ops.moveaxis(poses, 0, 1), (votes.batch, count * size, *votes.pose_shape))
     return poses[:, : votes.parents]
 

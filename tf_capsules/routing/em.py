@@ -40,13 +40,10 @@ def em_routing(
     (1, 2, 3, ...): Li et al. 2018, released code.
 
     Args:
-        votes: `tf_capsules.routing.votes.Votes` with the children's activations, which are not negative; 0 for a child
-            that is masked.
+        votes: `tf_capsules.routing.votes.Votes` with the children's activations, not negative; 0 where masked.
         iterations: at least 1; 1 leaves the couplings uniform.
-        beta_u, beta_a: cost of a unit of mass for each entry of a pose, and benefit of being active, (parents,); None:
-            zeros.
-        inverse_temperature: lambda: one number for each iteration; or the limit of the authors' schedule
-            `number * (1 - 0.95 ** t)`, t from 1.
+        beta_u, beta_a: cost of a unit of mass for each entry of a pose, benefit of being active, (parents,); None: 0.
+        inverse_temperature: lambda: one number for each iteration; or one for the schedule `number * (1 - 0.95 ** t)`.
         normalization: a factor on the cost; "data": the factor `100 parents / children`, where parents are the types at
             one position and children those of one parent; "min_max": maps the costs of a sample's parents to [-5, 5].
         gradients: "all": through all iterations; "last": through the last M-step alone, given its couplings.
@@ -65,68 +62,46 @@ def em_routing(
         ValueError: an argument out of its range.
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
-    states = em_states(
-        votes,
-        iterations,
-        beta_u=beta_u,
-        beta_a=beta_a,
-        inverse_temperature=inverse_temperature,
-        normalization=normalization,
-        gradients=gradients,
-        epsilon=epsilon,
-        variance_floor=variance_floor,
-        competition=competition,
-    )
+    options = dict(normalization=normalization, gradients=gradients, epsilon=epsilon, variance_floor=variance_floor)
+    lambdas = temperatures(inverse_temperature, iterations)
+    states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
     logits, means, variances = states[-1]
     results = means + votes.origin, ops.sigmoid(logits), logits, variances
     if not return_couplings:
         return results
-    last = (
-        uniform_couplings(votes, competition)
-        if iterations == 1
-        else e_step(votes, *states[-2], competition=competition)
-    )
-    return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
+    if iterations == 1:
+        couplings = uniform_couplings(votes, competition)
+    else:
+        couplings = e_step(votes, *states[-2], competition=competition)
+    return *results, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
 
 
 def em_states(
-    votes,
-    iterations,
-    *,
-    beta_u,
-    beta_a,
-    inverse_temperature,
-    normalization,
-    epsilon,
-    variance_floor,
-    competition,
-    gradients="all",
-    first=None,
+    votes, lambdas, *, beta_u, beta_a, normalization, epsilon, variance_floor, competition, gradients="all", first=None
 ):
     """The parents after each M-step: activation logits, means less the origin of the votes, and variances.
 
-    Arguments: see `em_routing`. `first`: the state after the first M-step, which is then left out.
+    Arguments: see `em_routing`. `lambdas`: inverse temperatures. `first`: the state after the first M-step, left out.
     """
-    beta_u, beta_a = (
-        0.0 if beta is None else ops.cast(at_least_float32(beta), votes.dtype) for beta in (beta_u, beta_a)
-    )
+    betas = beta_u, beta_a
+    beta_u, beta_a = (0.0 if x is None else ops.cast(at_least_float32(x), votes.dtype) for x in betas)
 
     def couplings(votes, *state):
         """What `votes.moments` calls, where chunks are routed one after the other with the votes of a chunk."""
         found = e_step(votes, *state, competition=competition)
         return found if gradients == "all" else ops.stop_gradient(found)
 
-    def m_step(temperature, couplings, *state):
+    def m_step(inverse_temperature, couplings, *state):
         near = state[1] if state else None
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
         costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
-        return temperature * (beta_a - _normalize(costs, normalization, votes, epsilon)), means, variances
+        logits = inverse_temperature * (beta_a - _normalize(costs, normalization, votes, epsilon))
+        return logits, means, variances
 
-    temperature, *later = temperatures(inverse_temperature, iterations)
-    states = [m_step(temperature, uniform_couplings(votes, competition)) if first is None else first]
-    for temperature in later:
-        states.append(m_step(temperature, couplings, *states[-1]))
+    states = [m_step(lambdas[0], uniform_couplings(votes, competition)) if first is None else first]
+    for inverse_temperature in lambdas[1:]:
+        states.append(m_step(inverse_temperature, couplings, *states[-1]))
     return states
 
 

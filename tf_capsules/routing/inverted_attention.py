@@ -31,8 +31,7 @@ def inverted_attention(
 
     Args:
         votes: `tf_capsules.routing.votes.Votes`.
-        parents: poses of the previous iteration, (batch or 1, parents, *pose); None: zeros, which give uniform
-            couplings.
+        parents: poses of the previous iteration, (batch or 1, parents, *pose); None: uniform couplings.
         scale: factor on the agreement.
         weights: (batch, children), factors on a child's couplings: its activation or a mask; None: 1.
         return_moments: also return sums of couplings and variances, of which activations are made.
@@ -71,16 +70,8 @@ def distinct_inverted_attention(
 ):
     """`inverted_attention` where each pair of a child and a parent has its own matrix: no array of pairs is kept.
 
-    It computes as `DistinctVotes` does, some examples at a time. The gradient, of first order only, recomputes the
-    arrays of pairs.
-
-    Args:
-        poses: (batch, children, d) or (batch, children, rows, d).
-        kernel: (children, parents, d, e).
-        parents, scale, weights: see `inverted_attention`.
-
-    Returns:
-        The coupled sums of votes, (batch, parents, *pose).
+    It computes as `DistinctVotes` does, of poses (batch, children, [rows,] d) and a kernel (children, parents, d, e),
+    some examples at a time. The gradient, of first order only, recomputes the arrays of pairs.
     """
     poses, parents, kernel = (at_least_float32(x) for x in (poses, parents, kernel))
     children, count, columns, out = kernel.shape

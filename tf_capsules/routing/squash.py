@@ -53,16 +53,9 @@ def squash(poses: Tensor, axis: int | Sequence[int] = -1):
 def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """Shrinks each capsule to a length below 1, keeping its direction: `(1 - exp(-|s|)) * s / |s|`.
 
-    Its slope at zero is 1, where that of `squash` is 0: short capsules keep their length.
+    Its slope at zero is 1, where that of `squash` is 0: short capsules keep their length. Arguments: see `squash`.
 
     Source: Mazzia et al. 2021, section 3.1.
-
-    Args:
-        poses: tensor of any shape.
-        axis: the pose axis, or a tuple of them.
-
-    Returns:
-        A tensor of the same shape, in at least float32.
 
     Example:
         >>> [round(float(x), 6) for x in squash_exponential([[0.6, 0.8]])[0]]

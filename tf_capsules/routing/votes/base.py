@@ -61,14 +61,11 @@ class Votes:
 
         Args:
             couplings: (batch, children, parents) or (batch, children, 1); or a function of (votes, *state) that returns
-                them. The couplings of one child must not depend on another child: the function may be called with
-                some children at a time.
+                them. The couplings of one child must not depend on another child: some may come at a time.
             state: arrays for the function.
             epsilon: added to a parent's mass in divisions.
-            near: poses near the means, relative to `origin`, (batch, parents, *pose), or None. It affects rounding
-                alone.
-            masses_by_group: whether to return a mass for the children of each group, or one for all children, which is
-                smaller.
+            near: poses near the means, relative to `origin`, (batch, parents, *pose), or None.
+            masses_by_group: whether to return a mass for the children of each group, or one for all children.
 
         Returns:
             Masses (batch, groups or 1, parents), the sum of D_ij over the children of each group, or of all; means

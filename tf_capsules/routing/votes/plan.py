@@ -33,10 +33,9 @@ class Plan:
         return children < self.fewest if self.fewest and not self.stored else self.stored
 
     def bytes(self, batch, children, pairs, iterates):
-        """Bytes of the votes as a tensor, and of what is held, of `batch` examples.
+        """Bytes of the votes as a tensor, and of what is held, of `batch` examples of so many children and pairs each.
 
-        Each has so many `children` and (child, parent) `pairs`. `iterates`: whether there is an iteration after the
-        first, whose couplings are uniform.
+        `iterates`: whether an iteration follows the first.
         """
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children):

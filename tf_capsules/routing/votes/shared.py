@@ -12,10 +12,7 @@ from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 
 
 def products(x, axis, size, other=None):
-    """The products of each entry along an axis with itself and the entries after it: d (d + 1) / 2 of d entries.
-
-    The axis has the known size `size`. The first factors are taken from `other`, shaped like x; None: from x.
-    """
+    """Products of each of `size` entries along an axis, of `other` if given, with itself and those after it in x."""
     # Split, not sliced: TensorFlow pads the gradient of each slice with zeros to the size of x.
     entries = ops.split(x, size, axis=axis)
     firsts = entries if other is None else ops.split(other, size, axis=axis)
@@ -56,8 +53,7 @@ class SharedVotes(TransformedVotes):
     Votes are affine in the child's pose. So a weighted sum of votes is the transformed weighted sum of poses, and an
     agreement is that of the child's pose with the parent's pose transformed back. A Gaussian's log density is a
     quadratic form in the child's pose, and a weighted variance follows from its second moments: both are matrix
-    products over the features (1, x, x x^T) of a pose. The votes are never made. The results are exact, not
-    approximations.
+    products over the features (1, x, x x^T) of a pose. The votes are never made, the results exact.
 
     Args:
         poses, kernel, bias, activations: see `TransformedVotes`.

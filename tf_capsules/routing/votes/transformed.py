@@ -79,12 +79,6 @@ class TransformedVotes(Votes):
         return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
 
     @functools.cached_property
-    def _central_votes(self):
-        """The vote of each group's center, (batch, groups, parents, rows, e)."""
-        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
-        return votes if self.bias is None else votes + self.bias
-
-    @functools.cached_property
     def _origin(self):
         """The mean vote of the centers, (batch, parents, rows, e). It affects rounding alone."""
         origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
@@ -93,7 +87,10 @@ class TransformedVotes(Votes):
 
     @functools.cached_property
     def _central_offsets(self):
-        return self._central_votes - self._origin[:, None]
+        """The vote of each group's center less the origin, (batch, groups, parents, rows, e)."""
+        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
+        votes = votes if self.bias is None else votes + self.bias
+        return votes - self._origin[:, None]
 
     def _bias_sum(self, weights):
         """`sum_i w_ij B_ij`, or 0 without a bias."""

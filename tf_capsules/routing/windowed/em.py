@@ -108,18 +108,9 @@ def windowed_em_routing(
     def forward(poses, activations, *start, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        states = em_states(
-            votes,
-            iterations,
-            beta_u=beta_u,
-            beta_a=beta_a,
-            inverse_temperature=inverse_temperature,
-            normalization=normalization,
-            epsilon=epsilon,
-            variance_floor=variance_floor,
-            competition=competition,
-            first=split(start[0], *votes.pose_shape) if start else None,
-        )
+        first = split(start[0], *votes.pose_shape) if start else None
+        options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor, first=first)
+        states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
         return (ops.stack([joined(*state) for state in states], axis=1),)
 
     def backward(poses, activations, states, upstream, shared):
