@@ -26,11 +26,7 @@ def names():
 
 
 def get(name):
-    """The recipe of that name.
-
-    Raises:
-        ValueError: no recipe has that name.
-    """
+    """The recipe of that name; a ValueError where there is none."""
     if name in _RECIPES:
         return _RECIPES[name]
     base, at, iterations = str(name).partition("@")

@@ -69,60 +69,49 @@ def _novel(factor, network, error):
     return row, inside
 
 
+def _row(key, title, error, **changes):
+    return SMALLNORB.row(f"hinton2018-smallnorb-{key}", f"smallNORB, {title}", f"{error} error", **changes)
+
+
 RECIPES = (
-    SMALLNORB.row(
-        "hinton2018-smallnorb-r1",
-        "smallNORB, 1 routing iteration: uniform couplings, the control for routing",
-        "9.7% error",
+    _row(
+        "r1",
+        "1 routing iteration: uniform couplings, the control for routing",
+        "9.7%",
         model_options=dict(iterations=1),
     ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-r2", "smallNORB, 2 routing iterations", "2.2% error", model_options=dict(iterations=2)
-    ),
+    _row("r2", "2 routing iterations", "2.2%", model_options=dict(iterations=2)),
     SMALLNORB,
-    SMALLNORB.row(
-        "hinton2018-smallnorb-r5", "smallNORB, 5 routing iterations", "3.9% error", model_options=dict(iterations=5)
-    ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-vector",
-        "smallNORB, vectors of 16 as poses, transformed by matrices of 16 x 16",
-        "2.9% error",
+    _row("r5", "5 routing iterations", "3.9%", model_options=dict(iterations=5)),
+    _row(
+        "vector",
+        "vectors of 16 as poses, transformed by matrices of 16 x 16",
+        "2.9%",
         model_options=dict(pose=16),
         note="Coordinates are added to the first two entries of a vote.",
     ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-no-coordinates",
-        "smallNORB, without coordinate addition",
-        "2.6% error",
-        model_options=dict(coordinates=False),
-    ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-vector-no-coordinates",
-        "smallNORB, vectors of 16 as poses, without coordinate addition",
-        "3.2% error",
+    _row("no-coordinates", "without coordinate addition", "2.6%", model_options=dict(coordinates=False)),
+    _row(
+        "vector-no-coordinates",
+        "vectors of 16 as poses, without coordinate addition",
+        "3.2%",
         model_options=dict(pose=16, coordinates=False),
     ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-margin",
-        "smallNORB, with the margin loss of dynamic routing",
-        "3.2% error",
-        loss=MarginLoss,
-        margin_schedule=None,
-    ),
-    SMALLNORB.row(
-        "hinton2018-smallnorb-crossentropy",
-        "smallNORB, with cross-entropy",
-        "5.8% error",
+    _row("margin", "with the margin loss of dynamic routing", "3.2%", loss=MarginLoss, margin_schedule=None),
+    _row(
+        "crossentropy",
+        "with cross-entropy",
+        "5.8%",
         model_options=dict(logits=True),
         loss=SoftmaxCrossentropy,
         margin_schedule=None,
         note="The softmax is over activation logits. Over activations in (0, 1) the loss could not fall below 0.905.",
     ),
     CNN,
-    SMALLNORB.row(
-        "hinton2018-smallnorb-small",
-        "smallNORB, 3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
-        "2.2% error",
+    _row(
+        "small",
+        "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
+        "2.2%",
         source="section 4",
         model_options=dict(filters=64, types=8, capsules=(16, 16)),
     ),

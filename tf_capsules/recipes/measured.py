@@ -36,14 +36,7 @@ class Measured:
 
 
 def measured(recipe):
-    """The longest training of a recipe in `results/`, its own network on its own data; None where there is none.
-
-    Args:
-        recipe: a `Recipe`.
-
-    Returns:
-        A `Measured`, or None.
-    """
+    """The longest training of a `Recipe` in `results/`, its own network on its own data; None where there is none."""
 
     def conditions(row):
         return int(row["train_examples"]) * int(row["epochs"]), row["note"], row["batch_size"], row["learning_rate"]

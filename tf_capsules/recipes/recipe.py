@@ -20,31 +20,25 @@ class Recipe:
         model_options: further arguments of `model`.
         dataset: name of a data set (`tf_capsules.datasets.names()`).
         dataset_options: arguments of its loader.
-        transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the model's
-            input; None for images.
+        transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the input.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
-        loss: function of `loss_options`, and with `margin_schedule` of the margin, that returns a Keras loss on the
-            activations.
+        loss: function of `loss_options`, and with `margin_schedule` of the margin, that returns a Keras loss.
         loss_options: its arguments.
         margin_schedule: "sigmoid", "linear" or "ramp": how the margin of `SpreadLoss` grows over the steps of the whole
             run (`tf_capsules.losses.SpreadMargin.over`); None for a fixed margin, or another loss.
-        metric: "accuracy"; "top_5", whether the class is among the five most probable; or "exact_match", where an image
-            has several classes.
-        threshold: with "exact_match", the activation above which a class is predicted; None predicts as many classes as
-            there are.
+        metric: "accuracy"; "top_5", the class is among the five most probable; or "exact_match", for several classes.
+        threshold: with "exact_match", the activation above which a class is predicted; None: the true number.
         epochs: passes over the training split.
         batch_size: examples a step, over all devices.
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
-        learning_rate: at the start, or with `warmup` at its highest. One of the next four changes it; with none of them
-            it is constant.
+        learning_rate: at the start, or with `warmup` at its highest. One of the next four changes it.
         decays: how many times the rate falls to 0.96 of itself over the whole run, continuously.
         decay_steps: steps after which the rate has fallen to 0.96 of itself, however long the run is.
         lowest_rate: below which `decays` and `decay_steps` don't let it fall.
         drops: shares of all steps after which the rate falls to a tenth of itself.
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
-        mixup: alpha of Beta(alpha, alpha), from which the shares are drawn in which two training examples and their
-            labels are mixed; None for no mixing.
+        mixup: alpha of Beta(alpha, alpha), of the shares in which two training examples and labels are mixed; or None.
         feedback: function of the model and `feedback_options` that returns what is trained in place of the model, a
             `tf_capsules.models.FeedbackModel`; None for the model itself.
         feedback_options: its arguments beside the model.

@@ -76,33 +76,28 @@ MULTIMNIST = Recipe(
     note="Both digits must be right. An epoch is 60 million pairs; `--train-limit` takes fewer.",
 )
 
-AFFNIST = Recipe(
+AFFNIST = MNIST.row(
     "sabour2017-affnist",
     "MNIST shifted on 40x40 pixels, to be tested on affine digits without fine-tuning",
-    model=CapsNet,
+    "0.77% error",
     dataset="expanded_mnist",
-    optimizer=Adam,
-    decays=150,
+    preprocess=(),
     figures=("training_curves", "reconstructions"),
     source="section 5.2",
-    published="0.77% error",
     note="21% error on affNIST: `tf-capsules evaluate RUN --dataset affnist`.",
 )
 
-CIFAR10 = Recipe(
+CIFAR10 = NO_RECONSTRUCTION.row(
     "sabour2017-cifar10",
     "CIFAR-10, leaky routing, 64 primary capsule types",
-    model=CapsNet,
-    model_options=dict(types=64, padding="same", leaky=True, decoder_units=None),
+    "10.6% error",
+    model_options=dict(types=64, padding="same", leaky=True),
     dataset="cifar10",
     preprocess=(("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",)),
     epochs=1500,
-    optimizer=Adam,
     # The released code: 600,000 steps, the rate falling by 4% every 2,000.
     decays=300,
-    figures=("training_curves", "routing_changes"),
     source="section 7",
-    published="10.6% error",
     note="The paper's figure is of 7 networks together: `tf-capsules evaluate RUN RUN ...`.",
 )
 
@@ -182,31 +177,23 @@ RECIPES = (
         source="appendix, the figure of training loss: slower than with 3 iterations",
         **UNROUTED,
     ),
-    Recipe(
+    NO_RECONSTRUCTION.row(
         "sabour2017-smallnorb",
         "smallNORB, stereo pairs at 32x32",
-        model=CapsNet,
-        model_options=dict(decoder_units=None),
+        "2.7% error",
         dataset="smallnorb",
         preprocess=(("downscale", 2), ("brightness", 63), ("contrast", 0.2, 1.8), ("crop", 32), ("standardize",)),
         epochs=200,
-        optimizer=Adam,
-        decays=150,
-        figures=("training_curves", "routing_changes"),
         source="section 7",
-        published="2.7% error",
     ),
-    Recipe(
+    NO_RECONSTRUCTION.row(
         "sabour2017-svhn",
         "SVHN, a network of one million parameters on the training images alone",
-        model=CapsNet,
-        model_options=dict(filters=64, types=16, pose=6, dim=8, decoder_units=None),
+        "4.3% error",
+        model_options=dict(filters=64, types=16, pose=6, dim=8),
         dataset="svhn",
+        preprocess=(),
         epochs=200,
-        optimizer=Adam,
-        decays=150,
-        figures=("training_curves", "routing_changes"),
         source="section 7",
-        published="4.3% error",
     ),
 )

@@ -135,17 +135,15 @@ CIFAR100 = (
 )
 
 
-def _ablation(key, title, published, source, note="", **options):
-    return CIFAR10.row(
-        f"tsai2020-cifar10-{key}", f"CIFAR-10, {title}", published, source=source, model_options=options, note=note
-    )
+def _ablation(key, title, source, note, **options):
+    title = f"CIFAR-10, {title}"
+    return CIFAR10.row(f"tsai2020-cifar10-{key}", title, source=source, model_options=options, note=note)
 
 
 ABLATIONS = (
     _ablation(
         "no-layer-norm",
         "inverted attention without layer normalization, 2 iterations (ablation A)",
-        None,
         "section 5",
         "10% with 5 iterations; no other figure is published.",
         layer_norm=False,
@@ -153,7 +151,6 @@ ABLATIONS = (
     _ablation(
         "sequential",
         "inverted attention, 2 iterations layer by layer (ablation B)",
-        None,
         "section 5",
         "The paper: more iterations do not help.",
         schedule="sequential",
@@ -161,7 +158,6 @@ ABLATIONS = (
     _ablation(
         "activations",
         "inverted attention, capsules with activations, 2 iterations (ablation C)",
-        None,
         "section 5",
         "The paper: worse than without. How it makes activations it does not say: see `InvertedAttentionRouting`.",
         activations=True,
@@ -169,7 +165,6 @@ ABLATIONS = (
     _ablation(
         "learned-start",
         "inverted attention from learned initial poses, 2 iterations",
-        None,
         "footnote 1",
         "The paper: as good as zeros.",
         initial_pose="learned",
@@ -177,7 +172,6 @@ ABLATIONS = (
     _ablation(
         "random-start",
         "inverted attention from random initial poses, 2 iterations",
-        None,
         "footnote 1",
         "The paper: as good as zeros, more slowly.",
         initial_pose="random",
@@ -254,7 +248,7 @@ DIVERSE_MULTIMNIST = (
 )
 
 RECIPES = (
-    *(_iterations(CIFAR10, "r1", "1 iteration"),),
+    _iterations(CIFAR10, "r1", "1 iteration"),
     CIFAR10,
     CIFAR10.row(
         "tsai2020-cifar10-short",
