@@ -1,8 +1,7 @@
 """Adversarial images: the fast gradient sign method and the basic iterative method.
 
 Epsilon is the most by which any value of an image is changed, in the units of the network's input: shares of the pixel
-range where a recipe feeds images in [0, 1], standard deviations of an image or of each of its channels where it
-standardizes them.
+range where a recipe feeds images in [0, 1], standard deviations of an image or of its channels where it standardizes.
 """
 
 import dataclasses
@@ -59,19 +58,8 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
         step_size: change of each value in a step; None for epsilon / steps.
         gradient, images, labels, epsilon, targeted, bounds: as in `fgsm`.
 
-    Returns:
-        The images, see `fgsm`.
-
     Raises:
         ValueError: steps below 1, or a step size that is not above 0; see also `fgsm`.
-
-    Example:
-        >>> from tf_capsules.analysis.input_gradient import InputGradient
-        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
-        >>> images = np.full((5, 2, 3, 1), 0.5, "float32")
-        >>> attacked = basic_iterative(InputGradient(model), images, np.array([0, 1, 2, 3, 0]), 0.25, steps=4)
-        >>> float(np.abs(attacked - images).max())
-        0.25
     """
     images = checked_images(images, bounds)
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
@@ -140,13 +128,6 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
 
     Raises:
         ValueError: an unknown attack, or epsilons, images, labels or bounds that `fgsm` refuses.
-
-    Example:
-        >>> from tf_capsules.analysis.input_gradient import InputGradient
-        >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
-        >>> images, labels = np.random.default_rng(0).random((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0])
-        >>> measure_attacked_images(InputGradient(model), images, labels, (0.1, 0.2)).predictions.shape
-        (3, 5)
     """
     one_of("attack", attack, ATTACKS)
     epsilons = [checked_epsilon(epsilon) for epsilon in epsilons]

@@ -25,8 +25,7 @@ def class_shares(model, inputs, return_outputs=False):
 
     Source: Heinsen 2019, section 2. A routing sends a share F_i R_ij of child i's data to parent j, where the R_ij of a
     child sum to 1. So child i gives class k the share F_i sum_j R1_ij R2_jk. Over the classes these sum to the child's
-    activation F_i. Following the couplings so is ours, not the paper's; what a class gains or pays for a share is in
-    its betas.
+    activation F_i. Following the couplings so is ours; what a class gains or pays for a share is in its betas.
 
     Args:
         model: one of the capsule networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the
@@ -36,8 +35,7 @@ def class_shares(model, inputs, return_outputs=False):
 
     Returns:
         (batch, tokens, layers, classes) for texts, 0 for masked tokens; (batch, rows, columns, types, classes) for
-        images; in at least float32. With `return_outputs` a pair: the outputs, a dict, and these. It works in compiled
-        functions, too.
+        images; in at least float32. With `return_outputs` a pair: the outputs, a dict, and these.
 
     Raises:
         ValueError: the model has no such layers.

@@ -13,7 +13,9 @@ from tf_capsules.layers.arguments import positive_int
 
 OTHER = "(loss, optimizer, other)"
 
-# The modules that trace a step, by the backend's name: each has `scope`, `size_of`, `trace` and `measure`.
+# The modules that trace a step, by the backend's name: each has `scope`, `size_of`, `trace` and `measure`. The last
+# returns multiply-adds, the bytes at the peak beside weights, slots and inputs by what they are for, and multiply-adds
+# and bytes at the peak of each row's forward pass, or None where the backend does not tell.
 _TRACERS = {"tensorflow": "graph_costs", "jax": "xla_costs"}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
@@ -78,12 +80,8 @@ class Cost:
         rows += [(one.name, one.kind, *(_text(n, getattr(one, n)) for n in _NUMBERS)) for one in self.layers]
         rows.append(("in all", "", *(_text(name, self.total(name)) for name in _NUMBERS)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
+        aligned = [str.ljust] * 2 + [str.rjust] * len(_NUMBERS)
+        lines = ["  ".join(align(*cell) for align, *cell in zip(aligned, row, widths, strict=True)) for row in rows]
         lines.insert(1, "-" * len(lines[0]))
         lines.insert(-1, lines[1])
         what = "a training step" if self.training else "an inference"
@@ -101,7 +99,7 @@ class Cost:
 
 
 def estimate_cost(model, batch_size, training=True, size=None, targets=None):
-    """Estimates what a network takes, from its step as the backend traces it. Nothing is computed.
+    """Estimates what a network takes, a `Cost`, from its step as the backend traces it. Nothing is computed.
 
     With TensorFlow memory is that of the graph's tensors, each from the operation that makes it to its last reader,
     plus a part for TensorFlow itself. Gaps of the allocator and scratch memory are left out: in the training steps of
@@ -110,16 +108,12 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     are those that XLA finds, which tells nothing by layer.
 
     Args:
-        model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; compiled, for a
-            training step.
+        model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; compiled, to train.
         batch_size: examples.
         training: whether a training step or an inference is meant.
         size: of each further axis of the inputs whose size is unknown, such as a text's tokens.
         targets: what labels look like, a `keras.KerasTensor` without the batch's axis or a structure of these; None:
             class numbers. A loss on values, such as "mse", needs it: `keras.KerasTensor(model.output_shape[1:])`.
-
-    Returns:
-        A `Cost`.
 
     Raises:
         ValueError: another backend than TensorFlow or JAX, a batch size below 1, a model without inputs or, for
@@ -156,20 +150,26 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
                 "others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
             ) from error
 
-    rows = [_layer_cost(layer, calls[layer], tracer.size_of) for layer in layers] + [LayerCost(OTHER, "")]
+    rows = []
+    for layer in layers:
+        results = keras.tree.flatten([results for *_, results in calls[layer]])
+        activations = sum(tracer.size_of(tensor) for tensor in results if hasattr(tensor, "shape"))
+        parameters = sum(math.prod(weight.shape) for weight in layer.weights)
+        votes = bytes_of_votes(layer, calls[layer])
+        rows.append(LayerCost(layer.name, type(layer).__name__, parameters, activations, *votes))
     of_layers = {id(weight) for layer in layers for weight in layer.weights}
-    rows[-1].parameters = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in of_layers)
-    found = tracer.measure(step, len(rows))
-    if found.layers is not None:
-        for row, (multiply_adds, kept) in zip(rows, found.layers, strict=True):
-            row.multiply_adds, row.kept = multiply_adds, kept
+    others = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in of_layers)
+    rows.append(LayerCost(OTHER, "", others))
+    multiply_adds, beside, of_rows = tracer.measure(step, len(rows))
+    for row, numbers in zip(rows, of_rows or [(None, None)] * len(rows), strict=True):
+        row.multiply_adds, row.kept = numbers
     memory = {
         "weights": sum(map(tracer.size_of, model.variables)),
         "optimizer": sum(map(tracer.size_of, model.optimizer.variables)) if training else 0,
         "inputs": sum(map(tracer.size_of, keras.tree.flatten(inputs))),
-        **found.memory,
+        **beside,
     }
-    return Cost(rows, batch_size, training, found.multiply_adds, memory)
+    return Cost(rows, batch_size, training, multiply_adds, memory)
 
 
 def _specs(model, batch_size, size):
@@ -230,13 +230,6 @@ def _watched(calls, scope):
     finally:
         for layer in calls:
             del layer.call
-
-
-def _layer_cost(layer, calls, size_of):
-    tensors = [t for *_, results in calls for t in keras.tree.flatten(results) if hasattr(t, "shape")]
-    parameters = sum(math.prod(weight.shape) for weight in layer.weights)
-    votes = bytes_of_votes(layer, calls)
-    return LayerCost(layer.name, type(layer).__name__, parameters, sum(map(size_of, tensors)), *votes)
 
 
 def _text(name, number):

@@ -51,8 +51,7 @@ def measure_couplings(model, inputs):
 def couplings_at(routing, lowest, found, number, at):
     """What layer `number` of a `ConcurrentRouting` takes in iteration `at`, a tuple, and its couplings.
 
-    Both count from 0. `lowest` is what the lowest layer takes, a tuple; `found` is what the routing returned with
-    `return_iterations`.
+    Both count from 0. `lowest` is what the lowest layer takes, `found` what `return_iterations` gave.
     """
     children = lowest
     if number > 0:
@@ -66,8 +65,7 @@ def couplings_at(routing, lowest, found, number, at):
 def last_couplings(routing, lowest, found=None):
     """The couplings that made the last layer's result: (layer, its children as a tuple, couplings), the lowest first.
 
-    They are those of the last iteration in the last layer. With concurrent routing each layer below is one iteration
-    earlier. For `lowest` and `found` see `couplings_at`; without `found` the routing is called.
+    With concurrent routing each layer below the last is one iteration earlier. Arguments: see `couplings_at`.
     """
     found = routing(*lowest, return_iterations=True) if found is None else found
     at, results = routing.iterations - 1, []

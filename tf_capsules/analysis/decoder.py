@@ -57,10 +57,6 @@ def reconstruct_parts(model, images, labels):
 
     Raises:
         ValueError: no decoder, labels that are no classes, or images of another shape.
-
-    Example:
-        >>> reconstruct_parts(model, images, part_labels).shape
-        (6, 2, 36, 36, 1)
     """
     _need_decoder(model)
     poses, labels = predict(model, images)["poses"], np.asarray(labels)
@@ -90,7 +86,7 @@ class Reconstructions:
 
 
 def measure_reconstructions(model, images, labels, right=6, wrong=2):
-    """Reconstructs some images from the class capsule of their label and of their prediction.
+    """Reconstructs some images, the correctly classified ones first, from a class capsule, as `Reconstructions`.
 
     Source: Sabour et al. 2017, figure 3.
 
@@ -101,15 +97,8 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
         wrong: number of wrongly classified images, as far as there are any. Each stands there twice: reconstructed
             from the prediction and from the label.
 
-    Returns:
-        `Reconstructions`, the correctly classified images first.
-
     Raises:
         ValueError: no decoder, images and labels that do not fit, or no image to show.
-
-    Example:
-        >>> measure_reconstructions(model, test_images, test_labels, right=8, wrong=3).decoded.shape
-        (14, 28, 28, 1)
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = np.flatnonzero(predictions == labels)[:right]
@@ -157,10 +146,6 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
 
     Raises:
         ValueError: no decoder, or arrays that do not fit the model or each other.
-
-    Example:
-        >>> measure_overlapping_reconstructions(model, images, parts, part_labels).decoded.shape
-        (3, 6, 2, 36, 36, 1)
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
@@ -169,16 +154,13 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
             f"Received shapes {parts.shape} and {labels.shape}."
         )
     activations = predict(model, images)["activations"]
-    pairs = zip(activations.argsort(-1)[:, :-3:-1], labels, strict=True)
-    predictions = np.stack([_aligned(pair, truth) for pair, truth in pairs])
+    predictions = activations.argsort(-1)[:, :-3:-1]
+    # A shared class keeps its place, and with it its colour.
+    swapped = (predictions == labels[:, ::-1]).any(-1, keepdims=True)
+    predictions = np.where(swapped, predictions[:, ::-1], predictions)
     wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)
     decoded = np.stack([reconstruct_parts(model, images, choice) for choice in (labels, predictions, wrong)])
     return OverlappingReconstructions(images, parts, labels, predictions, wrong, decoded, _classes(model))
-
-
-def _aligned(pair, truth):
-    """The two classes in the order in which a shared one keeps its place, and with it its colour."""
-    return pair[::-1] if pair[0] == truth[1] or pair[1] == truth[0] else pair
 
 
 def _classes(model):

@@ -25,8 +25,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
     Args:
         inputs: a batch of 32 to 100 of what the model takes.
-        path: a CSV file, which a resumed training continues, or None. Histograms go to a file beside it whose name has
-            "_lengths".
+        path: a CSV file, which a resumed training continues, or None. Histograms go to `..._lengths.csv`.
         log_dir: folder for TensorBoard, or None; needs TensorFlow.
 
     Attributes:

@@ -23,9 +23,6 @@ def measure_equivariance(model, image, label, shifts):
 
     Raises:
         ValueError: shifts of another form, a label that is no class, or an image of another shape.
-
-    Example:
-        >>> lengths, poses = measure_equivariance(model, image, 3, shifts=[(0, -1), (0, 0), (0, 1)])
     """
     moves = np.asarray(shifts)
     if moves.ndim != 2 or moves.shape[1] != 2 or not np.issubdtype(moves.dtype, np.integer):

@@ -6,8 +6,6 @@ import re
 
 import keras
 
-from tf_capsules.analysis.step_cost import StepCost
-
 # What a first step adds to a process beside its tensors: a part for the kernels, and one for each operation of the
 # graph, as `benchmarks/cost_estimate.py runtime` measures them.
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
@@ -45,7 +43,7 @@ def trace(model, inputs, labels=None):
 
 
 def measure(graph, rows):
-    """The `StepCost` of a graph. The last of the rows, whose number is given, is for what belongs to no layer."""
+    """What a step takes, see `costs.py`. The last of so many rows is for what belongs to no layer."""
     counts, tensors = multiply_adds(graph), peak_tensors(graph)
     layers = [[0, 0] for _ in range(rows)]
     for part, amounts in enumerate((counts.items(), ((op, size) for size, op in tensors))):
@@ -58,7 +56,7 @@ def measure(graph, rows):
         "working": sum(size for size, _ in tensors) - kept,
         "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
     }
-    return StepCost(sum(counts.values()), memory, layers)
+    return sum(counts.values()), memory, layers
 
 
 def _place(op):
@@ -68,10 +66,7 @@ def _place(op):
 
 
 def multiply_adds(graph):
-    """Products of two numbers in a `FuncGraph`, those of matrices, convolutions and entries: {operation: their number}.
-
-    Of a loop it is that of all its rounds, of a branch the larger one.
-    """
+    """Products of two numbers by operation, those in all rounds of a loop, in the larger one of two branches."""
     counts = {}
     for op in needed(graph):
         inner = [sum(multiply_adds(one).values()) for one in _graphs_of(op)]

@@ -32,8 +32,7 @@ class InputGradient:
 
     Args:
         model: a `CapsuleClassifier`, or a Keras model from images to class probabilities.
-        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class scores, for instance for a plain
-            model that gives logits.
+        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class scores, for instance of logits.
         batch_size: images at a time. The last batch is filled up, so that one compiled program serves all.
 
     Call arguments:
@@ -44,8 +43,7 @@ class InputGradient:
         (batch, height, width, channels), float32, the gradient of each image's own loss, in inference mode.
 
     Raises:
-        ValueError: an unknown loss, images of another shape, labels that are no classes, or a gradient that is not
-            finite, such as that of negative scores.
+        ValueError: an unknown loss, images of another shape, labels that are no classes, or an infinite gradient.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])

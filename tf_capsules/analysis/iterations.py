@@ -31,10 +31,6 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
 
     Raises:
         ValueError: iterations below 1, a layer of another kind, or images of another shape.
-
-    Example:
-        >>> measure_routing_changes(model, images, iterations=5).shape
-        (5,)
     """
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
@@ -63,15 +59,10 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
         layer: name of the `ConcurrentRouting`.
 
     Returns:
-        (layers, iterations - 1): the Euclidean norm of `p(t) - p(t - 1)` for t from 2 on, a mean over images and
-        capsules.
+        (layers, iterations - 1): the Euclidean norm of `p(t) - p(t - 1)` for t from 2 on, the mean over capsules.
 
     Raises:
         ValueError: fewer than two iterations, an unknown schedule, a layer of another kind, or images of another shape.
-
-    Example:
-        >>> measure_pose_changes(model, images, iterations=50).shape
-        (3, 49)
     """
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")

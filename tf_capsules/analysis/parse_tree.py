@@ -7,7 +7,7 @@ import numpy as np
 from tf_capsules.analysis.couplings import last_couplings
 from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import activations_of, gives_couplings, is_chain
-from tf_capsules.analysis.routing_maps import shares_below
+from tf_capsules.analysis.routing_maps import normalized, shares_below
 from tf_capsules.layers.connections import children_of, on_grid
 
 
@@ -21,8 +21,7 @@ class Level:
             grid, else (children, classes). Shares sum to 1 over the classes; they are 0 where no window looks.
         weights: how much each child sends up, shaped like `shares` without the classes: its activation, if it has one,
             times the sum of its couplings on all ways up. Where several windows see a child the sum exceeds 1.
-        couplings: to the capsules of the layer above, shaped like `shares` with parents in place of classes; None for a
-            convolutional layer.
+        couplings: to the capsules of the layer above, shaped like `shares` with parents for classes; None in windows.
     """
 
     layer: str
@@ -55,8 +54,7 @@ def measure_parse_tree(model, image):
     capsules. They say where votes went, not what the class gained by them.
 
     Args:
-        model: a `CapsuleClassifier` on images whose routing layers, of any kind, form a chain from the primary capsules
-            to the classes.
+        model: a `CapsuleClassifier` on images whose routing layers form a chain from primary to class capsules.
         image: (height, width, channels), as the model takes it.
 
     Returns:
@@ -83,12 +81,11 @@ def measure_parse_tree(model, image):
         if held is not None and held.shape[1] != parents:
             raise ValueError(f"The capsules above the layer {layer.name!r} are not those that it routes to.")
         held = shares_below(layer, couplings, held)
-        total = held[0].sum(-1, keepdims=True)
-        shares = np.divide(held[0], total, out=np.zeros_like(held[0]), where=total > 0)
         activations = activations_of(layer, children)
         weights = np.ones(shape, "float32") if activations is None else activations[0].reshape(shape)
         own = couplings[0].reshape(*shape, -1) if couplings.ndim == 3 else None
-        levels.append(Level(layer.name, shares.reshape(*shape, -1), weights * total.reshape(shape), own))
+        shares, total = normalized(held[0]).reshape(*shape, -1), held[0].sum(-1).reshape(shape)
+        levels.append(Level(layer.name, shares, weights * total, own))
     return levels
 
 

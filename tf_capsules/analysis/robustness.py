@@ -19,13 +19,7 @@ def measure_gradients(gradient, images, labels):
     """Two checks for gradient masking: the share of gradients that are exactly 0, and their mean norm.
 
     Source: Hinton et al. 2018, section 5.2. A network whose gradient vanishes, by rounding or by saturation, resists
-    attacks along its gradient without being robust. Pixels that no unit sees count as zeros, too. Arguments: see
-    `fgsm`.
-
-    >>> from tf_capsules.analysis.input_gradient import InputGradient
-    >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
-    >>> measure_gradients(InputGradient(model), np.ones((5, 2, 3, 1)), np.array([0, 1, 2, 3, 0]))[0]
-    0.0
+    attacks along its gradient without being robust. Pixels that no unit sees count as zeros. Arguments: see `fgsm`.
     """
     gradients = gradient(images, labels).astype("float64")
     return float((gradients == 0).mean()), float(np.linalg.norm(gradients.reshape(len(gradients), -1), axis=1).mean())
@@ -63,8 +57,7 @@ def measure_attacks(
         "zero_gradient_share" and "gradient_norm"; "value" is that of "metric", "accuracy" or "success".
 
     Raises:
-        ValueError: unknown names, epsilons, images or labels out of range, models of different classes, or no image
-            that all models classify correctly.
+        ValueError: unknown names, epsilons, images or labels out of range, models of other classes, or no image left.
 
     Example:
         >>> from tf_capsules.analysis.input_gradient import InputGradient
@@ -134,7 +127,8 @@ def table(rows):
     blocks = {}
     for row in rows:
         title = f"{row['attack']}, {row['goal']}: {row['metric']} (%)"
-        blocks.setdefault(title, {}).setdefault(_line_name(row), {})[row["epsilon"]] = row["value"]
+        name = row["model"] if row["made_on"] == row["model"] else f"{row['model']}, made on {row['made_on']}"
+        blocks.setdefault(title, {}).setdefault(name, {})[row["epsilon"]] = row["value"]
     width = max(len(name) for lines in blocks.values() for name in (*lines, "epsilon"))
     texts = []
     for title, lines in blocks.items():
@@ -147,10 +141,6 @@ def table(rows):
         share, norm = row["zero_gradient_share"], row["gradient_norm"]
         texts.append(f"gradients of {row['made_on']}: {share:.2%} of the entries are 0, mean norm {norm:.3g}")
     return "\n".join(texts)
-
-
-def _line_name(row):
-    return row["model"] if row["made_on"] == row["model"] else f"{row['model']}, made on {row['made_on']}"
 
 
 def masking_signs(rows):

@@ -41,10 +41,7 @@ def stopped(routing, iterations):
 
 
 def route_again(model, images, name, iterations=None, schedule=None):
-    """A network's `ConcurrentRouting` of this name, called on a batch with other options, its own where they are None.
-
-    Returns the layer, what its lowest layer takes (a tuple), and all results of all iterations.
-    """
+    """A `ConcurrentRouting` with other options, what its lowest layer takes (a tuple), and all results on a batch."""
     routing = find_layer(model, name, ConcurrentRouting)
     options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
     again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
@@ -61,10 +58,7 @@ def activations_of(routing, children):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones where a routing layer can't tell.
-
-    For each of its calls, `calls` has the positional arguments, the named ones, and the results.
-    """
+    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones where a routing layer can't tell."""
     if not isinstance(layer, RoutingLayer):
         return (None, None) if gives_couplings(layer) else (0, 0)
     found = [

@@ -15,8 +15,7 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
     layer above. They are those of the iterations that made the class capsules (`couplings.last_couplings`).
 
     Args:
-        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer, whose lowest layer takes
-            capsules on a grid.
+        model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` of capsules on a grid.
         images, layer, batch_size: see `measure_pose_changes`.
 
     Returns:
@@ -25,24 +24,24 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
 
     Raises:
         ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
-
-    Example:
-        >>> measure_routing_maps(model, images).shape
-        (20, 16, 16, 10)
     """
-    return np.concatenate([_routing_maps(model, batch, layer) for batch in in_batches(model, images, batch_size)])
+    maps = []
+    for batch in in_batches(model, images, batch_size):
+        routing, lowest, found = route_again(model, batch, layer)
+        shape = tuple(lowest[0].shape)
+        if len(shape) < 5:
+            raise ValueError(f"The capsules below {layer!r} are not on a grid. Received shape {shape}.")
+        shares = None
+        for own, _, couplings in reversed(last_couplings(routing, lowest, found)):
+            shares = shares_below(own, couplings, shares)
+        maps.append(shares.reshape(*shape[:4], -1).sum(axis=3))
+    return normalized(np.concatenate(maps))
 
 
-def _routing_maps(model, images, layer):
-    routing, lowest, found = route_again(model, images, layer)
-    if len(lowest[0].shape) < 5:
-        raise ValueError(f"The capsules below {layer!r} are not on a grid. Received shape {tuple(lowest[0].shape)}.")
-    shares = None
-    for own, _, couplings in reversed(last_couplings(routing, lowest, found)):
-        shares = shares_below(own, couplings, shares)
-    maps = shares.reshape(*lowest[0].shape[:4], -1).sum(axis=3)
-    total = maps.sum(axis=-1, keepdims=True)
-    return np.divide(maps, total, out=np.zeros_like(maps), where=total > 0)
+def normalized(shares):
+    """Shares that sum to 1 over the last axis, or to 0 where all are 0."""
+    total = shares.sum(axis=-1, keepdims=True)
+    return np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
 
 
 def shares_below(layer, couplings, shares=None):

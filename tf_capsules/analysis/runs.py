@@ -11,8 +11,7 @@ from tf_capsules.analysis import plots, viewpoints
 def draw(run):
     """Yields (name, matplotlib figure) for each figure of the recipe of a `tf_capsules.runs.Run` that the run can give.
 
-    A figure is left out where the run has no history or its data lack what the figure shows, such as views of the same
-    toy. A printed line says why.
+    A figure is left out where the run has no history or its data lack what it shows: a printed line says why.
     """
     for name in run.recipe.figures:
         lack = LACKS[name](run) if name in LACKS else None

@@ -73,7 +73,7 @@ class PoseChanges(NamedTuple):
 
 
 def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
-    """Finds every toy's images in the order of one factor, while the others are fixed.
+    """Finds every toy's images in the order of one factor, the others fixed: `Views` by category and instance.
 
     Source: Heinsen 2019, figures 6 and 7.
 
@@ -81,9 +81,6 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
         arrays: those of a `Split`: aligned columns `label`, `instance`, `elevation`, `azimuth` and `lighting`.
         factor: "azimuth" or "elevation".
         elevation, azimuth, lighting: the fixed numbers of the other two.
-
-    Returns:
-        `Views` of all toys, sorted by category and instance.
 
     Raises:
         ValueError: another factor, a column that is missing or unknown (-1), or a toy without one of the views.
@@ -118,7 +115,7 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
 
 
 def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
-    """Poses of the true category's capsule, view by view.
+    """Poses of the true category's capsule, view by view, as `ViewPoses`. For errors see `find_views`.
 
     Source: Heinsen 2019, figures 6 and 7. Their captions speak of the activated capsule; the author's code takes that
     of the true category. `ViewPoses.differing` counts the images where these differ.
@@ -131,20 +128,6 @@ def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
         factor: "azimuth" or "elevation".
         preprocess: steps of `tf_capsules.datasets.augment`, applied as in evaluation.
         fixed: numbers of the fixed factors, see `find_views`.
-
-    Returns:
-        `ViewPoses`.
-
-    Raises:
-        ValueError: see `find_views`.
-
-    >>> from tf_capsules import datasets
-    >>> options = {"elevations": 0, "lightings": 0, "train_pairs": 1, "test_pairs": None}
-    >>> toys = datasets.load("rendered_toys", size=8, **options)
-    >>> def predict(images):
-    ...     return {"activations": np.ones((len(images), 5)), "poses": np.ones((len(images), 5, 4, 4))}
-    >>> measure_view_poses(predict, toys.test, "azimuth").poses.shape
-    (25, 18, 4, 4)
     """
     views = find_views(split.arrays, factor, **fixed)
     flat = views.index.reshape(-1)
@@ -181,9 +164,6 @@ def project_poses(poses):
 
     Source: Heinsen 2019, figure 4: metric multidimensional scaling, by which distances between points are close to
     those between the vectors. It starts from the two principal axes, so equal poses give equal points.
-
-    >>> project_poses(np.random.default_rng(0).normal(size=(9, 4, 4))).shape
-    (9, 4, 2)
     """
     from sklearn.manifold import smacof
     from sklearn.metrics import pairwise_distances

@@ -28,9 +28,6 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
 
     Raises:
         ValueError: a layer of another kind, or images of another shape.
-
-    Example:
-        >>> distances, couplings = measure_vote_distances(model, images)
     """
     routing = find_layer(model, layer, EMRouting)
     inputs = keras.tree.flatten(routing.input)
@@ -69,9 +66,6 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
 
     Raises:
         ValueError: a layer of another kind, an even number of bins, or images and labels that do not fit.
-
-    Example:
-        >>> shares, lengths = measure_vote_similarities(model, images, labels)
     """
     routing = find_layer(model, layer, DynamicRouting, EMRouting)
     if bins < 3 or not bins % 2:
@@ -129,10 +123,6 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
 
     Raises:
         ValueError: see `measure_vote_distances`; images and labels that do not fit, or no image to show.
-
-    Example:
-        >>> measure_example_votes(model, test_images, test_labels).labels
-        array([3, 0, 1])
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)

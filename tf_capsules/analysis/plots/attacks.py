@@ -73,13 +73,6 @@ def draw_attacked_images(measured, class_names=None):
 
     Raises:
         ValueError: another number of names than of classes.
-
-    Example:
-        >>> from tf_capsules.analysis.attacks import AttackedImages
-        >>> images, classes = np.random.rand(3, 5, 8, 7, 1), np.zeros((3, 5), int)
-        >>> measured = AttackedImages("bim", (0.0, 0.1, 0.2), images, classes, classes[0], classes=4, bounds=(0, 1))
-        >>> len(draw_attacked_images(measured).axes)
-        15
     """
     names = drawing.names_of(measured.classes, class_names)
     pictures, labels = measured.images, measured.labels

@@ -11,8 +11,7 @@ _LONGEST_TOKEN = 20  # characters in a picture
 def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     """A sentence, and how much of each token goes to which class: in every layer, and on the mean over the layers.
 
-    Source: see `class_shares`. White is an even share, 1 / classes. The colours span at least a tenth of it on both
-    sides, so that small differences look small.
+    Source: see `class_shares`. White is an even share, 1 / classes. Colours span at least a tenth of it on both sides.
 
     Args:
         tokens: a sequence of str, as `FrozenTransformer.tokens` gives them.

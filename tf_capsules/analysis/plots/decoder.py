@@ -19,12 +19,6 @@ def draw_reconstructions(measured, class_names=None):
 
     Raises:
         ValueError: another number of names than of classes.
-
-    Example:
-        >>> from tf_capsules.analysis.decoder import Reconstructions
-        >>> images, labels = np.zeros((2, 8, 7, 1)), np.array([3, 1])
-        >>> len(draw_reconstructions(Reconstructions(images, images, labels, labels, labels, classes=5)).axes)
-        4
     """
     names = drawing.names_of(measured.classes, class_names)
     triples = zip(measured.labels, measured.predictions, measured.sources, strict=True)
@@ -39,8 +33,7 @@ def draw_reconstructions(measured, class_names=None):
 def draw_dimension_perturbation(images, name):
     """Reconstructions while one dimension of a class capsule at a time is changed.
 
-    Source: Sabour et al. 2017, figure 4. Where they would look plain grey, as those of a model that is hardly trained,
-    the contrast is stretched, and the caption says so.
+    Source: Sabour et al. 2017, figure 4. Where they would look plain grey, contrast is stretched, as the caption says.
 
     Args:
         images: (dimensions, offsets, height, width, channels) of `perturb_dimensions` with its default offsets.
@@ -88,14 +81,6 @@ def draw_overlapping_reconstructions(measured, class_names=None):
 
     Raises:
         ValueError: another number of names than of classes.
-
-    Example:
-        >>> from tf_capsules.analysis.decoder import OverlappingReconstructions
-        >>> images, labels = np.zeros((3, 8, 7, 1)), np.array([[0, 1]] * 3)
-        >>> parts, decoded = np.zeros((3, 2, 8, 7, 1)), np.zeros((3, 3, 2, 8, 7, 1))
-        >>> measured = OverlappingReconstructions(images, parts, labels, labels, labels, decoded, classes=5)
-        >>> len(draw_overlapping_reconstructions(measured).axes)
-        15
     """
     classes = drawing.names_of(measured.classes, class_names)
     rows = [measured.images, overlay(measured.parts), *map(overlay, measured.decoded)]

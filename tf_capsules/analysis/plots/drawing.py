@@ -124,13 +124,7 @@ def show_image(axes, image, stretched=False):
 
 
 def image_grid(rows, names, titles, bold, below=None):
-    """A figure of images in rows.
-
-    Args:
-        rows, names: the images of each row, and its name.
-        titles, bold: of each column its title, and whether that is bold.
-        below: for each row None, or a text under each of its images.
-    """
+    """A figure of images in named rows and titled columns; `below`: for each row None, or a text under each image."""
     count = len(titles)
     aspect = rows[0].shape[1] / rows[0].shape[2]
     below = [texts or [] for texts in below or [None] * len(rows)]

@@ -8,8 +8,7 @@ from tf_capsules.analysis.plots.drawing import ORANGE, add_caption, names_of, ne
 def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None):
     """An image, the likeliest classes, and below each the capsules and places that it took, layer by layer.
 
-    Source: see `measure_parse_tree`. The colours span at least half an even share, so that routing which makes hardly a
-    difference looks like it.
+    Source: see `measure_parse_tree`. Colours span at least half an even share: small differences look small.
 
     Args:
         image: (height, width, channels), as it is to be seen.
@@ -26,12 +25,6 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
 
     Raises:
         ValueError: names that do not fit the model; more than one layer without a grid.
-
-    Example:
-        >>> from tf_capsules.analysis.parse_tree import Level
-        >>> level = Level("classes", np.full((4, 4, 2, 5), 0.2), np.ones((4, 4, 2)), np.full((4, 4, 2, 5), 0.2))
-        >>> len(draw_parse_tree(np.zeros((12, 12, 1)), [level], scores=np.arange(5) / 10).axes)
-        4
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
     likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
@@ -63,11 +56,7 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
 
 
 def _draw_rows(image, cells, titles, text):
-    """The image as the root and rows of pictures below it, joined by lines.
-
-    A row of `cells` is its name, a map of shares (rows, columns, capsules), and for each of its pictures the number of
-    the capsule and a title. Those of the first row are in `titles`; `text` is the caption.
-    """
+    """The image as the root and rows of pictures below it: a name, shares, and (capsule, title) of each picture."""
     from matplotlib.patches import ConnectionPatch
 
     columns = max(len(chosen) for _, _, chosen in cells)

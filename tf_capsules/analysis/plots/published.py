@@ -42,14 +42,13 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
     Example:
         >>> figure = draw_accuracy_by_parameters([("this run", 271_688, 98.9)])
     """
-    figure = _scatter(published, ours, "parameters", "log")
-    (axes,) = figure.axes
+    axes = _scatter(published, ours, "parameters", "log")
     low, high = axes.get_xlim()
     ticks = [number * 10**power for power in range(3, 10) for number in (1, 2, 5)]
     axes.set_xticks([tick for tick in ticks if low <= tick <= high])
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}K")
-    return _part_names(figure)
+    return _part_names(axes)
 
 
 def draw_accuracy_by_year(ours=(), published=SST5):
@@ -64,11 +63,10 @@ def draw_accuracy_by_year(ours=(), published=SST5):
     Example:
         >>> figure = draw_accuracy_by_year([("this run", 2019, 47.1)])
     """
-    figure = _scatter(published, ours, "year", "linear")
-    (axes,) = figure.axes
+    axes = _scatter(published, ours, "year", "linear")
     years = [year for _, year, _ in (*published, *ours)]
     axes.set_xticks(range(min(years), max(years) + 1))
-    return _part_names(figure)
+    return _part_names(axes)
 
 
 def _scatter(published, ours, quantity, scale):
@@ -83,16 +81,15 @@ def _scatter(published, ours, quantity, scale):
         for name, x, accuracy in rows:
             axes.plot(x, accuracy, marker, color=color, markersize=7)
             axes.annotate(textwrap.fill(name, 28), (x, accuracy), (8, 0), **options)
-    return figure
+    return axes
 
 
-def _part_names(figure):
+def _part_names(axes):
     """Moves each name to the right or left of its point, or higher, until it covers no other name or point."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
 
-    (axes,) = figure.axes
-    canvas = FigureCanvasAgg(figure)
+    canvas = FigureCanvasAgg(axes.figure)
     canvas.draw()
     renderer, points = canvas.get_renderer(), axes.transData.transform([text.xy for text in axes.texts])
     markers = [Bbox([point - 9, point + 9]) for point in points]
@@ -105,4 +102,4 @@ def _part_names(figure):
             if inside and not any(box.overlaps(other) for other in taken if other is not own):
                 break
         taken.append(box)
-    return figure
+    return axes.figure

@@ -8,8 +8,7 @@ from tf_capsules.analysis.plots.drawing import add_caption, names_of, new_figure
 def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=None):
     """From which places of each image the likeliest class capsules took their votes.
 
-    Source: see `measure_routing_maps`. The colours span at least half an even share, so that routing which makes hardly
-    a difference looks like it.
+    Source: see `measure_routing_maps`. Colours span at least half an even share: small differences look small.
 
     Args:
         images: (batch, height, width, channels), as they are to be seen.
@@ -42,7 +41,9 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
     likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
     shown = np.concatenate([maps[i][..., chosen].ravel() for i, chosen in enumerate(likely)])
-    low, high = _range(shown, 0.5 / len(names))
+    low, high = np.nanmin(shown), np.nanmax(shown)
+    lack = max(0.0, 0.5 / len(names) - (high - low)) / 2
+    low, high = low - lack, high + lack
     for i, line in enumerate(axes):
         for cell in line:
             show_image(cell, images[i])
@@ -64,10 +65,3 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
         f"{likeliest}; {1 / len(names):.2g} if routing made no difference."
     )
     return add_caption(figure, text + (" Bold: a true class." if labels is not None else ""))
-
-
-def _range(values, least):
-    """The lowest and the highest value, or numbers around them that lie so far apart."""
-    low, high = np.nanmin(values), np.nanmax(values)
-    lack = max(0.0, least - (high - low)) / 2
-    return low - lack, high + lack

@@ -11,8 +11,7 @@ HIGH = 0.95  # from this accuracy on, its axis shows the error, on a logarithmic
 def draw_training_curves(history, losses=None):
     """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
 
-    Where the accuracy of all runs ends at 95% or more, the error is drawn in its place, on a logarithmic axis
-    without a band.
+    Where the accuracy of all runs ends at 95% or more, the error is drawn instead, on a logarithmic axis.
 
     Source: Heinsen 2019, figure 8.
 
@@ -20,8 +19,7 @@ def draw_training_curves(history, losses=None):
         history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", a metric and its "val_" twin, and for
             the bands "val_loss_std" and so on. Or several runs as a dict from name to rows, drawn without bands. Where
             rows have "feedback", what feedback units add is subtracted from the loss.
-        losses: of several runs a dict from name to the kind of its loss: each kind gets a panel of its own. None: all
-            runs have the same loss.
+        losses: of several runs a dict from name to the kind of its loss: each has a panel. None: all have the same.
 
     Returns:
         A figure with a panel for each kind of loss and one for the metric, if there is any.
@@ -97,8 +95,7 @@ def draw_convergence(groups, examples=None):
     Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
 
     Args:
-        groups: dict from a group's name to a dict from a run's name to its rows (see `draw_training_curves`). Runs of
-            the same name have the same colour in all panels.
+        groups: dict from a group's name to a dict from a run's name, which has one colour, to its rows.
         examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
 
     Raises:
@@ -135,8 +132,7 @@ def draw_convergence(groups, examples=None):
 def draw_loss_comparison(histories, losses=None):
     """Training loss of several runs on a logarithmic scale, in a panel for each kind of loss.
 
-    Source: Sabour et al. 2017, appendix A (1 against 3 routing iterations); Li et al. 2018, figure 4 (with and without
-    feedback).
+    Source: Sabour et al. 2017, appendix A (1 against 3 iterations); Li et al. 2018, figure 4 (feedback).
 
     Args:
         histories, losses: as in `draw_training_curves`, and so are the errors.

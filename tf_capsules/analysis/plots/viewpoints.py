@@ -16,13 +16,6 @@ def draw_pose_curves(measured):
 
     Returns:
         A figure with a column for each pose vector and a row for each quantity; a thin line is a toy.
-
-    Example:
-        >>> from tf_capsules.analysis.viewpoints import ViewPoses, Views
-        >>> views = Views("azimuth", np.arange(0, 360, 20), np.array([2]), np.array([0]), np.arange(18)[None])
-        >>> figure = draw_pose_curves(ViewPoses(views, np.random.rand(1, 18, 4, 4), np.full((1, 18), 2)))
-        >>> len(figure.axes)
-        12
     """
     views, toys = measured.views, len(measured.poses)
     vectors = measured.poses.shape[2]
@@ -67,13 +60,6 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
 
     Raises:
         ValueError: a category has no toy of that number.
-
-    Example:
-        >>> from tf_capsules.analysis.viewpoints import ViewPoses, Views
-        >>> views = Views("elevation", np.arange(30, 75, 5), np.array([2]), np.array([0]), np.arange(9)[None])
-        >>> figure = draw_pose_trajectories(ViewPoses(views, np.random.rand(1, 9, 4, 4), np.full((1, 9), 2)))
-        >>> figure.axes[0].get_title()
-        'category 2, by elevation'
     """
     rows = [measured] if isinstance(measured, ViewPoses) else list(measured)
     labels = np.unique(rows[0].views.labels)
@@ -121,15 +107,6 @@ def draw_stereo_sheet(images, views, class_names=None, instance=None):
 
     Raises:
         ValueError: images without two channels, or a category that has no toy of that number.
-
-    Example:
-        >>> from tf_capsules import datasets
-        >>> from tf_capsules.analysis.viewpoints import find_views
-        >>> options = {"elevations": 0, "lightings": 0, "train_pairs": 1, "test_pairs": None}
-        >>> toys = datasets.load("rendered_toys", size=8, **options)
-        >>> views = find_views(toys.test.arrays, "azimuth")
-        >>> len(draw_stereo_sheet(toys.test.arrays["image"], views, toys.class_names).axes)
-        5
     """
     if images.shape[-1] != 2:
         raise ValueError(f"A stereo sheet needs images of two channels. Received: {images.shape}")

@@ -24,13 +24,6 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
 
     Raises:
         ValueError: another number of names than of classes.
-
-    Example:
-        >>> from tf_capsules.analysis.votes import ExampleVotes
-        >>> distances, couplings = np.random.rand(2, 3, 2, 40, 5)
-        >>> measured = ExampleVotes(np.zeros((2, 8, 7, 1)), np.array([0, 1]), np.array([0, 2]), distances, couplings)
-        >>> len(draw_vote_distances(measured).axes)
-        12
     """
     distances, couplings = measured.distances, measured.couplings
     names = drawing.names_of(distances.shape[-1], class_names)
@@ -93,8 +86,7 @@ def draw_vote_similarities(measured, images):
     Source: Li et al. 2018, figure 2 (after epochs 1, 20, 80 and 200, dynamic routing above EM routing).
 
     Args:
-        measured: the pair of `measure_vote_similarities`; or several as a dict from a name, for instance of one network
-            after several epochs.
+        measured: the pair of `measure_vote_similarities`; or several as a dict from a name, such as an epoch's.
         images: number of images that were measured.
 
     Returns:
