@@ -14,8 +14,7 @@ class RunAttack:
     """Attacks on runs, with test images of the first, drawn at random.
 
     Args:
-        runs: a dict of runs by name, in float32: in half precision small changes of a pixel are rounded away, and a
-            network looks robust that is not.
+        runs: a dict of runs by name, in float32: half precision rounds small changes away, and networks look robust.
         limit, seed: how many test images, and the seed of drawing them.
         loss, batch_size: see `tf_capsules.analysis.input_gradient.InputGradient`.
         only_right, options: see `tf_capsules.analysis.robustness.measure_attacks`: attacks, goals, epsilons, steps.

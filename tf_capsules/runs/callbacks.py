@@ -44,15 +44,13 @@ class Recorder(keras.callbacks.Callback):
     def on_test_batch_end(self, batch, logs=None):
         self.batches.append({name: float(value) for name, value in logs.items()})
 
-    def _deviation(self, name):
-        """The standard deviation over batches of what Keras logs as the mean over all batches so far."""
-        sums = np.arange(1, len(self.batches) + 1) * [batch[name] for batch in self.batches]
-        return float(np.diff(sums, prepend=0.0).std())
-
     def on_epoch_end(self, epoch, logs=None):
         row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
-        row |= {f"val_{name}_std": self._deviation(name) for name in ("loss", self.monitor.removeprefix("val_"))}
+        for name in ("loss", self.monitor.removeprefix("val_")):
+            # Keras logs the mean over all batches so far.
+            sums = np.arange(1, len(self.batches) + 1) * [batch[name] for batch in self.batches]
+            row[f"val_{name}_std"] = float(np.diff(sums, prepend=0.0).std())
         self.rows.append(row)
         if self.folder is not None:
             with without_distribution():

@@ -29,10 +29,7 @@ def for_model(model, batches):
 
 
 def compile_model(model, recipe, spec, jit="auto"):
-    """Compiles a model with the recipe's loss, metric and schedules; its optimizer gets its variables at once.
-
-    Raises a ValueError where the recipe asks for what its model or optimizer can't do.
-    """
+    """Compiles a model, its optimizer built, as a recipe says; a ValueError for what the two can't do."""
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
         kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
         raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")

@@ -82,8 +82,7 @@ def recorded_recipe(config):
     """The recipe of a run as it applied to its training, whatever has become of it since.
 
     Its values are those that were kept. Of functions, such as the network, the names were kept: they are those of the
-    recipe of this name, or where the name is that of a default of `Recipe` the default. Raises a ValueError for a
-    recipe or a value that there can't be.
+    recipe of this name, or a default of `Recipe`. Raises a ValueError for a recipe or a value that there can't be.
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}

@@ -7,13 +7,9 @@ from tf_capsules.runs.data_spec import expected_spec
 
 
 def estimate_recipe_cost(recipe, image_shape=None, size=None, training=True):
-    """Estimates multiply-adds, votes and memory of a recipe's network, as a `tf_capsules.analysis.costs.Cost`.
+    """Estimates what a recipe, settings applied, takes: a `Cost`; of a training step with feedback units.
 
-    Args:
-        recipe: a `Recipe`, settings applied.
-        image_shape: see `expected_spec`, also for the errors.
-        size: of axes of unknown size: for texts the number of tokens.
-        training: of a training step, with feedback units where the recipe has them; False: of an inference.
+    For `image_shape` and its errors see `expected_spec`; `size`: of texts the number of tokens.
     """
     from tf_capsules.analysis import estimate_cost
 

@@ -24,8 +24,7 @@ class Data:
     Attributes:
         spec: a `DataSpec`.
         train, validation, test: functions of the options of `Split.batches` that return what `fit` takes. Where a data
-            set has no validation split of its own it is the test split, the same function. For novel viewpoints
-            validation has the familiar ones.
+            set has no validation split it is the test split, the same function; of novel viewpoints the familiar ones.
         familiar_size: number of test examples at familiar viewpoints; 0 where there are no novel ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
@@ -49,16 +48,12 @@ class Data:
 
 
 def load_data(recipe, settings, like=None):
-    """The `Data` of a recipe with its settings.
+    """The `Data` of a recipe with its settings; a ValueError or FileNotFoundError for absent or unusable data.
 
     Args:
         recipe: a `Recipe`, the settings applied.
         settings: `Settings`.
-        like: the `DataSpec` of a trained model, for what files do not tell: an .npz its class names, a folder of images
-            their size.
-
-    Raises:
-        ValueError, FileNotFoundError: absent or unusable data; the message says where it was looked for.
+        like: the `DataSpec` of a trained model, for what files lack: class names, the size of images.
     """
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():

@@ -79,10 +79,8 @@ class TextSpec(DataSpec):
 def expected_spec(recipe, image_shape=None):
     """The `DataSpec` of a recipe's data, which are not loaded: their sizes and the names of classes are made up.
 
-    `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's.
-
-    Raises:
-        ValueError: an image shape for a recipe on texts; a folder of images without one; an unknown transformer.
+    `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's. Raises a
+    ValueError for an image shape of texts, a folder of images without one, or an unknown transformer.
     """
     shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
     common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""

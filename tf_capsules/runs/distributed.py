@@ -115,8 +115,7 @@ def join_processes(settings, batch_size):
     It is of this process alone where `settings.processes` is None.
 
     Raises:
-        TrainingError: the others can't be reached, the machines have unlike numbers of devices, or a batch can't be
-            shared evenly by all devices.
+        TrainingError: the others can't be reached, have other numbers of devices, or can't share a batch evenly.
     """
     if settings.processes is None:
         return ProcessGroup()
@@ -144,10 +143,7 @@ def join_processes(settings, batch_size):
 
 
 def mirrored_strategy(devices, batch_size):
-    """A MirroredStrategy over so many GPUs, or logical CPU devices where there is no GPU.
-
-    Raises a TrainingError for too few GPUs, TensorFlow that runs with fewer devices, or a batch that they can't share.
-    """
+    """A MirroredStrategy over so many GPUs, or else logical CPU devices; a TrainingError where there can't be one."""
     strategy = _mirrored(devices)
     if batch_size % (count := strategy.num_replicas_in_sync):
         raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")

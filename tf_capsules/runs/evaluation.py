@@ -68,8 +68,7 @@ def describe_crops(crops):
 def evaluate_ensemble(runs, part="test", crops=None):
     """The metric of several runs together, or of one on several crops of each image: class probabilities are summed.
 
-    Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (several
-    crops), as Li et al. 2018 do too.
+    Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (crops).
 
     Args:
         runs: one `Run` or more; they are evaluated on the data of the first.
@@ -80,9 +79,6 @@ def evaluate_ensemble(runs, part="test", crops=None):
 
     Returns:
         A dict of the metric.
-
-    Raises:
-        TrainingError: see `check_crops`.
     """
     recipe = runs[0].recipe
     check_crops(recipe, crops)

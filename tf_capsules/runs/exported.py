@@ -24,8 +24,7 @@ class Prediction:
 class ExportedModel:
     """An exported SavedModel, or the one in a run folder, as anyone may use it.
 
-    Raises a FileNotFoundError where the folder is neither, a ValueError for one that is damaged or answers something
-    else.
+    Raises a FileNotFoundError where the folder is neither, a ValueError for a damaged or another model.
     """
 
     def __init__(self, folder):
@@ -53,12 +52,7 @@ class ExportedModel:
                     raise ValueError(f"it answers {answers}, not class and probabilities")
 
     def predict(self, inputs):
-        """Yields a `Prediction` for each of several image files or texts.
-
-        Raises:
-            ValueError: a model that takes neither, a file for a model of texts, a file that is no image.
-            FileNotFoundError: no such image file.
-        """
+        """Yields a `Prediction` for each image file or text; a ValueError or FileNotFoundError for others."""
         if "embeddings" in self._takes:
             raise ValueError(f"{self.folder} takes a transformer's hidden states: texts can't be given to it.")
         if "texts" in self._takes:
@@ -103,10 +97,7 @@ def _prediction(answer):
 
 
 def save_attribution(prediction, folder):
-    """Draws what each token of a text was used for, given its `Prediction`, beside the pictures that are in the folder.
-
-    Returns the path; None where the model does not tell, or the text has too many tokens for a picture.
-    """
+    """Draws what each token of a text was used for into a folder; the path, or None where there can be no picture."""
     from tf_capsules.analysis.plots import draw_sentence_attribution
 
     answer = prediction.answer

@@ -45,8 +45,7 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
     Args:
         run: a `Run`.
         target: a folder or file; None for one in the run folder.
-        format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel from the
-            transformer's hidden states on.
+        format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel of hidden states.
         default, warmup: see `tf_capsules.export.export_saved_model`.
 
     Raises:

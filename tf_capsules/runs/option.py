@@ -152,10 +152,7 @@ def with_tuples(value):
 
 
 def check_arguments(name, values, function, without=()):
-    """Checks the values, by argument, that an option of this name gives to a function with type hints.
-
-    Raises a TrainingError where there is no such argument, it is one of `without`, or its value is of another type.
-    """
+    """Raises a TrainingError for a value of the wrong type, or an argument that `function` lacks or is in `without`."""
     if not values:
         return
     hints = _argument_types(function)
@@ -171,10 +168,7 @@ def check_arguments(name, values, function, without=()):
 
 
 def _argument_types(function):
-    """The types of a function's arguments by name; where there is no hint, that of the default value.
-
-    Of `**options` those count that are declared with `typing.Unpack` of a `TypedDict`.
-    """
+    """The types of a function's arguments by name: of hints, of default values, of an unpacked `TypedDict`."""
     hints, found = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function), {}
     for one in inspect.signature(function).parameters.values():
         if one.kind is one.VAR_KEYWORD:

@@ -25,6 +25,9 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     values = [row[f"val_{metric}"] for row in history]
     last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
     last, best = (last, max(values, default="")) if measured is None else (measured, "")
+    strategy = settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}"
+    if settings.processes is not None:
+        strategy = f"processes x {settings.processes}"
     return {
         "recipe": recipe.name,
         "dataset": spec.name,
@@ -37,7 +40,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "decay_steps": recipe.decay_steps,
         "seed": settings.seed,
         "dtype": settings.dtype,
-        "strategy": _strategy_of(settings),
+        "strategy": strategy,
         "parameters": model.count_params(),
         "metric": metric,
         "value": round(last[metric], 6) if last else "",
@@ -47,12 +50,6 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "peak_memory_mb": peak_memory_mb(),
         **environment(),
     }
-
-
-def _strategy_of(settings):
-    if settings.processes is not None:
-        return f"processes x {settings.processes}"
-    return settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}"
 
 
 def peak_memory_mb():

@@ -153,16 +153,9 @@ def run_of_weights(recipe, weights, folder=None, **changes):
 
 
 def find_run(name, weights="last", **changes):
-    """The run in a folder; or, with weights that are not its own, a recipe as a run.
+    """The run in the folder of this name, by `load_run`; or the recipe of this name, by `run_of_weights`.
 
-    Args:
-        name: a run folder, or the name of a recipe.
-        weights: for a run folder "last", "best" or the number of a kept epoch; for a recipe a file or the name of a
-            shipped set.
-        changes: values of `Settings`.
-
-    Raises:
-        ValueError: weights that don't go with what is named; see `load_run` and `run_of_weights`.
+    Raises a ValueError for weights that don't go with what is named.
     """
     if pathlib.Path(name).exists() or name not in recipes.names():
         if weights not in ("last", "best") and not weights.isdecimal():

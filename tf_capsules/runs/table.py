@@ -51,15 +51,13 @@ def make_table(names, folder, settings, results, test=True):
     """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
 
     Each row is trained and evaluated by a process of its own, so that its seconds and its memory are its own. An
-    interrupted table goes on with the same call: rows in the file of results are done, the first that is not goes on
-    after its last epoch.
+    interrupted table goes on with the same call: rows in the file of results are done, the next goes on.
 
     Args:
         names: of the rows, "RECIPE" or "RECIPE@ITERATIONS".
         folder: where the run folders are, one a row, and the picture.
         settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
-        results: a CSV file, made or added to. Beside it, in a file whose name ends in "_curves", is what was measured
-            after each epoch.
+        results: a CSV file, made or added to. Beside it, in `..._curves.csv`, are the measures of each epoch.
         test: False leaves out the evaluation, and with it the row of results: there is nothing but the curves.
 
     Returns:

@@ -22,7 +22,7 @@ _FEW_STEPS = 5  # an epoch
 
 
 def train(recipe, output, settings=None, resume=False, verbose="auto", results=None):
-    """Trains a recipe and keeps all of it in a run folder.
+    """Trains a recipe, keeps all of it in a run folder, and returns it as a `Run`.
 
     Args:
         recipe: a `Recipe`, or the name of one.
@@ -35,9 +35,6 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.
-
-    Returns:
-        A `Run`.
 
     Raises:
         TrainingError: what was asked for can't work, the folder holds another run, or the loss is not finite.
@@ -91,12 +88,17 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
             callbacks = [recorder, *measures, *(tensorboard(folder) if writes else [])]
-            _fit(learner, fit, callbacks, verbose)
+            if verbose == "auto" and not sys.stdout.isatty():  # a line an epoch and one a minute, no progress bar
+                callbacks.append(Progress(fit["steps_per_epoch"]))
+                verbose = 2
+            learner.fit(**fit, callbacks=callbacks, verbose=verbose)
             history = recorder.rows
         if data.validation is not data.test:
             measured = model.evaluate(for_model(model, data.test(**batches)), verbose=0, return_dict=True)
-    if group.part:
-        model = _of_this_process(model, recipe, settings, spec)
+    if group.part:  # a copy that this process can call by itself
+        trained, model = model, build_model(recipe, spec, settings.dtype)
+        compile_model(model, recipe, spec, settings.jit)
+        model.set_weights(trained.get_weights())
     rows = [
         describe_result(recipe, settings, tested, model, history, measured if part == "test" else None)
         for part, tested in data.evaluated
@@ -127,22 +129,6 @@ def _prepared_fit(recipe, settings, data, model, done, batches):
         shuffle=False,
         **epochs,
     )
-
-
-def _fit(learner, options, callbacks, verbose):
-    """Trains; where no progress bar can be drawn, a line an epoch and one a minute tell where it is."""
-    quiet = verbose == "auto" and not sys.stdout.isatty()
-    if quiet:
-        callbacks = [*callbacks, Progress(options["steps_per_epoch"])]
-    learner.fit(**options, callbacks=callbacks, verbose=(2 if quiet else 1) if verbose == "auto" else verbose)
-
-
-def _of_this_process(model, recipe, settings, spec):
-    """A copy of a model that several processes have trained, which one of them can call by itself."""
-    own = build_model(recipe, spec, settings.dtype)
-    compile_model(own, recipe, spec, settings.jit)
-    own.set_weights(model.get_weights())
-    return own
 
 
 def _report_start(folder, recipe, settings, data):
