@@ -86,7 +86,6 @@ def test_version():
 # Modules whose examples are of a trained model, files or data sets, which a test has not got at hand.
 NEED_MORE = {
     "analysis.couplings",
-    "analysis.decoder",
     "analysis.diagnostics",
     "datasets.arrays",
     "datasets.folder",

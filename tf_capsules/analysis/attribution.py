@@ -9,12 +9,7 @@ from tf_capsules.layers import HeinsenRouting, SequenceCapsules
 
 
 def routings(model):
-    """The Heinsen routings "parts", where there is one, and "classes" of a network's encoder; () if it has others.
-
-    >>> from tf_capsules.models.heinsen2019 import TextCapsNet
-    >>> [layer.name for layer in routings(TextCapsNet(7, 384, 5))]
-    ['parts', 'classes']
-    """
+    """The Heinsen routings "parts", where there is one, and "classes" of a network's encoder; () if it has others."""
     layers = {layer.name: layer for layer in getattr(getattr(model, "encoder", None), "layers", ())}
     found = [layers[name] for name in ("parts", "classes") if name in layers]
     return tuple(found) if "classes" in layers and all(isinstance(layer, HeinsenRouting) for layer in found) else ()

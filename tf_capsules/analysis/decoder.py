@@ -25,10 +25,6 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
 
     Raises:
         ValueError: no decoder, a label that is no class, or an image of another shape.
-
-    Example:
-        >>> perturb_dimensions(model, images[0], labels[0]).shape
-        (16, 11, 28, 28, 1)
     """
     _need_decoder(model)
     poses = predict(model, image[None])["poses"][0]
@@ -94,8 +90,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
         model, images: see `reconstruct_parts`.
         labels: (batch,).
         right: number of correctly classified images, the first ones.
-        wrong: number of wrongly classified images, as far as there are any. Each stands there twice: reconstructed
-            from the prediction and from the label.
+        wrong: number of wrongly classified images, as far as there are any. Each twice: from prediction and label.
 
     Raises:
         ValueError: no decoder, images and labels that do not fit, or no image to show.

@@ -20,8 +20,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
     For each routing layer and iteration it measures `coupling_entropy`, the share of `dead_capsules`, and the change of
     the couplings since the iteration before: the mean absolute change divided by the mean coupling, 0 in the first
-    iteration. It also counts the class probabilities in a histogram; in many networks they are lengths. It warns where
-    routing does nothing, and says what to change.
+    iteration. A histogram counts the class probabilities. It warns where routing does nothing, and says what to change.
 
     Args:
         inputs: a batch of 32 to 100 of what the model takes.

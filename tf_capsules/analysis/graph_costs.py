@@ -48,8 +48,9 @@ def measure(graph, rows):
     layers = [[0, 0] for _ in range(rows)]
     for part, amounts in enumerate((counts.items(), ((op, size) for size, op in tensors))):
         for op, amount in amounts:
-            number, forward = _place(op)
-            layers[number][part] += amount if forward else 0
+            row = re.search(r"(?:^|/)cost_(\d+)_(?:_\d+)?/", op.name)
+            if row is not None and "gradient_tape" not in op.name:  # of a layer's forward pass
+                layers[int(row.group(1))][part] += amount
     kept = sum(kept for _, kept in layers)
     memory = {
         "activations": kept,
@@ -57,12 +58,6 @@ def measure(graph, rows):
         "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
     }
     return sum(counts.values()), memory, layers
-
-
-def _place(op):
-    """The number of the row that an operation belongs to, -1 for none, and whether it is of a forward pass."""
-    found = re.search(r"(?:^|/)cost_(\d+)_(?:_\d+)?/", op.name)
-    return (-1 if found is None else int(found.group(1))), found is not None and "gradient_tape" not in op.name
 
 
 def multiply_adds(graph):

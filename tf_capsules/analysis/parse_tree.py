@@ -74,8 +74,17 @@ def measure_parse_tree(model, image):
     if isinstance(model.encoder.input, dict):
         raise ValueError(f"Parse trees are of images; of texts see `class_shares`. Received: {model!r}")
     (inputs,) = in_batches(model, np.asarray(image)[None], 1)
+    routings = []
+    for layer in filter(gives_couplings, model.encoder.layers):
+        children = inputs_of(layer, model.encoder, inputs)
+        if is_chain(layer):
+            routings += last_couplings(layer, children)
+        else:
+            routings.append((layer, children, to_numpy(layer(*children, return_couplings=True)[-1])))
+    if not routings:
+        raise ValueError(f"The model {model.name!r} has no routing layer.")
     levels, held = [], None
-    for layer, children, couplings in reversed(_routings(model, inputs)):
+    for layer, children, couplings in reversed(routings):
         shape = tuple(children[0].shape[1:4]) if on_grid(children[0].shape) else (children_of(children[0].shape),)
         parents = np.prod(couplings.shape[1:-2], initial=1) * couplings.shape[-1]
         if held is not None and held.shape[1] != parents:
@@ -87,17 +96,3 @@ def measure_parse_tree(model, image):
         shares, total = normalized(held[0]).reshape(*shape, -1), held[0].sum(-1).reshape(shape)
         levels.append(Level(layer.name, shares, weights * total, own))
     return levels
-
-
-def _routings(model, inputs):
-    """The routing layers of a network, the lowest first, each with its children, a tuple, and its last couplings."""
-    network, found = model.encoder, []
-    for layer in filter(gives_couplings, network.layers):
-        children = inputs_of(layer, network, inputs)
-        if is_chain(layer):
-            found += last_couplings(layer, children)
-        else:
-            found.append((layer, children, to_numpy(layer(*children, return_couplings=True)[-1])))
-    if not found:
-        raise ValueError(f"The model {model.name!r} has no routing layer.")
-    return found

@@ -84,11 +84,6 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
 
     Raises:
         ValueError: another factor, a column that is missing or unknown (-1), or a toy without one of the views.
-
-    >>> azimuth = np.tile(np.arange(18), 2)
-    >>> columns = {"label": azimuth * 0, "instance": np.repeat([0, 3], 18), "azimuth": azimuth}
-    >>> find_views(columns | {"elevation": azimuth * 0, "lighting": azimuth * 0}, "azimuth").index.shape
-    (2, 18)
     """
     if factor not in _DEGREES:
         raise ValueError(f"The factor is azimuth or elevation. Received: {factor!r}")

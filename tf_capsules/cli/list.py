@@ -30,7 +30,10 @@ def _list_recipes():
     from tf_capsules import recipes
     from tf_capsules.recipes.measured import measured
 
-    published = [(recipe, _published(recipe)) for recipe in map(recipes.get, recipes.names())]
+    published = []
+    for recipe in map(recipes.get, recipes.names()):
+        figure = recipe.published or "-"
+        published.append((recipe, f"{figure} {recipe.measure}" if figure.endswith("%") else figure))
     name_width, width = max(map(len, recipes.names())), max(len(figure) for _, figure in published)
     for paper, citation in recipes.PAPERS.items():
         print(citation)
@@ -41,8 +44,3 @@ def _list_recipes():
                 print(f"  {recipe.name:{name_width}}  {figure:{width}}  {here:40}  {recipe.title}")
         print()
     print("Columns: recipe, the paper's figure, the figure measured here, what it is.")
-
-
-def _published(recipe):
-    figure = recipe.published or "-"
-    return f"{figure} {recipe.measure}" if figure.endswith("%") else figure

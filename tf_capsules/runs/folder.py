@@ -18,8 +18,7 @@ class RunFolder:
 
     A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
     `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN, on demand of every epoch), `best.weights.h5`,
-    `tensorboard/`, `result.json`, where they are asked for `diagnostics.csv`, and what the command line adds:
-    `figures/` and `saved_model/`.
+    `tensorboard/`, `result.json`, on demand `diagnostics.csv`, and from the command line `figures/` and `saved_model/`.
     """
 
     def __init__(self, path):

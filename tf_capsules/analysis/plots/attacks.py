@@ -21,12 +21,6 @@ def draw_robustness(rows, units="units of the input"):
 
     Raises:
         ValueError: no rows.
-
-    Example:
-        >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "images": 50}
-        >>> figure = draw_robustness([row | {"epsilon": x, "value": 1 - x} for x in (0.0, 0.1, 0.2)])
-        >>> len(figure.axes)
-        1
     """
     rows = list(rows)
     if not rows:

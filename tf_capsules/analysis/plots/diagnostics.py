@@ -11,11 +11,6 @@ def draw_routing_diagnostics(rows):
 
     Raises:
         ValueError: no rows.
-
-    Example:
-        >>> row = {"epoch": 1, "layer": "classes", "coupling_entropy": 0.9, "dead_capsules": 0.0, "change": 0.1}
-        >>> len(draw_routing_diagnostics([row | {"iteration": 1}, row | {"iteration": 2}]).axes)
-        3
     """
     if not rows:
         raise ValueError("There are no rows of diagnostics to draw.")

@@ -94,11 +94,6 @@ def draw_vote_similarities(measured, images):
 
     Raises:
         ValueError: nothing measured.
-
-    Example:
-        >>> shares, lengths = np.full(21, 1 / 21), np.ones(21)
-        >>> len(draw_vote_similarities({"dynamic": (shares, lengths), "EM": (shares, lengths)}, images=256).axes)
-        4
     """
     measured = dict(measured) if isinstance(measured, dict) else {"": measured}
     if not measured:
