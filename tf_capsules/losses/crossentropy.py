@@ -13,7 +13,7 @@ class SoftmaxCrossentropy(keras.losses.Loss):
     Source: Heinsen 2019, section 3.2 (soft targets, which come from mixing examples).
 
     Args:
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
@@ -26,6 +26,9 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         >>> round(float(SoftmaxCrossentropy()(np.array([1]), np.zeros((1, 4)))), 4)
         1.3863
     """
+
+    def __init__(self, name: str | None = "softmax_crossentropy", **kwargs):
+        super().__init__(name, **kwargs)
 
     def call(self, y_true, y_pred):
         scores = ops.convert_to_tensor(y_pred)

@@ -22,7 +22,7 @@ class MarginLoss(keras.losses.Loss):
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes), as which (batch, 1)
@@ -41,9 +41,15 @@ class MarginLoss(keras.losses.Loss):
     """
 
     def __init__(
-        self, present: float = 0.9, absent: float = 0.1, down_weight: float = 0.5, variant: str = "paper", **kwargs
+        self,
+        present: float = 0.9,
+        absent: float = 0.1,
+        down_weight: float = 0.5,
+        variant: str = "paper",
+        name: str | None = "margin_loss",
+        **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(name, **kwargs)
         for argument, value in (("present", present), ("absent", absent), ("down_weight", down_weight)):
             if not is_number(value, 0, 1):
                 raise ValueError(f"`{argument}` must be a number from 0 to 1. Received: {value!r}")

@@ -16,7 +16,7 @@ class ReconstructionLoss(keras.losses.Loss):
 
     Args:
         weight: factor on the sum.
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true, y_pred: images (batch, ...), any number of further axes.
@@ -32,8 +32,8 @@ class ReconstructionLoss(keras.losses.Loss):
         3.0
     """
 
-    def __init__(self, weight: float = 0.0005, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, weight: float = 0.0005, name: str | None = "reconstruction_loss", **kwargs):
+        super().__init__(name, **kwargs)
         if not is_number(weight, 0):
             raise ValueError(f"`weight` of the reconstruction must be a number of at least 0. Received: {weight!r}")
         self.weight = weight

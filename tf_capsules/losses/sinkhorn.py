@@ -130,7 +130,7 @@ class SinkhornDivergence(keras.losses.Loss):
         epsilon, iterations: see `sinkhorn`.
         unbiased: False for `W(x, y)` alone, which is not 0 for equal batches.
         plan_gradient: whether the gradient also goes through the plan; the paper finds it better without.
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -156,9 +156,10 @@ class SinkhornDivergence(keras.losses.Loss):
         iterations: int = 10,
         unbiased: bool = True,
         plan_gradient: bool = False,
+        name: str | None = "sinkhorn_divergence",
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(name, **kwargs)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
         self.epsilon, self.iterations = _check(epsilon, iterations)
         self.unbiased = truth_value("unbiased", unbiased)
@@ -206,7 +207,7 @@ class PairedKLDivergence(keras.losses.Loss):
 
     Args:
         symmetric: whether it is the Jensen-Shannon divergence, the mean of that of both to their mean.
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -224,8 +225,8 @@ class PairedKLDivergence(keras.losses.Loss):
         (0.1308, 0.0338)
     """
 
-    def __init__(self, symmetric: bool = False, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, symmetric: bool = False, name: str | None = "paired_kl_divergence", **kwargs):
+        super().__init__(name, **kwargs)
         self.symmetric = truth_value("symmetric", symmetric)
 
     def call(self, y_true, y_pred):

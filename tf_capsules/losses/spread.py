@@ -100,7 +100,7 @@ class SpreadLoss(keras.losses.Loss):
 
     Args:
         margin: a number; or a `SpreadMargin`, for one that grows.
-        kwargs: of `keras.losses.Loss`.
+        name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
@@ -118,8 +118,8 @@ class SpreadLoss(keras.losses.Loss):
         0.58
     """
 
-    def __init__(self, margin: float | SpreadMargin = 0.9, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, margin: float | SpreadMargin = 0.9, name: str | None = "spread_loss", **kwargs):
+        super().__init__(name, **kwargs)
         if isinstance(margin, dict):
             margin = SpreadMargin.from_config(margin)
         if not isinstance(margin, SpreadMargin) and not is_positive(margin):
