@@ -34,11 +34,6 @@ def draw_pose_changes(measured, layers, images):
             `measure_pose_changes`.
         layers: names of the layers.
         images: number of images that they are a mean over.
-
-    Example:
-        >>> changes = np.array([[0.3, 0.2, 0.1], [0.2, 0.1, 0.1]])
-        >>> len(draw_pose_changes({"concurrent": changes, "sequential": changes}, ["low", "high"], images=4).axes)
-        2
     """
     figure = drawing.new_figure(4.6 * len(measured) + 1.9, 4.0)
     panels = figure.subplots(1, len(measured), sharey=True, squeeze=False)[0]

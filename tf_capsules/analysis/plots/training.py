@@ -136,11 +136,6 @@ def draw_loss_comparison(histories, losses=None):
 
     Args:
         histories, losses: as in `draw_training_curves`, and so are the errors.
-
-    Example:
-        >>> rows = [{"epoch": 1, "loss": 0.8}, {"epoch": 2, "loss": 0.4}]
-        >>> len(draw_loss_comparison({"margin": rows, "spread": rows}, {"margin": "margin", "spread": "spread"}).axes)
-        2
     """
     runs = _runs(histories)
     kinds = _kinds(runs, losses)
