@@ -50,7 +50,7 @@ def dynamic_routing(
 
     def parents(couplings):
         sums = votes.weighted_sum(couplings)
-        return squash(sums if bias is None else sums + bias, pose_axes)
+        return squash(sums if bias is None else sums + ops.cast(bias, votes.dtype), pose_axes)
 
     # With logits of zero the couplings are the same for all parents: one column stands for all.
     logits = ops.zeros((1, votes.children, 1), votes.dtype)
