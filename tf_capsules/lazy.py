@@ -10,6 +10,8 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name):
+        if name.startswith("__"):  # asked by tools that look at all names of a module, as doctest does
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._name), name)
 
 
