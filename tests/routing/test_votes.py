@@ -6,7 +6,7 @@ from backend import array, float64, gradients_of, run, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes
-from tf_capsules.routing.softmax import softmax
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.votes import TransformedVotes
 
 BATCH, CHILDREN, PARENTS, ROWS, COLUMNS, OUT = 2, 6, 4, 3, 5, 7

@@ -8,8 +8,8 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.arguments import is_positive, positive_int, positive_number
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.softmax import softmax
 from tf_capsules.routing.votes import Votes
 
 NORMALIZATIONS = ("data", "min_max")

@@ -7,8 +7,8 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.couplings import couple, softmax
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.softmax import couple, softmax
 from tf_capsules.routing.votes import Votes
 
 TINY = 1e-9  # added to sums of couplings in divisions, since a parent may get none

@@ -5,7 +5,7 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.softmax import couple
+from tf_capsules.routing.couplings import couple
 from tf_capsules.routing.squash import squash_exponential
 from tf_capsules.routing.votes import Votes
 

@@ -1,4 +1,4 @@
-"""Softmax over the capsules that compete: routing logits become coupling coefficients."""
+"""Couplings: routing logits become coupling coefficients, by a softmax over the capsules that compete."""
 
 from keras import ops
 
