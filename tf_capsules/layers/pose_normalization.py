@@ -12,8 +12,8 @@ class PoseNormalization(keras.layers.LayerNormalization):
     """Keras's layer normalization over the last axes, faster in training on CPUs.
 
     A map of capsules has few entries in a pose and very many poses, so the time goes into reading and writing the map.
-    With TensorFlow, Keras makes of it and of its gradient two dozen operations on the whole map; this layer makes half
-    as many, and keeps one map for the backward pass. Other backends fuse Keras's. Weights and results are Keras's.
+    With TensorFlow, 27 of Keras's operations and of their gradients read or write the whole map; here it is 18, and one
+    map is kept for the backward pass. Other backends take Keras's form. Weights and results are Keras's.
 
     Source: Ba, Kiros, Hinton 2016, "Layer Normalization", eqs. 3 and 4.
 
