@@ -18,12 +18,12 @@ from processes import alone, parsed, timed
 ROWS = {
     "a": [
         ("CapNet", {}, "votes free", 128),
-        ("CapNet", {"votes": "stored"}, "votes stored", 2),
+        ("CapNet", {"votes_memory": "store"}, "votes stored", 2),
         ("CapNet", {}, "textbook, PyTorch", 2),
     ],
     "b": [
         ("CapNet", {"routing": "em"}, "votes free", 128),
-        ("CapNet", {"routing": "em", "votes": "stored"}, "votes stored", 1),
+        ("CapNet", {"routing": "em", "votes_memory": "store"}, "votes stored", 1),
         ("CapNet", {"routing": "em"}, "textbook, PyTorch", 1),
     ],
     "c": [("SameShapeCNN", {}, "", 128)],

@@ -19,7 +19,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def reading(path, complaint, but=()):
-    """Makes whatever goes wrong inside a ValueError that begins with the path and a complaint.
+    """Turns any exception inside into a ValueError that begins with the path and a complaint.
 
     Parsers fail on damaged bytes in every way there is, hence any exception counts. Those for an absent file or Python
     package, those in `but`, and a ValueError that begins with the path stay what they are.

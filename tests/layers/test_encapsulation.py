@@ -114,7 +114,7 @@ def test_co_efficients_are_what_their_convolutions_give(coefficients):
     np.testing.assert_allclose(array(parents), array(layer(poses)))
     symbolic = layer(keras.Input((4, 4, 2, 2)), return_coefficients=True)
     assert [x.shape for x in symbolic] == [(None, 2, 2, 2, 2), (None, 2, 2, 2, 1), (None, 2, 2, 2, 1)]
-    with pytest.raises(ValueError, match="needs co-efficients"):
+    with pytest.raises(ValueError, match="needs coefficients"):
         CapConv(2)(poses, return_coefficients=True)
 
 

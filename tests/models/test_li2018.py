@@ -120,11 +120,11 @@ def test_skips_of_type_2_start_at_the_module_or_at_each_layer():
 def test_capnet_without_votes_is_capnet_with_stored_votes():
     images = np.random.default_rng(1).random((3, 9, 8, 2)).astype("float32")
     for routing in ("dynamic", "em"):
-        free, stored = (li2018.CapNet((9, 8, 2), 4, routing, 5, votes=votes) for votes in ("auto", "stored"))
+        free, stored = (li2018.CapNet((9, 8, 2), 4, routing, 5, votes_memory=memory) for memory in ("auto", "store"))
         stored.set_weights(free.get_weights())
         expected = stored(images)
         for name, value in free(images).items():
-            np.testing.assert_allclose(array(value), array(expected[name]), atol=1e-5)
+            np.testing.assert_allclose(array(value), array(expected[name]), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tf_capsules import datasets, recipes
-from tf_capsules.analysis import runs
+from tf_capsules.analysis import figures as drawing
 from tf_capsules.datasets import augment
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 
@@ -166,7 +166,7 @@ def test_a_recipe_builds_the_paper_s_network_from_names_that_exist(name):
         assert least < COUNTED[key] < most
     labels = np.eye(classes)[[1]] if recipe.metric == "exact_match" else np.array([1])
     assert recipe.loss()(labels, np.full((1, classes), 0.5)) > 0
-    assert set(recipe.figures) <= set(runs.DRAWERS)
+    assert set(recipe.figures) <= set(drawing.DRAWERS)
     special = {"multimnist": "exact_match", "li2018-imagenet": "top_5"}
     assert recipe.metric == next((metric for part, metric in special.items() if part in name), "accuracy")
 

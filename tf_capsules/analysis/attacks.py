@@ -5,13 +5,12 @@ range where a recipe feeds images in [0, 1], standard deviations of an image or 
 """
 
 import dataclasses
-import math
-import numbers
 
 import numpy as np
 
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.routing.arguments import is_number, is_positive
 
 EPSILONS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 ATTACKS = {"fgsm": "fast gradient sign method", "bim": "basic iterative method"}
@@ -65,7 +64,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
     if step_size is None:
         step_size = epsilon / steps
-    elif not _is_number(step_size) or step_size <= 0:
+    elif not is_positive(step_size):
         raise ValueError(f"`step_size` must be a number above 0. Received: {step_size!r}")
     attacked = images
     for _ in range(steps):
@@ -160,7 +159,7 @@ def checked_images(images, bounds):
         raise ValueError(f"Images must be finite numbers. Received an array of shape {images.shape}.")
     if bounds is None:
         return images
-    if len(bounds) != 2 or not all(map(_is_number, bounds)) or not bounds[0] < bounds[1]:
+    if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] < bounds[1]:
         raise ValueError(f"`bounds` must be None or two numbers, the lower one first. Received: {bounds!r}")
     if images.min() < bounds[0] or images.max() > bounds[1]:
         raise ValueError(f"The images go from {images.min():g} to {images.max():g}, beyond the bounds {tuple(bounds)}.")
@@ -168,10 +167,6 @@ def checked_images(images, bounds):
 
 
 def checked_epsilon(epsilon):
-    if not _is_number(epsilon) or epsilon < 0:
+    if not is_number(epsilon, 0):
         raise ValueError(f"Epsilon must be a number, 0 or more. Received: {epsilon!r}")
     return float(epsilon)
-
-
-def _is_number(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)

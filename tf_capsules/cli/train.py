@@ -45,6 +45,8 @@ def run(options):
     if not options.no_export:
         check_export()
     print(f"{recipe.name}: {settings.title(recipe)}", flush=True)
+    if recipe.note:
+        print(f"note: {recipe.note}", flush=True)
     trained = runs.train(recipe, output, settings, options.resume, results=options.results)
     if options.process:
         print(f"process {options.process} is done; the run folder is with process 0")

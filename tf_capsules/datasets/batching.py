@@ -22,7 +22,7 @@ class Batching:
         epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
         limit: use the first `limit` examples only.
         epoch_size: number of examples in an epoch of training, which goes on where the last one stopped: order,
-            augmentation and generated images hang on the pass over all examples in place of the epoch. None: all.
+            augmentation and generated images depend on the pass over all examples, not the epoch. None: all.
         pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
             (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
             the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so

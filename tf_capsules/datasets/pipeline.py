@@ -11,9 +11,9 @@ from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import TensorDraw
 from tf_capsules.lazy import tf, tnp
 
-# Random numbers of generated evaluation sets (pairs of digits, affine maps) hang on this key and the example's index
-# alone, so that every evaluation sees the same images; the keys of training examples are from 0 to 2**51, those of
-# mixed batches are negative, too. The windows of evaluation's random crops hang on keys from 2**52.
+# Random numbers of generated evaluation sets (pairs of digits, affine maps) depend on this key and the example's index
+# alone, so that every evaluation sees the same images. Training examples have keys from 0 to 2**51, mixed batches have
+# negative ones, the windows of evaluation's random crops keys from 2**52.
 _FIXED_KEY = -1
 _CROP_KEY = 2**52
 

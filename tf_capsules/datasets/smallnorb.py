@@ -14,7 +14,7 @@ from tf_capsules.datasets.standard import prepared
 from tf_capsules.files import reading
 
 _HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
-_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
+CLASS_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
 _FILES = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
 # The magic numbers of the format; smallNORB uses the first two.
 _TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4", 0x1E3D4C51: "<f4", 0x1E3D4C53: "<f8", 0x1E3D4C56: "<i2"}
@@ -43,7 +43,7 @@ def smallnorb(data_dir=None, download=False):
             has = f"{folder.resolve()} has some of the original files, but lacks {missing} (or the same with .gz)"
             raise FileNotFoundError(f"data set 'smallnorb': {has}. All six are at {_HOME}")
         train, test = (_read_split(folder, stem) for stem in _FILES)
-        return Dataset("smallnorb", train, test, _NAMES)
+        return Dataset("smallnorb", train, test, CLASS_NAMES)
 
     def arrays(columns):
         columns = {name.removeprefix("label_"): column for name, column in columns.items()}

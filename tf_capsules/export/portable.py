@@ -39,7 +39,7 @@ def export_litert(model, file, preprocess=(), image_shape=None):
         >>> export_litert(model, "digits.tflite")
         >>> ai_edge_litert.interpreter.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
     """
-    file = free_file(file, "LiteRT", _is_litert)
+    file = free_file(file, "LiteRT", lambda old: old.read_bytes()[4:8] == b"TFL3")  # its FlatBuffers identifier
     concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
 
     module = tf.Module()
@@ -88,10 +88,6 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     with replacing(file) as part:
         part.write_bytes(graph.SerializeToString())
     return file
-
-
-def _is_litert(file):
-    return file.read_bytes()[4:8] == b"TFL3"  # the file identifier of its FlatBuffers schema
 
 
 def _is_onnx(file):

@@ -1,6 +1,5 @@
 """What all routing layers have in common, and what each of them answers."""
 
-import math
 from typing import Any, NamedTuple
 
 import keras
@@ -45,12 +44,10 @@ class VotesCost(NamedTuple):
     Attributes:
         tensor: bytes of the votes, if they were held as a tensor.
         held: bytes that the layer holds of its votes, or in their place for each (child, parent) pair.
-        multiply_adds: of making all votes once, as stored votes need.
     """
 
     tensor: int
     held: int
-    multiply_adds: int
 
 
 class RoutingLayer(Configured):
@@ -123,9 +120,7 @@ class RoutingLayer(Configured):
         """
         children, pairs = self._pairs(poses_shape, capsules)
         iterates = later or getattr(self, "iterations", 1) > 1
-        tensor, held = self.plan.bytes(poses_shape[0], children, pairs, iterates)
-        entries = math.prod(rows_of(poses_shape)) * poses_shape[-1] * self.dim
-        return VotesCost(tensor, held, poses_shape[0] * pairs * entries)
+        return VotesCost(*self.plan.bytes(poses_shape[0], children, pairs, iterates))
 
     def _pairs(self, poses_shape, capsules):
         """Children of a parent, and (child, parent) pairs of an example."""

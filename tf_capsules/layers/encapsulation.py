@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.configured import Configured
@@ -36,8 +35,8 @@ class CapConv(Configured):
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. A
-    co-efficient for each branch, one number a capsule, is a 3x3 convolution of the capsule's own type in the branches.
-    With the co-efficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with the master branch alone they
+    coefficient for each branch, one number a capsule, is a 3x3 convolution of the capsule's own type in the branches.
+    With the coefficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with the master branch alone they
     are `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding.
 
     Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. Different from the paper:
@@ -48,8 +47,8 @@ class CapConv(Configured):
         dim: length of a parent's pose.
         kernel_size: of the master branch, odd; the paper has 3 (its Type I, with strides 2) and 1 (Type II).
         strides: of both branches, for both axes.
-        coefficients: input of each branch's co-efficient: "own" (the paper's version 1), the branch itself; "crossed"
-            (version 2), the other branch; "both" (version 3); or None: no aide branch and no co-efficients.
+        coefficients: input of each branch's coefficient: "own" (the paper's version 1), the branch itself; "crossed"
+            (version 2), the other branch; "both" (version 3); or None: no aide branch and no coefficients.
         skip: whether a 3x3 convolution of all types (the paper's skip of Type I) is added before the last `Act`.
         aide_kernel_size: of the aide branch, odd; None: `kernel_size + 4`.
         exclude_own: whether the aide branch leaves out the type itself.
@@ -57,7 +56,7 @@ class CapConv(Configured):
     Call arguments:
         poses: (batch, height, width, types, d).
         residual: added before the last `Act`, of the shape of the result; or None. It is the paper's skip of Type II.
-        return_coefficients: also return the co-efficients of the master and of the aide branch.
+        return_coefficients: also return the coefficients of the master and of the aide branch.
 
     Returns:
         (batch, ceil(height / strides), ceil(width / strides), types, dim), of length below 1; with
@@ -65,7 +64,7 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
-            `return_coefficients` of a layer without co-efficients. Co-efficients are made by Keras's `Conv2D`, which on
+            `return_coefficients` of a layer without coefficients. Coefficients are made by Keras's `Conv2D`, which on
             TensorFlow takes no batch of 0 examples.
 
     Example:
@@ -76,8 +75,8 @@ class CapConv(Configured):
     def __init__(
         self,
         dim: int,
-        kernel_size: Size = 3,
-        strides: Size = 1,
+        kernel_size: int = 3,
+        strides: int = 1,
         coefficients: str | None = None,
         skip: bool = False,
         aide_kernel_size: int | None = None,
@@ -145,7 +144,7 @@ class CapConv(Configured):
 
     def call(self, poses, residual=None, training=False, return_coefficients=False):
         if return_coefficients and self.aide is None:
-            raise ValueError("`return_coefficients` needs co-efficients, which a layer with coefficients=None has not.")
+            raise ValueError("`return_coefficients` needs coefficients, which a layer with coefficients=None has not.")
         below, gates = flatten_types(poses), []
         x = flatten_types(self.master(poses))
         if self.aide is not None:
@@ -243,7 +242,7 @@ class CapFC(Configured):
 class _GroupedConvolution(keras.layers.Layer):
     """A convolution of each capsule type by itself, with zero padding."""
 
-    def __init__(self, dim: int, kernel_size: Size, strides: Size, **kwargs):
+    def __init__(self, dim: int, kernel_size: int, strides: int, **kwargs):
         super().__init__(**kwargs)
         self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
 

@@ -285,13 +285,12 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         self._check_call(poses, activations, parents, mask)
         windows, couplings = self.windows, []
         weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
-        if parents is None:
-            parents = self.initial
-            if parents is not None:
-                parents = ops.broadcast_to(parents[None], (ops.shape(poses)[0] * windows.positions, *parents.shape))
-        else:
+        if parents is not None:
             parents = parents[0] if self.use_activations else parents
             parents = ops.reshape(parents, (-1, *parents.shape[3:]))
+        elif self.initial is not None:
+            shape = (ops.shape(poses)[0] * windows.positions, *self.initial.shape)
+            parents = ops.broadcast_to(self.initial[None], shape)
         options = dict(scale=self.scale, return_moments=self.use_activations)
         if self.stores_votes or return_couplings:
             options |= dict(weights=None if weights is None else windows.gather(weights), return_couplings=True)

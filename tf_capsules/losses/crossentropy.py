@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of scores."""
+"""Softmax cross-entropy of logits."""
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from tf_capsules.layers.arguments import class_targets
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SoftmaxCrossentropy(keras.losses.Loss):
-    """`-sum_k T_k log softmax(scores)_k`, for class numbers and for rows alike.
+    """`-sum_k T_k log softmax(logits)_k`, for class numbers and for rows alike.
 
     Source: Heinsen 2019, section 3.2 (soft targets, which come from mixing examples).
 
@@ -17,7 +17,7 @@ class SoftmaxCrossentropy(keras.losses.Loss):
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
-        y_pred: scores (batch, classes), logits.
+        y_pred: logits (batch, classes).
 
     Raises:
         ValueError: labels that are neither class numbers nor one row a sample.

@@ -29,7 +29,7 @@ def ImageCapsNet(
     """The network for smallNORB: six convolutions, primary capsules, two routing layers.
 
     Source: Heinsen 2019, section 3.1; 271,688 trainable parameters, with the moving statistics of the batch
-    normalizations 272,592 (the paper says 273K). Its activations are scores: logits of the class probabilities.
+    normalizations 272,592 (the paper says 273K). Its activations are logits.
 
     Args:
         image_shape: (height, width, channels), at least 29 x 29 without a backbone.
@@ -112,7 +112,7 @@ def TextCapsNet(
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are scores: logits of the class probabilities.
+        "mask" (batch, tokens) in [0, 1]. Its activations are logits.
 
     Raises:
         ValueError: arguments out of range, unknown weights.
@@ -148,8 +148,8 @@ def SelfAttentionCapsNet(
     Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
     normalization before each part and GELU. Of the transformer's hidden states only the lowest is read: the frozen
     embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, one each, and are routed to the
-    classes directly: the simplest network with a routing layer on top, and one whose size hardly hangs on that of the
-    poses. The kernel has classes x pose x pose numbers; that of a second layer has parts x classes x pose x pose and
+    classes directly: the simplest network with a routing layer on top. Its size hardly depends on that of the poses:
+    its kernel has classes x pose x pose numbers; that of a second layer has parts x classes x pose x pose and
     would soon be most of the network (21 million for 64 parts and poses of 256).
 
     Args:
@@ -166,7 +166,7 @@ def SelfAttentionCapsNet(
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are scores: logits of the class probabilities. A token with a
+        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A token with a
         fraction for a mask, from mixed examples, is attended to like any other; in the routing its fraction counts.
 
     Raises:

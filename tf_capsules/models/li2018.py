@@ -25,15 +25,15 @@ def CapNet(
     initial_logits: str = "zeros",
     normalization: float | str = "min_max",
     competition: str = "children",
-    votes: str = "auto",
+    votes_memory: str = "auto",
     weights: Weights = None,
     name: str | None = "capnet",
 ):
     """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
     Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
-    and 9,991,540 with EM routing. A type's transformations are shared by all positions, so votes are never made:
-    dynamic routing is worked out for 64 parents, EM routing for the children of one type at a time.
+    and 9,991,540 with EM routing. All positions share a type's transformations, so no votes are made:
+    dynamic routing handles 64 parents at a time, EM routing the children of one type.
 
     Args:
         image_shape: (height, width, channels).
@@ -45,7 +45,7 @@ def CapNet(
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
         normalization: of EM routing, see `EMRouting`; 1.0 is none.
-        votes: "auto", or "stored": as other libraries do.
+        votes_memory: see `DynamicRouting`; with "store" votes are held as in other libraries.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
@@ -78,20 +78,20 @@ def CapNet(
     def routed(x, capsules, name):
         # In float32 under every dtype policy: these are the model's answers. Initial values are each layer's own.
         options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
-        options["votes_memory"] = "store" if votes == "stored" else votes
+        options["votes_memory"] = votes_memory
         # Of a grouped 1x1 convolution, which the released code has: fans are those of its kernel as a whole.
         deviation = (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
         options["kernel_initializer"] = keras.initializers.RandomNormal(stddev=deviation)
         if routing == "dynamic":
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
-            if votes == "auto" and competition == "children":
+            if votes_memory == "auto" and competition == "children":
                 options["parents_per_chunk"] = 64
             return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
         options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
         options |= dict(use_bias=True, bias_initializer=unit_normal())
-        if votes == "auto":
+        if votes_memory == "auto":
             options |= dict(votes_memory="recompute", children_per_chunk=1)
         return EMRouting(capsules, dim, **options)(*x)[:2]
 
@@ -112,7 +112,7 @@ def ShortEncapNet(
     """Six layers: four convolutions, one capsule convolution with its skip, class capsules.
 
     Source: Li et al. 2018, table 1 (e), (f); trainable parameters 1,689,856 with the master branch alone, 8,124,224
-    with "own" or "crossed" co-efficients and 8,133,440 with "both" (the printed size of (f) fits none of them).
+    with "own" or "crossed" coefficients and 8,133,440 with "both" (the printed size of (f) fits none of them).
 
     Args:
         image_shape, classes, weights, name: see `CapNet`.
@@ -144,7 +144,7 @@ def EncapNet(
 
     Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a capsule convolution of 3x3 (Type I), with
     strides 2 from the second module on, and so many of 1x1 (Type II). With 3 of these in each of four modules it has 18
-    layers and, with "both" co-efficients and both skips, 36,544,064 trainable parameters. The network of 101 layers is
+    layers and, with "both" coefficients and both skips, 36,544,064 trainable parameters. The network of 101 layers is
     `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
     layers are shared out is not published.
 

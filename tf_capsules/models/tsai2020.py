@@ -40,7 +40,7 @@ def AttentionCapsNet(
     dropout: float = 0.0,
     initial_pose: str = "zeros",
     activations: bool = False,
-    votes: str = "auto",
+    votes_memory: str = "auto",
     probabilities: str = "softmax",
     weights: Weights = None,
     name: str | None = "attention_capsnet",
@@ -61,7 +61,7 @@ def AttentionCapsNet(
         convolutions: (types, kernel size, strides) of each convolutional capsule layer.
         hidden: number of capsules of each fully connected layer below the classes.
         iterations, schedule: of the routing, see `ConcurrentRouting`.
-        scaled, layer_norm, dropout, initial_pose, votes: see `InvertedAttentionRouting`.
+        scaled, layer_norm, dropout, initial_pose, votes_memory: see `InvertedAttentionRouting`.
         activations: whether all capsules below the classes have activations (ablation C), see there.
         probabilities: "softmax": the activations are logits, of which a softmax makes probabilities, for
             `SoftmaxCrossentropy`; "sigmoid" where several classes may be present: the activations are probabilities,
@@ -93,7 +93,7 @@ def AttentionCapsNet(
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
     # In float32 under every dtype policy: these are the model's answers.
     options = dict(scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, dtype="float32")
-    options["votes_memory"] = "store" if votes == "stored" else votes
+    options["votes_memory"] = votes_memory
     below = options | {"use_activations": activations}
     chain: list[keras.Layer] = []
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):

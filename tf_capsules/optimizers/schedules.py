@@ -85,7 +85,7 @@ def one_cycle(
     )
 
 
-# Files of the versions before name the classes of these two cycles. Keras's own schedule takes their place.
+# Older files name these two classes. Keras's own schedule takes their place.
 @keras.saving.register_keras_serializable("tf_capsules", "WarmupCosine")
 class _WarmupCosine(keras.optimizers.schedules.CosineDecay):
     @classmethod

@@ -10,7 +10,7 @@ from tf_capsules.recipes.recipe import Recipe
 
 CIFAR10 = Recipe(
     "li2018-cifar10",
-    "CIFAR-10, EncapNet of 18 layers, co-efficients from both branches, both skips",
+    "CIFAR-10, EncapNet of 18 layers, coefficients from both branches, both skips",
     model=EncapNet,
     dataset="cifar10",
     epochs=600,
@@ -64,7 +64,7 @@ SIX_LAYERS = (
         "0.25%",
         ShortEncapNet,
         model_options=dict(coefficients="crossed"),
-        note="The aide branch's co-efficients come from the other branch: the released code of this row has that form. "
+        note="The aide branch's coefficients come from the other branch: the released code of this row has that form. "
         "Section 3.1 also has the form from both branches: `--network coefficients=both`.",
     ),
 )
@@ -130,12 +130,10 @@ def _branches(key, title, published, row, **options):
     return CIFAR10.row(f"li2018-cifar10-{key}", title, published, source=f"table 3, row {row}", model_options=options)
 
 
-# Table 3, left: co-efficients and skips.
+# Table 3, left: coefficients and skips.
 BRANCHES = (
     _branches("master", "master branch alone", "9.83% error", 1, coefficients=None, skips=()),
-    _branches(
-        "own", "co-efficients from the branch itself (version 1)", "8.05% error", 2, coefficients="own", skips=()
-    ),
+    _branches("own", "coefficients from the branch itself (version 1)", "8.05% error", 2, coefficients="own", skips=()),
     _branches("crossed", "from the other branch (version 2)", "9.11% error", 3, coefficients="crossed", skips=()),
     _branches("both", "from both branches (version 3)", "7.41% error", 4, coefficients="both", skips=()),
     _branches("skip-1", "version 3, skips of Type I", "6.81% error", 5, skips=("convolution",)),

@@ -42,7 +42,7 @@ class Recipe:
         feedback: function of the model and `feedback_options` that returns what is trained in place of the model, a
             `tf_capsules.models.FeedbackModel`; None for the model itself.
         feedback_options: its arguments beside the model.
-        figures: names of the pictures drawn after training (`tf_capsules.analysis.runs`).
+        figures: names of the pictures drawn after training (`tf_capsules.analysis.figures`).
         source: where the paper has the experiment.
         published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one.
         device: what it was made for.

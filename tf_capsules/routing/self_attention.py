@@ -33,15 +33,9 @@ def self_attention_routing(
         The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` a pair of them and
         the couplings (batch, children, parents).
     """
-    if mask is None:
-        taking_part = ops.ones((1, votes.children, 1), votes.dtype)
-    else:
-        taking_part = ops.cast(mask, votes.dtype)[:, :, None]
-    logits = votes.agreement(votes.weighted_sum(taking_part)) / math.sqrt(math.prod(votes.pose_shape))
-    couplings = couple(logits)
-    if prior is not None:
-        couplings = couplings + ops.cast(prior, votes.dtype)
-    if mask is not None:
-        couplings = couplings * taking_part
+    kept = ops.ones((1, votes.children, 1), votes.dtype) if mask is None else ops.cast(mask, votes.dtype)[:, :, None]
+    logits = votes.agreement(votes.weighted_sum(kept)) / math.sqrt(math.prod(votes.pose_shape))
+    couplings = couple(logits) if prior is None else couple(logits) + ops.cast(prior, votes.dtype)
+    couplings = couplings if mask is None else couplings * kept
     poses = squash_exponential(votes.weighted_sum(couplings), tuple(range(2, 2 + len(votes.pose_shape))))
     return (poses, couplings) if return_couplings else poses

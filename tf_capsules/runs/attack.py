@@ -37,7 +37,7 @@ class RunAttack:
         from tf_capsules.analysis.input_gradient import InputGradient
 
         if limit < 1 or seed < 0:
-            raise ValueError(f"--limit must be at least 1, --seed 0. Received: {limit}, {seed}")
+            raise ValueError(f"--limit must be at least 1, --seed at least 0. Received: {limit}, {seed}")
         for run in runs.values():
             if run.recipe.transformer is not None or run.recipe.metric == "exact_match":
                 raise ValueError(f"Attacks are on images of one class each. Received: {run.recipe.name}")

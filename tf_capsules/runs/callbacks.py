@@ -23,16 +23,15 @@ class Recorder(keras.callbacks.Callback):
         super().__init__()
         self.folder, self.monitor, self.rows, self.keep = folder, f"val_{monitor}", history[:initial_epoch], keep
         self.stop_at = math.inf if stop_at is None else stop_at
-        self.step, self.batches = 0, []
+        self.batches = []
 
     def on_epoch_begin(self, epoch, logs=None):
         self.started = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.step = batch + 1
         if not math.isfinite(logs["loss"]):
             done = self.folder.checkpoints() if self.folder else []
-            where = f"The loss is {logs['loss']} at step {self.step} of epoch {len(self.rows) + 1}."
+            where = f"The loss is {logs['loss']} at step {batch + 1} of epoch {len(self.rows) + 1}."
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
             resume = "; --resume goes on from the checkpoint" if done else ""
             advice = f"Try a smaller --learning-rate, a larger --batch-size, or --dtype float32{resume}."

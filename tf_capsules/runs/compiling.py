@@ -31,7 +31,7 @@ def for_model(model, batches):
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model, its optimizer built, as a recipe says; a ValueError for what the two can't do."""
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
-        kind = "a plain one" if not isinstance(model, CapsuleClassifier) else "one with a decoder"
+        kind = "one with a decoder (see --network)" if isinstance(model, CapsuleClassifier) else "a plain one"
         raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)

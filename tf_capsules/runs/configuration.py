@@ -65,7 +65,8 @@ def check_folder(folder, config, recipe, resume):
         if folder.has_run():
             hint = "Add --resume to go on with it, or choose another --output."
             raise TrainingError(f"{folder.path} holds a run already. {hint}")
-        raise TrainingError(f"{folder.path} holds other files already. Choose another.")
+        few = ", ".join(sorted(path.name for path in folder.path.iterdir())[:3])
+        raise TrainingError(f"{folder.path} holds other files already ({few}). Choose another --output.")
     return config, 0
 
 

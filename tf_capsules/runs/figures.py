@@ -18,8 +18,8 @@ def save_figures(run, folder=None):
 
     They are in `folder`; None for the folder `figures` of the run.
     """
+    from tf_capsules.analysis import figures as drawing
     from tf_capsules.analysis import plots
-    from tf_capsules.analysis import runs as drawing
     from tf_capsules.analysis.diagnostics import read_rows
 
     folder = run.folder / "figures" if folder is None else pathlib.Path(folder)

@@ -37,7 +37,7 @@ def one_of(*choices):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What a field says of itself beside its type and default.
+    """What the command line and the checks know of a field, beside its type and default.
 
     Attributes:
         help: what it sets, for the command line and the documentation.

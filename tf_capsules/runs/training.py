@@ -28,10 +28,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         recipe: a `Recipe`, or the name of one.
         output: the run folder; made where it is absent. A run there that has finished no epoch is replaced.
         settings: `Settings`; None for the recipe's own values.
-        resume: go on with the run in the folder, from its last finished epoch; the settings must be the same, but for
-            the places where data and caches are, how many processes train, and the number of epochs where no schedule
-            hangs on it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). Where
-            no epoch is finished a line says so and a new run starts; where all epochs are done, nothing is trained.
+        resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, but for
+            the folders of data and caches, the number of processes, and the number of epochs if no schedule depends on
+            it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). If no epoch is
+            finished, a line says so and a new run starts; if all epochs are done, nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import add_caption, new_figure
+from tf_capsules.analysis.plots.drawing import add_caption, new_figure, shortened
 
 _MOST_CLASSES = 12  # in a picture
-_LONGEST_TOKEN = 20  # characters in a picture
 
 
 def draw_sentence_attribution(tokens, shares, class_names, probabilities):
@@ -100,4 +99,4 @@ def _printable(token):
     """A token as a picture can show it: on one line, white space made visible where it is all there is."""
     text = token.strip() or token.replace(" ", "\u2423")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return text if len(text) <= _LONGEST_TOKEN else text[: _LONGEST_TOKEN - 1] + "\u2026"
+    return shortened(text)

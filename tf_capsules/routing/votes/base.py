@@ -8,7 +8,7 @@ from tf_capsules.argument_types import Tensor
 
 
 class Votes:
-    """The questions, and the answers of votes that have no form smaller than themselves.
+    """The interface of votes. Unless a kind of votes knows better, each answer comes from stored votes.
 
     Attributes:
         batch, children, parents: sizes; the first two are tensors where they are unknown.

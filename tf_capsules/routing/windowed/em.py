@@ -114,7 +114,7 @@ def windowed_em_routing(
         return (ops.stack([joined(*state) for state in states], axis=1),)
 
     def backward(poses, activations, states, upstream, shared):
-        kernel, beta_u, beta_a, *bias = shared
+        kernel, beta_u, _, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         upstream = ops.reshape(upstream, (-1, parents, entries + 1))
         states = [split(states[:, t], entries) for t in range(iterations)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tf_capsules import recipes
-from tf_capsules.analysis import runs
+from tf_capsules.analysis import figures as drawing
 from tf_capsules.datasets.pipeline import Split
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.runs import Settings, train
@@ -23,7 +23,7 @@ def toys(tmp_path_factory):
 
 
 def test_each_figure_that_the_recipe_names_is_drawn(toys):
-    figures = dict(runs.draw(toys))
+    figures = dict(drawing.draw(toys))
     assert list(figures) == list(toys.recipe.figures)
     assert len(figures["stereo_pairs"].axes) == 5
     assert len(figures["poses_by_azimuth"].axes) == len(figures["poses_by_elevation"].axes) == 12
@@ -35,7 +35,7 @@ def test_each_figure_that_the_recipe_names_is_drawn(toys):
 def test_vote_distances_are_drawn_for_the_classes_of_the_data(toys):
     model = MatrixCapsNet((30, 30, 2), filters=4, types=3, capsules=(3, 4), iterations=2)
     run = dataclasses.replace(toys, model=model, recipe=toys.recipe.replace(figures=("vote_distances",)))
-    figure = dict(runs.draw(run))["vote_distances"]
+    figure = dict(drawing.draw(run))["vote_distances"]
     assert [axes.get_title() for axes in figure.axes[1:6]] == list(toys.data.spec.class_names)
 
 
@@ -46,7 +46,7 @@ def of_other_data(run, **changes):
 
 def drawn(run, capsys):
     """The figures of a run, and the printed lines."""
-    figures = dict(runs.draw(run))
+    figures = dict(drawing.draw(run))
     return figures, capsys.readouterr().out.splitlines()
 
 
@@ -63,7 +63,7 @@ def test_coloured_views_of_one_camera_lack_the_pairs_only(toys):
     arrays = toys.data.test_split.arrays
     coloured = Split({**arrays, "image": np.repeat(arrays["image"][..., :1], 3, axis=-1)})
     run = of_other_data(toys, test_split=coloured)
-    assert [name for name, lack in runs.LACKS.items() if lack(run) is not None] == ["stereo_pairs"]
+    assert [name for name, lack in drawing.LACKS.items() if lack(run) is not None] == ["stereo_pairs"]
 
 
 def test_views_that_are_missing_or_unknown_are_named(toys, capsys):
@@ -82,7 +82,7 @@ def test_views_that_are_missing_or_unknown_are_named(toys, capsys):
 
 def test_a_run_without_a_history_has_no_curves(toys, capsys):
     run = dataclasses.replace(toys, history=[], recipe=toys.recipe.replace(figures=("training_curves",)))
-    assert list(runs.draw(run)) == []
+    assert list(drawing.draw(run)) == []
     assert capsys.readouterr().out == "training_curves: left out, the run has no history\n"
 
 
@@ -94,13 +94,13 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
     run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
     names = tuple(f"kind {number}" for number in range(10))
     spec = dataclasses.replace(run.data.spec, class_names=names)
-    figures = dict(runs.draw(dataclasses.replace(of_other_data(run, spec=spec), trained_on=spec)))
+    figures = dict(drawing.draw(dataclasses.replace(of_other_data(run, spec=spec), trained_on=spec)))
     assert figures["reconstructions"].axes[0].get_title().count("kind") == 3
     assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
 
 
 def test_each_lack_is_that_of_a_figure():
-    assert set(runs.LACKS) <= set(runs.DRAWERS)
+    assert set(drawing.LACKS) <= set(drawing.DRAWERS)
 
 
 def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
@@ -111,7 +111,7 @@ def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
     )
     run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
     _, labels = run.examples(4)
-    figure = dict(runs.draw(run))["routing_maps"]
+    figure = dict(drawing.draw(run))["routing_maps"]
     titles = [axes.get_title() for axes in figure.axes[:16:4]]
     assert titles == [", ".join(map(str, np.flatnonzero(hot))) for hot in labels["label"]]
     assert max(map(len, titles)) > 1
