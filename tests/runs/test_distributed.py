@@ -148,7 +148,7 @@ def test_two_processes_give_the_weights_of_one_also_after_one_was_killed(tmp_pat
 def test_what_fails_or_differs_in_one_process_stops_all(tmp_path):
     first, second = answers(start(GROUP, tmp_path))
     indivisible = "--batch-size 7 can't be shared evenly by the 2 devices of --processes 2."
-    other = "Process 1 of 2 has other data than process 0: start all of them with the same command but for --process."
+    other = "Process 1 of 2 has other data than process 0: start all with the same command except for --process."
     failed = "Process 1 of 2 can't start: its own message says why."
     assert first == [indivisible, "(0, 2) {'epochs': [0, 2]} 0", failed, other, "True b'weights'"]
     assert second == [indivisible, "(1, 2) {'epochs': [0, 2]} 1", "no data here", other, "False b'weights'"]

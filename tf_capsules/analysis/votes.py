@@ -45,7 +45,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
 
 
 def _called(network, batch):
-    """Outputs as arrays. `predict` would compile the network anew, which takes longer than a few batches."""
+    """Outputs as arrays. `predict` would compile the network again, which takes longer than a few batches."""
     return keras.tree.map_structure(ops.convert_to_numpy, network(batch, training=False))
 
 

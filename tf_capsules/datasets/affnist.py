@@ -19,7 +19,7 @@ def expanded_mnist(data_dir=None, download=False, source="mnist"):
     """MNIST on a black canvas of 40x40, each digit moved by integers in [-6, 6] per axis.
 
     Source: Sabour et al. 2017, section 5.2: the training set of the affNIST experiment, and the "expanded" test set
-    on which its training is stopped. In training the places are drawn anew in every epoch; in evaluation they are
+    on which its training is stopped. In training each epoch draws new places; in evaluation they are
     fixed. `source` is the data set of the digits, padded by 6 whatever its size.
     """
     digits = single_digits(source, data_dir, download)
@@ -113,9 +113,9 @@ def affine(image, pad, angle, shear, scale, place):
 def affnist(data_dir=None, download=False, mnist_dir=None):
     """affNIST: training as in `expanded_mnist`, the official 320,000 affinely mapped digits for testing.
 
-    `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat, which are to be
-    fetched by hand: a FileNotFoundError says where, a ValueError names a file of something else. `download` is for
-    MNIST alone. It is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has mnist/.
+    `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat. Fetch them by hand:
+    a FileNotFoundError says from where, a ValueError names a file of something else. `download` is for MNIST alone.
+    MNIST is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has mnist/.
     """
     folder = pathlib.Path(data_dir or ".")
     files = [path for path in [folder / "test.mat"] if path.is_file()] or sorted(folder.glob("test_batches/*.mat"))

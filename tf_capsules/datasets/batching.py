@@ -31,7 +31,7 @@ class Batching:
             Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
             Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
             step). The fill of `pad` is left out: it is neither mixed nor mixed in.
-        crop: in evaluation, a number from 0: the step "crop" takes a random window in place of the central one, a
+        crop: in evaluation, a number from 0: the step "crop" takes a random window instead of the central one, a
             pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
         part: (index, count): of each batch, whose size is a multiple of count, only these rows, for one of so many
             processes that train together; with `pad`, which makes all batches equally large. None: all.

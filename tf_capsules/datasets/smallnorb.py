@@ -106,7 +106,7 @@ def parse_matrix(content):
     """The matrix in a file, given as bytes and gzipped or not, of the NORB sets' binary format.
 
     Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least three,
-    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found in place of
+    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found instead of
     that.
 
     >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())

@@ -31,7 +31,7 @@ def flatten_types(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
-    """Convolutional capsules: two branches predict each parent, and learned gates weight them, in place of routing.
+    """Convolutional capsules: two branches predict each parent, and learned gates weight them, instead of routing.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. A
@@ -60,7 +60,7 @@ class CapConv(Configured):
 
     Returns:
         (batch, ceil(height / strides), ceil(width / strides), types, dim), of length below 1; with
-        `return_coefficients` also two arrays of that shape but for a last axis of 1.
+        `return_coefficients` also two arrays of that shape, with a last axis of 1.
 
     Raises:
         ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,

@@ -20,7 +20,7 @@ class MarginLoss(keras.losses.Loss):
         absent: the length that the capsule of an absent class should stay below.
         down_weight: weight of the absent classes.
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
-            classes in place of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
+            classes instead of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
         name, kwargs: of `keras.losses.Loss`.
 

@@ -15,11 +15,11 @@ class SpreadMargin(keras.layers.Layer):
     `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps; "ramp": the released code of Li et
     al. 2018, which is linear between the first and the last thirtieth of the training and constant in these.
 
-    The count of the training steps is a weight of this layer, as a moving mean is one of a normalization: each call
-    with `training` adds 1 on every backend, it is saved and loaded with the network, and a training that is resumed
-    goes on with it. A `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other
-    network needs it among its own layers, where it passes its input on; and since Keras can't tell the loss there which
-    layer it belongs to, compile such a network after `load_model` with a new `SpreadLoss` of its layer.
+    The step count is a weight of this layer, as the moving mean is one of a normalization. Each call with `training`
+    adds 1 on every backend; it is saved and loaded with the network, and resumed training goes on with it. A
+    `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network needs it among
+    its own layers, where it passes its input on. Keras can't tell the loss which layer it belongs to: after
+    `load_model` compile such a network with a new `SpreadLoss` of its layer.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".

@@ -121,7 +121,7 @@ def basic_block(
 def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
     """The symbolic images a network begins with, (batch, height, width, channels).
 
-    A ValueError tells of another shape than (height, width, channels), sides shorter than `smallest`, or no class.
+    Raises a ValueError for another shape than (height, width, channels), sides shorter than `smallest`, or no class.
     """
     positive_int("classes", classes)
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
@@ -135,7 +135,7 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 def features_of(images: Tensor, backbone: keras.Layer | None):
     """The feature map that a backbone makes of symbolic images (batch, height, width, channels).
 
-    A ValueError tells of a backbone that is no Keras layer, is for other images, or makes no map of known size.
+    Raises a ValueError if the backbone is no Keras layer, is for other images, or makes no map of known size.
     """
     if not isinstance(backbone, keras.Layer):
         raise ValueError(f"`backbone` must be a Keras model or layer. Received: {backbone!r}")

@@ -16,8 +16,8 @@ class CapsuleClassifier(keras.Model):
 
     It is called with its input only: images, or what else the encoder takes. `compile` it with a loss and metrics on
     the activations; with a decoder, `fit` adds the reconstruction loss of the capsule that the label keeps (Sabour et
-    al. 2017, section 4.1). Of a `SpreadLoss` whose margin grows, the count of the training steps becomes a part of the
-    network with `compile`: it is saved and loaded with it, so that a training goes on where it was.
+    al. 2017, section 4.1). `compile` also takes the step count of a `SpreadLoss` with a growing margin into the
+    network: it is saved and loaded with the weights, so training goes on where it stopped.
 
     Args:
         encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes) and

@@ -20,8 +20,8 @@ class FeedbackAgreement(keras.layers.Layer):
 
     Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. The
     generator is a transposed convolution of 3x3, in groups of capsule channels, normalized, rectified and squashed. The
-    critic, two convolutions of 3x3, each normalized and rectified, turns either map into features. Both learn along
-    with the network. Weights start Glorot normal, biases normal with a deviation of 1.
+    critic, two convolutions of 3x3, each normalized and rectified, turns either map into features. Both learn
+    together with the network. Weights start Glorot normal, biases normal with a deviation of 1.
 
     Maps are features (batch, height, width, channels) or capsules (batch, height, width, types, dim). The channels of
     the former are read as capsules, too, `groups` of them one after another.

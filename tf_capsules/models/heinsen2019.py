@@ -40,7 +40,7 @@ def ImageCapsNet(
         pose: rows and columns of every pose.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
-        backbone: None, or a Keras model from images to a feature map, in place of coordinates and convolutions.
+        backbone: None, or a Keras model from images to a feature map, instead of coordinates and convolutions.
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
         name: of the model.

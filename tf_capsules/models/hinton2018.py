@@ -57,7 +57,7 @@ def MatrixCapsNet(
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
-        backbone: None, or a Keras model from images to a feature map, in place of the convolution; `l2` does not reach
+        backbone: None, or a Keras model from images to a feature map, instead of the convolution; `l2` does not reach
             it.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.

@@ -1,7 +1,7 @@
 """Reads a state dict that `torch.save` wrote, without PyTorch.
 
-Such a file is a pickle that names tensors, and their numbers beside it: in a zip archive since PyTorch 1.6, one after
-the other before. A pickle can name any function to call; here it can name what tensors are made of and nothing else.
+Such a file is a pickle that names tensors, and their numbers: since PyTorch 1.6 in a zip archive, before one after the
+other. A pickle can name any function to call; here it can name the parts of tensors and nothing else.
 """
 
 import collections

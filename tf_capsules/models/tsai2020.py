@@ -158,9 +158,9 @@ def ConvDynamicCapsNet(
 ):
     """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
 
-    Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives the size
-    alone: all else is as in its own network of vectors, but squashed in place of layer normalized, routed layer by
-    layer, and with lengths for probabilities.
+    Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives only
+    the size. The rest is as in its own network of vectors, with three changes: poses are squashed instead of layer
+    normalized, layers are routed one after the other, and probabilities are lengths.
 
     Args:
         image_shape, classes, backbone, types, convolutions, weights, name: see `AttentionCapsNet`.

@@ -7,7 +7,7 @@ from tf_capsules.argument_types import Rate
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class Adam(keras.optimizers.Adam):
-    """Adam with TensorFlow's epsilon, 1e-8 in place of Keras's 1e-7.
+    """Adam with TensorFlow's epsilon, 1e-8 instead of Keras's 1e-7.
 
     Source: `tf.train.AdamOptimizer`, with which Sabour et al. 2017 and Hinton et al. 2018 trained. Keras's Adam has the
     same form, the "epsilon hat" of Kingma and Ba 2015, section 2: with the moments `m` and `v` and `t = 1, 2, ...`,

@@ -27,7 +27,7 @@ class RAdam(keras.optimizers.Optimizer):
         epsilon: added to the root of the second moment, whose bias is not corrected before, as in the author's code and
             in `torch.optim.RAdam`.
         threshold: smallest `rho_t` with an adaptive step, at least 4. Differs from the paper, which has 4: with
-            beta_2 0.999 the sixth step is the first adaptive one, in place of the fifth. `torch.optim.RAdam` asks for
+            beta_2 0.999 the sixth step is the first adaptive one, instead of the fifth. `torch.optim.RAdam` asks for
             more than 5.
         kwargs: of `keras.optimizers.Optimizer`, for instance `weight_decay` or `global_clipnorm`.
 

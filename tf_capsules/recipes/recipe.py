@@ -122,7 +122,7 @@ class Recipe:
 
     @property
     def measure(self):
-        """What the paper's figure is, and ours beside it: "error", "top-5 error", or "accuracy"."""
+        """What the paper's figure and ours measure: "error", "top-5 error", or "accuracy"."""
         return (self.published or "").partition("% ")[2] or "accuracy"
 
     @property

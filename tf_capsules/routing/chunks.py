@@ -11,7 +11,7 @@ def by_examples(function, size, arrays, results, sums=()):
     Args:
         function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for
             each of `sums`. Examples of zeros, which pad the last chunk, must add nothing to the sums.
-        arrays: arrays (batch, ...) of one dtype, with known shapes but for the batch.
+        arrays: arrays (batch, ...) of one dtype, with known shapes, except the batch.
         results, sums: shapes, without the batch, of what the function returns; their dtype is the same.
     """
     batch = ops.shape(arrays[0])[0]

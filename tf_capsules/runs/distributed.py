@@ -80,8 +80,8 @@ class ProcessGroup:
             others = np.flatnonzero(digests != digests[0])
             if len(others):
                 raise TrainingError(
-                    f"Process {others[0]} of {self.count} has other {name} than process 0: start all of them with the "
-                    "same command but for --process."
+                    f"Process {others[0]} of {self.count} has other {name} than process 0: start all with the same "
+                    "command except for --process."
                 )
 
     def _gathered(self, number):

@@ -40,7 +40,7 @@ class RunFolder:
         return values
 
     def _what_else(self, name):
-        """What the folder is, in place of the folder of a run, as far as it can be told."""
+        """What the folder is, if it is not that of a run."""
         if not self.path.exists():
             return "there is no such folder."
         if not self.path.is_dir():

@@ -62,7 +62,7 @@ class Option:
 
 
 def option(help, allowed=None, default=None, **rest):
-    """A dataclass field that is an option; but for the default the arguments are those of `Option`."""
+    """A dataclass field that is an option. Arguments: its default, and those of `Option`."""
     return dataclasses.field(default=default, metadata={"option": Option(help, allowed, **rest)})
 
 
@@ -145,7 +145,7 @@ def documented(settings):
 
 
 def with_tuples(value):
-    """A JSON value with tuples, which recipes have, in place of lists."""
+    """A JSON value with tuples, which recipes have, instead of lists."""
     if isinstance(value, dict):
         return {key: with_tuples(part) for key, part in value.items()}
     return tuple(map(with_tuples, value)) if isinstance(value, list) else value

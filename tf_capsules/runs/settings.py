@@ -39,7 +39,7 @@ class Settings:
         "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
     )
     warmup: float | None = option(
-        "share of all steps in which the learning rate rises; then it falls as a half cosine, in place of the "
+        "share of all steps in which the learning rate rises; then it falls as a half cosine, instead of the "
         "recipe's decay",
         BETWEEN_0_AND_1,
         recipe="warmup",

@@ -28,7 +28,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         recipe: a `Recipe`, or the name of one.
         output: the run folder; made where it is absent. A run there that has finished no epoch is replaced.
         settings: `Settings`; None for the recipe's own values.
-        resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, but for
+        resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, except
             the folders of data and caches, the number of processes, and the number of epochs if no schedule depends on
             it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). If no epoch is
             finished, a line says so and a new run starts; if all epochs are done, nothing is trained.
@@ -73,7 +73,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
                 load_checkpoint(learner, path)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
-    # The batches of evaluation are made anew for each one and are the same each time.
+    # The batches of evaluation are made again for each one and are the same each time.
     batches = dict(batch_size=recipe.batch_size)
     batches |= {"pad": True, "part": group.part} if group.part else {"pad": strategy is not None}
     fit = None if done == recipe.epochs or reached else _prepared_fit(recipe, settings, data, model, done, batches)

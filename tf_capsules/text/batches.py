@@ -20,7 +20,7 @@ class StateBatches(ShuffledBatches):
     Args:
         states: `CachedStates` or `LiveStates`.
         labels: whole numbers from 0, (texts,).
-        batch_size, batching: options of `tf_capsules.datasets.batching.Batching` but for `crop`. With `mixup`
+        batch_size, batching: options of `tf_capsules.datasets.batching.Batching`, except `crop`. With `mixup`
             embeddings, masks and one-hot labels are mixed (Heinsen 2019, section 4). All parts of a batch are padded
             to the longest text of the whole.
         multiple: the number of tokens is rounded up to a multiple of this; compiled models then meet fewer shapes.

@@ -17,7 +17,7 @@ _ENGINES = {
 
 
 def load(folder_or_name, engine="auto"):
-    """Loads a transformer whose hidden states are to be routed (Heinsen 2019, section 4).
+    """Loads a transformer for its hidden states, the inputs of the routing (Heinsen 2019, section 4).
 
     | engine | transformers | within a SavedModel | needs |
     | --- | --- | --- | --- |

@@ -68,7 +68,7 @@ def draw_dimension_perturbation(images, name):
 def draw_overlapping_reconstructions(measured, class_names=None):
     """Two overlapping digits, reconstructed one by one and laid over each other in two colours.
 
-    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue in place of red and green, which
+    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue instead of red and green, which
     many colour-blind readers can't tell apart; where both are bright the sum is white.
 
     Args:

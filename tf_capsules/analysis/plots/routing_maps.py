@@ -11,7 +11,7 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     Source: see `measure_routing_maps`. Colours span at least half an even share: small differences look small.
 
     Args:
-        images: (batch, height, width, channels), as they are to be seen.
+        images: (batch, height, width, channels), as shown.
         maps: (batch, rows, columns, classes) of `measure_routing_maps`.
         scores: (batch, classes) of `predict_probabilities`.
         labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.

@@ -51,7 +51,7 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
 
     Args:
         measured: `ViewPoses`, or a sequence of them: a row each.
-        class_names: titles in place of the categories' numbers.
+        class_names: titles instead of the categories' numbers.
         instance: number of the toy within its category; None: the first.
 
     Returns:
@@ -99,7 +99,7 @@ def draw_stereo_sheet(images, views, class_names=None, instance=None):
     Args:
         images: (examples, height, width, 2), uint8: a split's images of two cameras.
         views: its `Views` by azimuth, of `find_views`.
-        class_names: names in place of the categories' numbers.
+        class_names: names instead of the categories' numbers.
         instance: number of the toy within its category; None: the first.
 
     Returns:

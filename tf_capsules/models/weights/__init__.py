@@ -63,7 +63,7 @@ def _warn_of_other_iterations(model, name):
     if trained and any(count != int(trained[1]) for count in found):
         warnings.warn(
             f"The weights {name!r} were trained with {trained[1]} routing iterations; the network has "
-            f"{', '.join(map(str, found))}. Its answers are others than those that the set's card tells of.",
+            f"{', '.join(map(str, found))}. Its answers differ from those on the set's card.",
             stacklevel=4,
         )
 
@@ -96,8 +96,8 @@ def seal(path: str | os.PathLike):
 def _check(model, path):
     """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
-    Keras tells of weights of another shape as of those of another version, and says nothing of those that it leaves
-    out. The optimizer's may be left out, and a decoder's, without which a network is the same.
+    Keras reports another shape as another version, and does not mention weights that it leaves out. Those of the
+    optimizer may be left out, and those of a decoder.
     """
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return

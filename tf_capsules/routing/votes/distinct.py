@@ -11,7 +11,7 @@ class DistinctVotes(TransformedVotes):
 
     A sum scales the children's poses by the couplings and then transforms them. An agreement transforms the parent's
     pose back to the child's side. Either is one matrix product for each parent, and holds a child's pose for each pair
-    (8 numbers in the MNIST network) in place of a parent's (16). Densities and moments have no smaller form here and
+    (8 numbers in the MNIST network) instead of a parent's (16). Densities and moments have no smaller form here and
     store the votes. Arguments: see `TransformedVotes`, with as many groups as children.
     """
 
