@@ -60,7 +60,7 @@ MINILM = dict(
     note="MiniLM has 22 million parameters, GPT-2 large 774 million.",
 )
 SST5_MINILM = SST5.row(
-    "heinsen2019-sst5-minilm", "SST-5/R as in the paper, on a frozen MiniLM in place of GPT-2 large", **MINILM
+    "heinsen2019-sst5-minilm", "SST-5/R as in the paper, on a frozen MiniLM instead of GPT-2 large", **MINILM
 )
 SST5_MEAN = SST5_MINILM.row(
     "heinsen2019-sst5-minilm-mean",
@@ -76,7 +76,7 @@ TWO = dict(dataset="sst_binary", source="section 4 and table 3")
 TWO_MINILM = {**TWO, "device": "two CPU cores, a quarter of an hour; keeps hidden states of 5.5 GB"}
 SST2_MINILM = SST5_MINILM.row(
     "heinsen2019-sst2-minilm",
-    "SST-2/R as in the paper, on a frozen MiniLM in place of GPT-2 large",
+    "SST-2/R as in the paper, on a frozen MiniLM instead of GPT-2 large",
     note=MINILM["note"],
     **TWO_MINILM,
 )
@@ -119,7 +119,7 @@ RECIPES = (
     ),
     SST2_MINILM.row(
         "heinsen2019-sst2-self-attention",
-        "SST-2, two blocks of self-attention and a routing layer in place of a whole transformer",
+        "SST-2, two blocks of self-attention and a routing layer instead of a whole transformer",
         source="no row of the paper; suggested in section 6",
         model=SelfAttentionCapsNet,
         note="Reads the embeddings alone of the hidden states that are kept.",

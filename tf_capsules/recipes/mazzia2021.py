@@ -22,7 +22,7 @@ DIGITS = Recipe(
     "not 256; images are resampled bilinearly.",
 )
 
-# One cycle of the learning rate, up and down as a half cosine, in place of a slow decay.
+# One cycle of the learning rate, up and down as a half cosine, instead of a slow decay.
 SHORT = dict(batch_size=64, learning_rate=3e-3, decays=None, warmup=0.2, source="no row of the paper: a short regime")
 
 TOYS = DIGITS.row(

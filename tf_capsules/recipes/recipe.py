@@ -39,7 +39,7 @@ class Recipe:
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
         mixup: alpha of Beta(alpha, alpha), of the shares in which two training examples and labels are mixed; or None.
-        feedback: function of the model and `feedback_options` that returns what is trained in place of the model, a
+        feedback: function of the model and `feedback_options` that returns what is trained instead of the model, a
             `tf_capsules.models.FeedbackModel`; None for the model itself.
         feedback_options: its arguments beside the model.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.figures`).

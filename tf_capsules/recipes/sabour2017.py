@@ -131,7 +131,7 @@ RECIPES = (
     MNIST,
     MNIST.row(
         "sabour2017-mnist-mean",
-        "MNIST, the mean of the votes in place of routing, with reconstruction",
+        "MNIST, the mean of the votes instead of routing, with reconstruction",
         source="no row of the paper: a control",
         # One iteration of competition between children.
         model_options=dict(iterations=1, competition="children"),
