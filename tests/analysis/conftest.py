@@ -1,6 +1,30 @@
 import numpy as np
 import pytest
+from analysis.capsnets import small_capsnet, small_images
+from analysis.classifiers import KERNEL, linear
 from matplotlib.figure import Figure
+
+from tf_capsules.analysis.input_gradient import InputGradient
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_capsnet()
+
+
+@pytest.fixture(scope="module")
+def images():
+    return small_images()
+
+
+@pytest.fixture(scope="module")
+def gradient():
+    return InputGradient(linear(KERNEL), batch_size=3)
+
+
+@pytest.fixture(scope="module")
+def labels():
+    return np.array([0, 1, 2, 3, 0, 2, 1])
 
 
 @pytest.fixture

@@ -1,24 +1,13 @@
 import numpy as np
 import pytest
-from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear, probabilities
+from analysis.classifiers import SHAPE, expected_gradient, probabilities
 
 from tf_capsules.analysis.attacks import basic_iterative, fgsm, input_units
-from tf_capsules.analysis.input_gradient import InputGradient
-
-
-@pytest.fixture(scope="module")
-def gradient():
-    return InputGradient(linear(KERNEL), batch_size=3)
 
 
 @pytest.fixture(scope="module")
 def images():
     return np.random.default_rng(0).random((7, *SHAPE), dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def labels():
-    return np.array([0, 1, 2, 3, 0, 2, 1])
 
 
 def test_a_step_follows_the_gradient_in_closed_form(gradient, images, labels):

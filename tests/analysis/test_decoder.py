@@ -1,20 +1,10 @@
 import keras
 import numpy as np
 import pytest
-from analysis.capsnets import array, small_capsnet, small_images
+from analysis.capsnets import array, small_capsnet
 
 from tf_capsules import analysis
 from tf_capsules.analysis import measure_overlapping_reconstructions as overlapping
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_capsnet()
-
-
-@pytest.fixture(scope="module")
-def images():
-    return small_images()
 
 
 def decode(model, poses, label):

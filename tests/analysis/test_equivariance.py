@@ -1,18 +1,8 @@
 import numpy as np
 import pytest
-from analysis.capsnets import array, small_capsnet, small_images
+from analysis.capsnets import array
 
 from tf_capsules import analysis
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_capsnet()
-
-
-@pytest.fixture(scope="module")
-def images():
-    return small_images()
 
 
 def test_equivariance_is_measured_on_shifted_images(model, images):

@@ -1,19 +1,7 @@
 import keras
 import numpy as np
-import pytest
-from analysis.capsnets import small_capsnet, small_images
 
 from tf_capsules.analysis import inference
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_capsnet()
-
-
-@pytest.fixture(scope="module")
-def images():
-    return small_images()
 
 
 def test_predictions_do_not_depend_on_the_batches(model, images):

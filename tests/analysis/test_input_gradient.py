@@ -10,18 +10,8 @@ from tf_capsules.models.sabour2017 import CapsNet
 
 
 @pytest.fixture(scope="module")
-def gradient():
-    return InputGradient(linear(KERNEL), batch_size=3)
-
-
-@pytest.fixture(scope="module")
 def images():
     return np.random.default_rng(0).random((7, *SHAPE), dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def labels():
-    return np.array([0, 1, 2, 3, 0, 2, 1])
 
 
 def test_gradient_of_a_softmax_classifier_is_that_in_closed_form(gradient, images, labels):

@@ -3,20 +3,10 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from analysis.capsnets import array, small_capsnet, small_images
+from analysis.capsnets import array, small_capsnet
 
 from tf_capsules import analysis
 from tf_capsules.models.tsai2020 import AttentionCapsNet
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_capsnet()
-
-
-@pytest.fixture(scope="module")
-def images():
-    return small_images()
 
 
 @pytest.mark.parametrize("options", [{}, {"use_bias": True, "leaky": True}, {"competition": "children"}])

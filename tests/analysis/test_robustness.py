@@ -10,18 +10,8 @@ from tf_capsules.losses import MarginLoss
 
 
 @pytest.fixture(scope="module")
-def gradient():
-    return InputGradient(linear(KERNEL), batch_size=3)
-
-
-@pytest.fixture(scope="module")
 def images():
     return np.random.default_rng(0).random((7, *SHAPE), dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def labels():
-    return np.array([0, 1, 2, 3, 0, 2, 1])
 
 
 def test_the_loss_of_training_may_be_flat_where_the_default_is_not(images, labels):

@@ -1,21 +1,11 @@
 import keras
 import numpy as np
 import pytest
-from analysis.capsnets import array, small_capsnet, small_images
+from analysis.capsnets import array
 
 from tf_capsules import analysis
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_capsnet()
-
-
-@pytest.fixture(scope="module")
-def images():
-    return small_images()
 
 
 @pytest.mark.parametrize("pose", [(4, 3), 6])

@@ -42,7 +42,8 @@ def check_labels(labels, classes):
     """Raises a ValueError unless all labels are class numbers."""
     labels = np.asarray(labels)
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {labels.ravel()[:9]}")
+        few = np.array2string(labels, threshold=9, separator=", ")
+        raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {few}")
 
 
 def predict_classes(model, images, labels):

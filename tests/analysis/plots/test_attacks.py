@@ -10,18 +10,8 @@ from tf_capsules.analysis.robustness import measure_attacks
 
 
 @pytest.fixture(scope="module")
-def gradient():
-    return InputGradient(linear(KERNEL), batch_size=3)
-
-
-@pytest.fixture(scope="module")
 def images():
     return np.random.default_rng(0).random((7, *SHAPE), dtype="float32")
-
-
-@pytest.fixture(scope="module")
-def labels():
-    return np.array([0, 1, 2, 3, 0, 2, 1])
 
 
 def test_curves_show_each_model_solid_and_what_is_transferred_dashed(gradient, images, labels, tmp_path):
