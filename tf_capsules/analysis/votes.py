@@ -32,7 +32,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     routing = find_layer(model, layer, EMRouting)
     inputs = keras.tree.flatten(routing.input)
     layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
-    each = [(means, weights) for means, _, _, weights in (one(*inputs, return_couplings=True) for one in layers)]
+    each = [(one.poses, one.couplings) for one in (layer.routed(*inputs, return_couplings=True) for layer in layers)]
     routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
