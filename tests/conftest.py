@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-# Tests run in two processes, one a core. More threads in each wait for each other: a fifth of the time, measured.
+# Tests run in two processes, one a core. More threads in each wait for each other: a sixth of the processor time.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 

@@ -64,7 +64,7 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     Raises:
         ValueError: fewer than two iterations, an unknown schedule, a layer of another kind, or images of another shape.
     """
-    if positive_int("iterations", iterations) < 2:
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
     total = 0.0
     for batch in in_batches(model, images, batch_size):

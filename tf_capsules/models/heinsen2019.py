@@ -166,8 +166,8 @@ def SelfAttentionCapsNet(
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A token with a
-        fraction for a mask, from mixed examples, is attended to like any other; in the routing its fraction counts.
+        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A token with a fraction for a mask, from mixed
+        examples, is attended to like any other; in the routing its fraction counts.
 
     Raises:
         ValueError: arguments out of range, unknown weights.
