@@ -14,6 +14,7 @@ DEEP = 189_596_288
 PARAMETERS = {
     "sabour2017-digits": 271_488,
     "sabour2017-mnist": 8_215_568,
+    "sabour2017-mnist-short": 8_215_568,
     "sabour2017-mnist-r1": 8_215_568,
     "sabour2017-mnist-mean": 8_215_568,
     "sabour2017-mnist-no-reconstruction": 6_804_224,
