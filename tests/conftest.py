@@ -1,10 +1,6 @@
 import gc
-import os
 
 import pytest
-
-# Tests run in two processes, one a core. More threads in each wait for each other: a sixth of the processor time.
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 
 def pytest_collection_finish():

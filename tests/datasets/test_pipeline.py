@@ -33,6 +33,11 @@ def test_evaluation_goes_in_order():
     np.testing.assert_array_equal(y, [2, 0, 1])
 
 
+def test_a_stream_has_no_thread_that_tunes_it():
+    """`fit` would wait for it at the end of every stream: up to as long as the stream was read."""
+    assert not split().batches(4).options().autotune.enabled
+
+
 def test_an_epoch_holds_every_example_once_in_its_own_order():
     batches = numbers(read(split().batches(4, training=True, seed=5, epochs=3)))
     assert [len(batch) for batch in batches] == [4, 4, 3] * 3

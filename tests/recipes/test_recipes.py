@@ -209,3 +209,15 @@ def test_a_row_has_words_of_its_own():
     mnist = recipes.get("sabour2017-mnist")
     row = mnist.row("sabour2017-other", "another", epochs=3)
     assert (row.published, row.note, row.epochs, row.source) == (None, "", 3, mnist.source)
+
+
+def test_what_the_learning_rate_does_is_said_in_words():
+    schedules = {
+        "one cycle, rising for 0.2 of all steps": dict(warmup=0.2),
+        "falls to a tenth after 0.5 and 0.75 of all steps": dict(drops=(0.5, 0.75)),
+        "falls by 4% 34 times": dict(decays=34),
+        "falls by 4% in 60 steps": dict(decay_steps=60),
+        "constant": {},
+    }
+    plain = recipes.get("sabour2017-mnist").replace(decays=None)
+    assert [plain.replace(**changes).schedule for changes in schedules.values()] == list(schedules)

@@ -123,7 +123,7 @@ class Split:
             return x, y, tf.cast(positions < size, tf.float32)[own] * this.shares(real)
 
         stream = tf.data.Dataset.range(this.batches)
-        return stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+        return prefetched(stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
     def _one(self, tensors, preprocess, training, crop, key, index):
         draw = TensorDraw(key, index)
@@ -142,6 +142,15 @@ class Split:
         elif not training:
             draw = None
         return augment.apply(preprocess, _unit(image), draw, tnp), target
+
+
+def prefetched(stream):
+    """The batches of a tf.data stream, made while the model computes."""
+    # TensorFlow 2.21 often fails to wake the thread that tunes a stream when the stream ends. `fit` then waits until
+    # the thread looks again: up to as long as the stream was read.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return stream.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 def _unit(image):

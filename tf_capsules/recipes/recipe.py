@@ -121,6 +121,17 @@ class Recipe:
         return self.replace(**{"note": "", **changes}, name=name, title=title, published=published)
 
     @property
+    def schedule(self):
+        """What the learning rate does over the run, for a row of results."""
+        if self.warmup is not None:
+            return f"one cycle, rising for {self.warmup:g} of all steps"
+        if self.drops:
+            return f"falls to a tenth after {' and '.join(f'{drop:g}' for drop in self.drops)} of all steps"
+        if self.decays is not None:
+            return f"falls by 4% {self.decays:g} times"
+        return "constant" if self.decay_steps is None else f"falls by 4% in {self.decay_steps} steps"
+
+    @property
     def measure(self):
         """What the paper's figure and ours measure: "error", "top-5 error", or "accuracy"."""
         return (self.published or "").partition("% ")[2] or "accuracy"

@@ -37,7 +37,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "epochs": len(history),
         "batch_size": recipe.batch_size,
         "learning_rate": recipe.learning_rate,
-        "decay_steps": recipe.decay_steps,
+        "schedule": recipe.schedule,
         "seed": settings.seed,
         "dtype": settings.dtype,
         "strategy": strategy,

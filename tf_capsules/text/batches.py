@@ -3,6 +3,7 @@
 import numpy as np
 
 from tf_capsules.datasets.arrays import ShuffledBatches
+from tf_capsules.datasets.pipeline import prefetched
 from tf_capsules.lazy import tf
 from tf_capsules.routing.arguments import positive_int
 
@@ -57,4 +58,4 @@ class StateBatches(ShuffledBatches):
         batches = tf.data.Dataset.from_generator(
             lambda: (self[item] for item in range(len(self))), output_signature=signature
         )
-        return batches.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(tf.data.AUTOTUNE)
+        return prefetched(batches.apply(tf.data.experimental.assert_cardinality(len(self))))
