@@ -86,6 +86,13 @@ def test_a_run_without_a_history_has_no_curves(toys, capsys):
     assert capsys.readouterr().out == "training_curves: left out, the run has no history\n"
 
 
+def test_networks_without_a_decoder_have_no_pictures_of_it(toys, capsys):
+    names = ("reconstructions", "dimension_perturbation", "overlapping_reconstructions")
+    run = dataclasses.replace(toys, recipe=toys.recipe.replace(figures=names))
+    assert list(drawing.draw(run)) == []
+    assert capsys.readouterr().out.splitlines() == [f"{name}: left out, the network has no decoder" for name in names]
+
+
 def test_pictures_name_the_classes_of_the_data(tmp_path):
     recipe = recipes.get("sabour2017-digits").replace(
         model_options=dict(filters=4, types=2, dim=4, decoder_units=(7,)),

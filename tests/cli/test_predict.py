@@ -9,7 +9,7 @@ from tf_capsules import cli
 
 @needs_tensorflow
 def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_path, capsys):
-    from PIL import Image
+    from PIL import ExifTags, Image
     from sklearn.datasets import load_digits
 
     folder, _ = trained
@@ -18,6 +18,11 @@ def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_pa
     assert cli.main(["predict", str(folder), str(tmp_path / "zero.png")]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{tmp_path / 'zero.png'}: ") and "probability 0." in said
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # as of a camera held upright: to be turned clockwise
+    Image.fromarray(np.rot90(image)).save(tmp_path / "turned.png", exif=exif)
+    assert cli.main(["predict", str(folder), str(tmp_path / "turned.png")]) == 0
+    assert capsys.readouterr().out.partition(": ")[2] == said.partition(": ")[2]
     assert cli.main(["predict", str(folder), str(tmp_path / "none.png")]) == 2
     assert "There is no file" in capsys.readouterr().err
     assert cli.main(["predict", str(folder), str(tmp_path)]) == 2

@@ -190,6 +190,11 @@ def archive(path, **changes):
     return path
 
 
+def test_a_folder_is_no_archive(tmp_path):
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder, not a .npz file"):
+        load_npz(tmp_path)
+
+
 def test_load_npz(tmp_path):
     x, y = arrays()
     data = load_npz(archive(tmp_path / "a.npz", y_train=y[:, None].astype("uint8")))

@@ -36,7 +36,11 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_pat
     batches = good.data.train(batch_size=50, training=True)
     with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Try a smaller"):
         model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
-    assert (good.folder / "last-0001.weights.h5").read_bytes() == before
+    # Weights that the last step of an epoch spoiled.
+    recorder.on_epoch_begin(1)
+    with pytest.raises(TrainingError, match=r"The validation loss is nan at the end of epoch 2. The last good"):
+        recorder.on_epoch_end(1, {"loss": 1.0, "accuracy": 0.5, "val_loss": float("nan"), "val_accuracy": 0.1})
+    assert (good.folder / "last-0001.weights.h5").read_bytes() == before and folder.checkpoints() == [1]
 
 
 def test_killed_while_writing_leaves_the_last_checkpoint_whole(rectified_run, tmp_path, monkeypatch):

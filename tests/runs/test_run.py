@@ -7,13 +7,14 @@ from small_runs import RECTIFIED, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
+from tf_capsules.runs import RunFolder, Settings, TrainingError, find_run, load_run, train
 
 
 def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     loaded = load_run(run.folder)
     assert loaded.evaluate()["accuracy"] == pytest.approx(run.result["value"], abs=1e-6)
+    assert find_run(run.folder, len(run.history)).folder == find_run(run.folder).folder == loaded.folder
     images, labels = loaded.examples(9)
     assert images.shape == (9, 8, 8, 1) and labels.shape == (9,)
     lengths = keras.ops.convert_to_numpy(loaded.model(images)["activations"])

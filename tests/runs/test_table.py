@@ -5,6 +5,7 @@ import pytest
 
 from tf_capsules import cli
 from tf_capsules.runs import Settings, TrainingError, table
+from tf_capsules.runs.results import append_row
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
 
@@ -50,10 +51,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert all("network decoder_units=8,9; network types=4" in row["note"] for row in done)
     assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
     assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 60 after each epoch
-    curves = read(tmp_path / "table_curves.csv")
-    assert [(row["row"], row["epoch"], row["examples"]) for row in curves] == [
-        (name, str(epoch), str(200 * epoch)) for name in ROWS for epoch in (1, 2)
-    ]
+    assert all("train_limit 200" in row["note"] for row in done)
     lines = said.splitlines()[-2:]
     for line, name, row in zip(lines, ROWS, done, strict=True):
         assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
@@ -67,20 +65,35 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert (tmp_path / "table.csv").read_bytes() == written
     # With other settings it is another row.
     same = dict(epochs=2, train_limit=200, network=NETWORK)
-    others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "train_limit": 100, "epoch_size": 50, "network": None}
-    for changed in ({}, *({name: value} for name, value in others.items())):
+    others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "decay_steps": 9, "train_limit": 100, "epoch_size": 50}
+    others |= {"network": None, "dataset": "rendered_toys"}
+    changes = [{}, {"train_limit": None}, *({name: value} for name, value in others.items())]
+    for changed in changes:
         found = table._found(tmp_path / "table.csv", table.Row(ROWS[0]), Settings(**same | changed))
         assert (found is None) == bool(changed), changed
 
     alone = ["--results", str(tmp_path / "alone.csv"), "--no-test"]
-    for done in (0, 2):  # from the run folders, then not at all
-        assert cli.main([*command, *alone]) == 0
-        assert capfd.readouterr().out.count("alone_curves.csv has it") == done
-    assert read(tmp_path / "alone_curves.csv") == curves and not (tmp_path / "alone.csv").exists()
+    assert cli.main([*command, *alone]) == 0  # from the run folders
+    assert capfd.readouterr().out.count("all 2 epochs") == 2 and not (tmp_path / "alone.csv").exists()
 
-    figure = table.draw_table(ROWS, tmp_path / "table.csv")
-    (panel,) = figure.axes
+    (panel,) = table.draw_table(ROWS, tmp_path).axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
+    assert [line.get_xdata().tolist() for line in panel.get_lines()] == [[200, 400]] * 2
+    # A row of which there is a result and no run.
+    (panel,) = table.draw_table([*ROWS[:1], "sabour2017-digits@2"], tmp_path).axes
+    assert [line.get_label() for line in panel.get_lines()] == ["3 iterations"]
+    assert table.draw_table(ROWS, tmp_path / "elsewhere") is None
+
+
+def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
+    name = "hinton2018-novel-azimuth"
+    row = {"recipe": name, "dataset": "smallnorb_novel_azimuth", "epochs": 1, "batch_size": 64}
+    row |= {"schedule": table.recipes.get(name).schedule, "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1}
+    row |= {"learning_rate": table.recipes.get(name).learning_rate, "test_examples": 9}
+    notes = {"familiar viewpoints": 0.9, "novel viewpoints; 10 random crops": 0.8, "a copy; novel viewpoints": 0.7}
+    for note, value in notes.items():
+        append_row(tmp_path / "table.csv", row | {"note": note, "value": value})
+    assert table._found(tmp_path / "table.csv", table.Row(name), Settings(epochs=1))["value"] == "0.7"
 
 
 def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
@@ -101,6 +114,7 @@ def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
         (["tsai2020-cifar10-cnn@2"], {}, "networks that route"),
         (["sabour2017-digits"], {"epochs": 0}, "--epochs"),
         (["sabour2017-digits"], {"network": {"layers": 2}}, "--network layers=2"),
+        (["mazzia2021-mnist", "sabour2017-digits"], {"momentum_cycle": True}, "needs warmup"),
     ],
 )
 def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):

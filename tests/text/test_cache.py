@@ -156,10 +156,12 @@ def test_a_text_longer_than_a_shard(toy, tmp_path, monkeypatch):
 class TestRefused:
     def test_above_the_limit(self, toy, tmp_path):
         transformer = toy()
-        size = r"23 texts, \d+ tokens of 3 x 4 in float32: 0.00 GB, above limit_gb = 1e-06: raise it, or take float16, "
-        with pytest.raises(CacheTooLarge, match=size + r"or compute them on the fly \(`LiveStates`\)"):
+        found = r"23 texts, \d+ tokens of 3 x 4 in float32: 0.00 GB, more than the 1e-06 GB allowed \(.*--cache-limit\)"
+        advice = r": raise the limit, or take float16, or compute them on the fly \(`LiveStates`; --cache none\)"
+        with pytest.raises(CacheTooLarge, match=found + advice) as caught:
             cache_states(transformer, texts(), tmp_path / "new", dtype="float32", limit_gb=1e-6)
-        with pytest.raises(CacheTooLarge, match="raise it, or compute them on the fly"):
+        assert caught.value.found.endswith("--cache-limit)")
+        with pytest.raises(CacheTooLarge, match="raise the limit, or compute them on the fly"):
             cache_states(transformer, texts(), tmp_path / "new", limit_gb=1e-6)
         assert transformer.encoded == 0 and not (tmp_path / "new").exists()
 

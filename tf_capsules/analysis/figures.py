@@ -38,6 +38,10 @@ def _no_pairs(run):
     return _no_views(run, ("azimuth",))
 
 
+def _no_decoder(run):
+    return None if getattr(run.model, "decoder", None) is not None else "the network has no decoder"
+
+
 def _reconstructions(run):
     measured = analysis.measure_reconstructions(run.model, *run.examples(256))
     return plots.draw_reconstructions(measured, run.data.spec.class_names)
@@ -145,6 +149,9 @@ DRAWERS = {
 # Functions that say what a run lacks for a figure, or return None.
 LACKS = {
     "training_curves": lambda run: None if run.history else "the run has no history",
+    "reconstructions": _no_decoder,
+    "dimension_perturbation": _no_decoder,
+    "overlapping_reconstructions": _no_decoder,
     "stereo_pairs": _no_pairs,
     "poses_by_azimuth": functools.partial(_no_views, factors=("azimuth",)),
     "poses_by_elevation": functools.partial(_no_views, factors=("elevation",)),

@@ -50,8 +50,8 @@ def run(options):
         raise ValueError(
             f"--format {form} makes {'another file' if of_file else 'a folder'}. Received: {options.target}"
         )
-    for name in ("version", "warmup"):
-        if of_file and getattr(options, name):
+    for name, least in (("version", None), ("warmup", False), ("default", "float32")):
+        if of_file and getattr(options, name) != least:
             raise ValueError(f"--{name} is for SavedModels. Received: --format {form}")
     target = options.target
     if options.version is not None:

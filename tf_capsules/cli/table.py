@@ -12,9 +12,9 @@ def add_parser(parser):
         "rows",
         nargs="+",
         metavar="ROW",
-        help="name of a recipe, or RECIPE@N for N routing iterations; at its end tested on the whole test split",
+        help="name of a recipe, or RECIPE@N for N routing iterations; tested on the whole test split after training",
     )
-    parser.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the picture")
+    parser.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the pictures")
     parser.add_argument("--results", metavar="FILE.csv", help="rows in it are done (default: table.csv in the folder)")
     parser.add_argument("--no-test", action="store_true", help="no test at the end: curves and their picture alone")
     add_settings(parser, TRAINING)
@@ -28,7 +28,8 @@ def run(options):
     results = pathlib.Path(options.results or folder / "table.csv")
     settings = Settings(**given_settings(options))
     rows = table.make_table(options.rows, folder, settings, results, not options.no_test)
-    print_pictures([save_figure(table.draw_table(options.rows, results), folder / "convergence.png")])
+    if figure := table.draw_table(options.rows, folder):
+        print_pictures([save_figure(figure, folder / "convergence.png")])
     if options.no_test:
         return
     print(f"results: {results}")

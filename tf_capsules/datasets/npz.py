@@ -31,6 +31,8 @@ def load_npz(path, texts=False, class_names=None):
     (1437, 8, 8, 1)
     """
     path = pathlib.Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a .npz file of arrays.")
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     with reading(path, "is not a data set"):

@@ -43,12 +43,14 @@ def measured(recipe):
 
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
-    rows = [row for row in rows if not re.search(r"\b(iterations|network) ", row["note"])]  # another network
+    # Another network, or another test than the whole split as it is.
+    others = re.compile(r"\b(iterations|network) |crops\b|familiar viewpoints")
+    rows = [row for row in rows if not others.search(row["note"])]
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:
         return None
-    values = [float(row["value"]) for row in groups[-1]]
-    return Measured(statistics.mean(values), len(values), int(groups[-1][0]["epochs"]), recipe.epochs)
+    by_seed = {row["seed"]: float(row["value"]) for row in groups[-1]}  # one may stand there trained and evaluated
+    return Measured(statistics.mean(by_seed.values()), len(by_seed), int(groups[-1][0]["epochs"]), recipe.epochs)
 
 
 @functools.cache

@@ -29,13 +29,15 @@ class Recorder(keras.callbacks.Callback):
         self.started = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
-        if not math.isfinite(logs["loss"]):
+        self._check(f"The loss is {logs['loss']} at step {batch + 1}", logs["loss"])
+
+    def _check(self, found, loss):
+        if not math.isfinite(loss):
             done = self.folder.checkpoints() if self.folder else []
-            where = f"The loss is {logs['loss']} at step {batch + 1} of epoch {len(self.rows) + 1}."
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
             resume = "; --resume goes on from the checkpoint" if done else ""
             advice = f"Try a smaller --learning-rate, a larger --batch-size, or --dtype float32{resume}."
-            raise TrainingError(f"{where} {good} {advice}")
+            raise TrainingError(f"{found} of epoch {len(self.rows) + 1}. {good} {advice}")
 
     def on_test_begin(self, logs=None):
         self.batches = []
@@ -44,6 +46,8 @@ class Recorder(keras.callbacks.Callback):
         self.batches.append({name: float(value) for name, value in logs.items()})
 
     def on_epoch_end(self, epoch, logs=None):
+        # The last step may have spoiled weights that gave a finite loss before it.
+        self._check(f"The validation loss is {logs['val_loss']} at the end", logs["val_loss"])
         row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
         for name in ("loss", self.monitor.removeprefix("val_")):

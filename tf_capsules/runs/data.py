@@ -176,7 +176,7 @@ def _text_batches(transformer, split, settings):
             except text.CacheTooLarge as error:
                 if settings.cache is not None:
                     raise
-                print(f"{error}: they are computed whenever they are needed", flush=True)
+                print(f"{error.found}: they are computed whenever they are needed", flush=True)
         return text.LiveStates(transformer, split.texts)
 
     def batches(batch_size, **options):

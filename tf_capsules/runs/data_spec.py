@@ -80,11 +80,15 @@ def expected_spec(recipe, image_shape=None):
     """The `DataSpec` of a recipe's data, which are not loaded: their sizes and the names of classes are made up.
 
     `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's. Raises a
-    ValueError for an image shape of texts, a folder of images without one, or an unknown transformer.
+    ValueError for an image shape of texts, the data set "folder", or an unknown transformer.
     """
     shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
+    if classes is None:
+        raise ValueError(f"The data set {recipe.dataset} has the classes of the user's files: they are not known.")
     common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""
     if recipe.transformer is None:
+        side = recipe.dataset_options.get("image_size")
+        shape = shape if side is None else (side, side, shape[2])
         return ImageSpec(*common, shape, image_shape or tuple(augment.output_shape(recipe.preprocess, shape)))
     if image_shape is not None:
         raise ValueError(f"An image shape is for images; {recipe.name} is on texts. Received: {image_shape}")

@@ -39,13 +39,13 @@ class ProcessGroup:
         return contextlib.nullcontext() if self.distribution is None else self.distribution.scope()
 
     def run_on_all(self, function, *args):
-        """What a function returns in each process; a TrainingError in one of them is raised in all."""
+        """What a function returns in each process; an error in one of them ends all."""
         if self.count == 1:
             return function(*args)
         result = error = None
         try:
             result = function(*args)
-        except TrainingError as caught:
+        except (ValueError, OSError) as caught:
             error = caught
         failed = np.flatnonzero(self._gathered(int(error is not None)))
         if error is not None:

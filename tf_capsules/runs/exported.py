@@ -1,7 +1,9 @@
 """Predictions of an exported SavedModel for image files and texts."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import io
 import itertools
 import os
 import pathlib
@@ -70,7 +72,7 @@ class ExportedModel:
                 raise FileNotFoundError(what)
         for path in paths:
             try:
-                answer = self.signatures["serving_bytes"](tf.constant([pathlib.Path(path).read_bytes()]))
+                answer = self.signatures["serving_bytes"](tf.constant([_upright(path)]))
             except tf.errors.InvalidArgumentError as error:
                 raise ValueError(
                     f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP, GIF or WebP file."
@@ -88,6 +90,22 @@ class ExportedModel:
         served = self.signatures.get("serving_attribution", self.signatures["serving_default"])
         for text in texts:
             yield _prediction(served(texts=tf.constant([os.fsencode(text)])))
+
+
+def _upright(path):
+    """The bytes of an image file, turned as its EXIF data say, as the images of a folder are for training.
+
+    What Pillow can't read stays as it is: TensorFlow may, or says that it can't.
+    """
+    from PIL import ExifTags, Image, ImageOps
+
+    content = pathlib.Path(path).read_bytes()
+    with contextlib.suppress(Exception), Image.open(io.BytesIO(content)) as image:
+        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+            turned = io.BytesIO()
+            ImageOps.exif_transpose(image).save(turned, "png")
+            return turned.getvalue()
+    return content
 
 
 def _prediction(answer):

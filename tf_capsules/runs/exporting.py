@@ -57,7 +57,7 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
     if format in (("litert", "onnx") if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
-        wrong = f"--default {default}" if format == "saved_model" else f"--format {format}"
+        wrong = f"--default {default}" if of_texts and default != "float32" else f"--format {format}"
         raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
         transformer = text.load(spec.transformer) if format == "saved_model" else None

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 from tf_capsules.files import read_csv, reading, replacing, write_csv
 from tf_capsules.models.weights import seal
@@ -75,7 +76,8 @@ class RunFolder:
 
     def checkpoints(self):
         """Finished epochs with a checkpoint, ascending."""
-        return sorted(int(path.name[5:9]) for path in self.path.glob("last-[0-9][0-9][0-9][0-9].weights.h5"))
+        found = (re.fullmatch(r"last-(\d{4,})\.weights\.h5", path.name) for path in self.path.glob("last-*.weights.h5"))
+        return sorted(int(match[1]) for match in found if match)
 
     def weights(self, which="last"):
         """Path of the weights of the last or the best epoch, or of one that was kept, by its number."""

@@ -157,6 +157,7 @@ def find_run(name, weights="last", **changes):
 
     Raises a ValueError for weights that don't go with what is named.
     """
+    weights = str(weights)
     if pathlib.Path(name).exists() or name not in recipes.names():
         if weights not in ("last", "best") and not weights.isdecimal():
             raise ValueError(f"--weights of a run folder is last, best or an epoch. Received: {weights} for {name}")

@@ -95,11 +95,11 @@ class Settings:
     box_file: str | os.PathLike | None = option(
         "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options", path=True
     )
-    data_dir: str | None = option(
-        "where tensorflow-datasets keeps its sets, or a folder of original files", beside=True
+    data_dir: str | os.PathLike | None = option(
+        "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, beside=True
     )
     download: bool = option("fetch an absent data set", default=False, beside=True)
-    train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
+    train_limit: int | None = option("use so many training examples only", AT_LEAST_1, noted=True)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
         "test and keep the model after so many training examples (default: all of them)", AT_LEAST_1
@@ -251,7 +251,7 @@ class Settings:
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""
         paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.option.path}
-        paths = {name: path for name, path in paths.items() if path is not None}
+        paths = {name: path for name, path in paths.items() if path is not None and "://" not in str(path)}
         if not pathlib.Path(paths.get("transformer", "")).is_dir():
             paths.pop("transformer", None)  # a name
         if self.cache == "none":

@@ -9,9 +9,8 @@ import sys
 
 from tf_capsules import recipes
 from tf_capsules.files import read_csv, reading
-from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import append_row
 from tf_capsules.runs.settings import DECLARED
 
 
@@ -32,6 +31,10 @@ class Row:
         if at and not count.isdigit():
             raise TrainingError(f"A row is RECIPE or RECIPE@ITERATIONS, for instance {recipe}@3. Received: {self.name}")
         return int(count) if at else None
+
+    def settings(self, settings):
+        """A table's settings with the iterations of this row."""
+        return dataclasses.replace(settings, iterations=self.iterations)
 
     @property
     def count(self):
@@ -55,10 +58,10 @@ def make_table(names, folder, settings, results, test=True):
 
     Args:
         names: of the rows, "RECIPE" or "RECIPE@ITERATIONS".
-        folder: where the run folders are, one a row, and the picture.
+        folder: where the run folders are, one a row, and the pictures.
         settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
-        results: a CSV file, made or added to. Beside it, in `..._curves.csv`, are the measures of each epoch.
-        test: False leaves out the evaluation, and with it the row of results: there is nothing but the curves.
+        results: a CSV file, made or added to.
+        test: False leaves out the evaluation, and with it the row of results: there is nothing but the run folders.
 
     Returns:
         The rows of results as dicts, in the order of the names; without `test` an empty list.
@@ -71,44 +74,44 @@ def make_table(names, folder, settings, results, test=True):
     if not rows or len(set(names)) < len(names):
         raise TrainingError(f"A table needs rows, each once. Received: {', '.join(names) or 'none'}")
     for row in rows:
-        try:
-            recipe = row.recipe
-        except ValueError as error:
-            raise TrainingError(str(error)) from error
-        dataclasses.replace(settings, iterations=row.iterations).check(recipe)
+        options = row.settings(settings)
+        recipe = reported(lambda row=row: row.recipe)
+        options.check(recipe)
+        options.apply(recipe)
     folder, results = pathlib.Path(folder), pathlib.Path(results)
     for number, row in enumerate(rows, 1):
-        print(f"\n[{number}/{len(rows)}] {row.name}: {row.recipe.title}", flush=True)
-        there, file = (_found, results) if test else (_drawn, _curves_file(results))
-        if there(file, row, settings):
-            print(f"{file} has it", flush=True)
+        options = row.settings(settings)
+        print(f"\n[{number}/{len(rows)}] {row.name}: {options.title(row.recipe)}", flush=True)
+        if test and _found(results, row, settings):
+            print(f"{results} has it", flush=True)
             continue
         run = folder / row.name
-        options = dataclasses.replace(settings, iterations=row.iterations)
-        drawn = ("--resume", "--no-figures", "--no-export")
-        _run("train", row.recipe.name, *drawn, "--output", run, *options.as_arguments())
-        _add_curve(_curves_file(results), row, run)
+        flags = ("--resume", "--no-figures", "--no-export")
+        _run("train", row.recipe.name, *flags, "--output", run, *options.as_arguments())
         if test:
             _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
     return [_found(results, row, settings) for row in rows] if test else []
 
 
-def draw_table(names, results):
-    """A figure of the test accuracy of a table's rows while they trained, with a panel for each kind of network."""
+def draw_table(names, folder):
+    """A figure of the test accuracy of a table's rows while they trained, with a panel for each kind of network.
+
+    Rows without a run in the folder, of which there is only a result, are left out. None where that leaves no row.
+    """
     from tf_capsules.analysis import plots
 
-    points = _rows_of(_curves_file(pathlib.Path(results)))
     shared, groups = _common_words(names), {}
     for row in map(Row, names):
-        groups.setdefault(row.recipe.model.__name__, []).append(row)
+        if points := _curve(row, RunFolder(pathlib.Path(folder) / row.name)):
+            groups.setdefault(row.recipe.model.__name__, {})[row] = points
     panels = {}
     for kind, members in groups.items():
         short = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
         labels = [row.label or name for row, name in zip(members, short, strict=True)]
         if len(set(labels)) < len(labels):
             labels = short
-        panels[kind] = {label: _curve(row, points) for label, row in zip(labels, members, strict=True)}
-    return plots.draw_convergence(panels, examples=1)
+        panels[kind] = dict(zip(labels, members.values(), strict=True))
+    return plots.draw_convergence(panels, examples=1) if panels else None
 
 
 def draw_iterations(names, found):
@@ -125,11 +128,12 @@ def draw_iterations(names, found):
     return plots.draw_accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
 
 
-def _curve(row, points):
-    """The points of a row, those of the file of curves, as `plots.draw_convergence` takes them."""
-    names = {"epoch": "examples", "loss": "loss", f"val_{row.recipe.metric}": f"test_{row.recipe.metric}"}
-    own = (point for point in points if point["row"] == row.name)
-    return [{new: float(point[old]) for new, old in names.items()} for point in own]
+def _curve(row, folder):
+    """The history of a row, with the examples that were seen in the place of the epochs."""
+    if not folder.has_epoch():
+        return []
+    size = folder.config()["data"]["train_size"]
+    return [point | {"epoch": point["epoch"] * size} for point in folder.history(row.recipe.metric)]
 
 
 def deviation(result):
@@ -145,64 +149,41 @@ def _common_words(names):
     return shared if whole else shared[: shared.rfind("-") + 1]
 
 
-def _rows_of(path, *columns):
-    """The rows of a CSV file that has these columns, as dicts; none where it is absent."""
-    return read_csv(path, columns, "is no file of results") if path.exists() else []
-
-
-def _curves_file(results):
-    return results.with_name(f"{results.stem}_curves.csv")
-
-
 def _found(results, row, settings):
     """The row of results that is this one, or None."""
-    wanted = settings.apply(row.recipe)
-    asked = dataclasses.replace(settings, iterations=row.iterations).notes()
+    if not results.exists():
+        return None
+    wanted = row.settings(settings).apply(row.recipe)
+    dataset = wanted.dataset
+    if settings.data is not None:
+        dataset = pathlib.Path(settings.data).name if pathlib.Path(settings.data).is_file() else "folder"
+    asked = row.settings(settings).notes()
     asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
-    kinds = ("epochs of ", *(f"{name} " for name, one in DECLARED.items() if one.option.noted))
-    columns = "note", "recipe", "dataset", "epochs", "train_examples", "batch_size", "learning_rate", "seed", "dtype"
-    for found in _rows_of(results, *columns, "value", "test_examples", "parameters", "seconds"):
+    if wanted.transformer is not None:
+        asked.append(f"hidden states of {pathlib.Path(wanted.transformer).name}")
+    kinds = ("epochs of ", "hidden states of ", *(f"{name} " for name, one in DECLARED.items() if one.option.noted))
+    columns = "note", "recipe", "dataset", "epochs", "batch_size", "learning_rate", "schedule", "seed", "dtype"
+    columns += "value", "test_examples", "parameters", "seconds"
+    for found in read_csv(results, columns, "is no file of results"):
         with reading(results, "is no file of results"):
-            notes = [note for note in found["note"].split("; ") if note.startswith(kinds)]
+            parts = found["note"].split("; ")
+            notes = [part for part in parts if part.startswith(kinds)]
             if (
                 found["recipe"] == row.recipe.name
-                and found["dataset"] == (settings.dataset or found["dataset"])
+                and found["dataset"] == dataset
+                and "familiar viewpoints" not in parts
+                and not any(part.endswith(" crops") for part in parts)
                 and len(notes) == len(asked)
                 and all(any(note == one or note.startswith(f"{one} ") for note in notes) for one in asked)
                 and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
-                and int(found["train_examples"]) <= (settings.train_limit or sys.maxsize)
                 and int(found["batch_size"]) == wanted.batch_size
                 and float(found["learning_rate"]) == wanted.learning_rate
+                and found["schedule"] == wanted.schedule
                 and int(found["seed"]) == settings.seed
                 and found["dtype"] == settings.dtype
             ):
                 return found
     return None
-
-
-def _drawn(curves, row, settings):
-    """Whether the curves have the last epoch of a row."""
-    last = settings.apply(row.recipe).epochs
-    return any((point["row"], point["epoch"]) == (row.name, str(last)) for point in _rows_of(curves, "row", "epoch"))
-
-
-def _add_curve(path, row, run):
-    folder, metric = RunFolder(run), row.recipe.metric
-    train_size = folder.config()["data"]["train_size"]
-    there = {(point["row"], point["epoch"]) for point in _rows_of(path, "row", "epoch")}
-    for point in folder.history(metric):
-        if (row.name, str(point["epoch"])) in there:  # its evaluation was interrupted
-            continue
-        measured = {
-            "row": row.name,
-            "epoch": point["epoch"],
-            "examples": point["epoch"] * train_size,
-            "loss": round(point["loss"], 6),
-            "test_loss": round(point["val_loss"], 6),
-            f"test_{metric}": round(point[f"val_{metric}"], 6),
-            "seconds": round(point["seconds"], 1),
-        }
-        append_row(path, measured)
 
 
 def _run(*arguments):

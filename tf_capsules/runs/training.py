@@ -42,8 +42,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     settings = settings or Settings()
     recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
-    recipe = settings.apply(recipe)
     settings = settings.with_absolute_paths()
+    recipe = settings.apply(recipe)
     folder = RunFolder(output)
     group = join_processes(settings, recipe.batch_size)
     asked = configuration(recipe, settings)

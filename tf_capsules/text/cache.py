@@ -17,7 +17,11 @@ _BATCH_TOKENS = 2048  # computed together, padding included
 
 
 class CacheTooLarge(ValueError):
-    """The hidden states would take more room than is allowed or free."""
+    """The hidden states would take more room than is allowed or free: `found` says so, the message also what to do."""
+
+    def __init__(self, found, advice):
+        super().__init__(f"{found}: {advice}")
+        self.found = found
 
 
 class LiveStates:
@@ -213,15 +217,16 @@ def _blank(states, indices):
 
 
 def _check_room(about, path, limit_gb, missing):
-    instead = "compute them on the fly (`LiveStates`)"
+    instead = "compute them on the fly (`LiveStates`; --cache none)"
     if about["dtype"] == "float32":
         instead = f"take float16, or {instead}"
     if about["bytes"] > limit_gb * 1e9:
-        raise CacheTooLarge(f"{_size(about)}, above limit_gb = {limit_gb:g}: raise it, or {instead}")
+        allowed = f"{_size(about)}, more than the {limit_gb:g} GB allowed (`limit_gb`; --cache-limit)"
+        raise CacheTooLarge(allowed, f"raise the limit, or {instead}")
     parent = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(parent).free
     if missing > free:
-        raise CacheTooLarge(f"{_size(about)}, but in {parent} only {free / 1e9:.2f} GB are free: {instead}")
+        raise CacheTooLarge(f"{_size(about)}, but in {parent} only {free / 1e9:.2f} GB are free", instead)
 
 
 def _size(about):

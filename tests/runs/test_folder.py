@@ -1,0 +1,13 @@
+import pytest
+
+from tf_capsules.runs import RunFolder, TrainingError
+
+
+def test_checkpoints_are_ordered_by_their_number(tmp_path):
+    for name in ("last-10000", "last-9999", "last-0002", "last-3", "best"):
+        (tmp_path / f"{name}.weights.h5").touch()
+    folder = RunFolder(tmp_path)
+    assert folder.checkpoints() == [2, 9999, 10000]
+    assert folder.weights().name == "last-10000.weights.h5" and folder.weights(2).name == "last-0002.weights.h5"
+    with pytest.raises(TrainingError, match="weights of the epochs 2, 9999, 10000"):
+        folder.weights(3)
