@@ -30,7 +30,7 @@ def add_parser(parser):
         "--only-right", action="store_true", help="of these only the ones that all runs classify rightly"
     )
     parser.add_argument(
-        "--loss", default="crossentropy", help="whose gradient: crossentropy or trained (default: the first)"
+        "--loss", default="crossentropy", help="whose gradient: crossentropy or trained (default: crossentropy)"
     )
     parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
     add_weights(parser)

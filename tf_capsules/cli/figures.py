@@ -9,7 +9,7 @@ def add_parser(parser):
     parser.add_argument(
         "folders", nargs="+", metavar="RUN", help="run folders, or the name of a recipe, with --weights FILE"
     )
-    parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures)")
+    parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures; for several: figures)")
     add_weights(parser)
 
 

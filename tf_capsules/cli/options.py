@@ -51,7 +51,7 @@ def add_results(parser, what="row"):
 
 
 def print_accuracy(metric, values):
-    """The last lines: of the test split; of novel viewpoints, of those that are familiar before it."""
+    """Prints the test accuracy; for novel viewpoints two lines, the familiar ones first."""
     views = ("",) if len(values) == 1 else (" at familiar viewpoints", " at novel viewpoints")
     for value, where in zip(values, views, strict=True):
         print(f"test {metric.replace('_', ' ')} {100 * value:.2f}%{where}")

@@ -21,8 +21,8 @@ def add_parser(parser):
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run in the folder; without RECIPE with its own recipe and settings; a new run where "
-        "there is none",
+        help="go on with the run in the folder, or start one where there is none; without RECIPE its own recipe and "
+        "settings apply",
     )
     add_settings(parser, (*TRAINING, *PROCESSES, "iterations"))
     add_results(parser)

@@ -142,5 +142,5 @@ class Batching:
         return places % self.examples, places // self.examples
 
     def shares(self, real):
-        """How many examples of each batch count, as a factor on the weights of those that are `real`, so many."""
+        """The weight of each real example in a batch that has `real` of them: see `pad`."""
         return self.batch_size / real if self.training else self.steps * self.batch_size / self.size

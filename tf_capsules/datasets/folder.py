@@ -30,7 +30,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     Raises:
         FileNotFoundError: no such folder.
         ValueError: fewer than two class folders, a class without images or with too few to split, splits of different
-            classes, files that cannot be read as an image, all of which are named, or a bad option.
+            classes, files that cannot be read as an image, of which the first ten are named, or a bad option.
 
     >>> pets = load("folder", "pets", image_size=(48, 64))
     """

@@ -44,7 +44,7 @@ class Solid:
     paint: float
 
     def corners(self):
-        """Those of the smallest such block around it, (8, 3)."""
+        """The corners of the block, p in [-1, 1]^3, that encloses the solid: (8, 3)."""
         return self.centre + np.array(list(itertools.product((-1, 1), repeat=3))) @ self.matrix.T
 
     def moved(self, scale, offset):

@@ -1,4 +1,4 @@
-"""Runs attacked with adversarial images: those of each made for itself, and those made for the others."""
+"""Adversarial attacks: each run is tested on images made against itself and against the other runs."""
 
 import pathlib
 import time

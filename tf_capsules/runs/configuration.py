@@ -41,7 +41,7 @@ def configuration(recipe, settings):
 
 def shared_settings(config):
     """The settings of a configuration that all processes of a run have in common."""
-    return {name: value for name, value in config["settings"].items() if not DECLARED[name].option.beside}
+    return {name: value for name, value in config["settings"].items() if not DECLARED[name].option.outside_run}
 
 
 def check_folder(folder, config, recipe, resume):
@@ -119,7 +119,7 @@ def resumed(folder, **given):
 def _differences(before, after):
     if before["recipe"] != after["recipe"]:
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
-    free = {name for name, one in DECLARED.items() if one.option.beside or not one.option.resumed}
+    free = {name for name, one in DECLARED.items() if one.option.outside_run or not one.option.fixed}
     changed = {}
     for part, kind in (("settings", Settings), ("resolved", Recipe)):  # what is in both is told as resolved
         # What the version that wrote the configuration did not know had its default.

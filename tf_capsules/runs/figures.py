@@ -18,12 +18,12 @@ def save_figures(run, folder=None):
 
     They are in `folder`; None for the folder `figures` of the run.
     """
-    from tf_capsules.analysis import figures as drawing
     from tf_capsules.analysis import plots
     from tf_capsules.analysis.diagnostics import read_rows
+    from tf_capsules.analysis.figures import draw
 
     folder = run.folder / "figures" if folder is None else pathlib.Path(folder)
-    for name, figure in drawing.draw(run):
+    for name, figure in draw(run):
         yield save_figure(figure, folder / f"{name}.png")
     rows = read_rows(run.folder / "diagnostics.csv")
     if rows:

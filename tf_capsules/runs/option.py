@@ -45,9 +45,9 @@ class Option:
         metavar: what stands for the value on the command line; None for the name.
         recipe: the field of `Recipe` that it changes: of the same name, or a dict of options to which it adds.
         path: whether it is a path, kept in the configuration as an absolute one.
-        resumed: whether a run that goes on must have the same value.
-        beside: whether it is no part of what a run is: where things are, how many processes share the work, what is
-            measured beside the training. It may differ between processes and when a run goes on.
+        fixed: whether a run that goes on must have the same value.
+        outside_run: whether it is no part of what a run is: where things are, how many processes share the work, what
+            is measured beside the training. It may differ between processes and when a run goes on.
         noted: whether the note of a row of results has its value.
     """
 
@@ -56,8 +56,8 @@ class Option:
     metavar: str | None = None
     recipe: str | None = None
     path: bool = False
-    resumed: bool = True
-    beside: bool = False
+    fixed: bool = True
+    outside_run: bool = False
     noted: bool = False
 
 

@@ -18,13 +18,13 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results: what was measured, on what, with what.
 
     The arguments are those of the run, `spec` being its `DataSpec`. The batch size is that of the training; that of an
-    evaluation decides nothing. `measured` has loss and metric on the test split; None where the validation figures of
-    the history are just that, which without a history are "".
+    evaluation decides nothing. `measured` has loss and metric on the test split. None: the test split is the validation
+    split, and the history has them.
     """
-    metric = recipe.metric
-    values = [row[f"val_{metric}"] for row in history]
-    last = {metric: values[-1], "loss": history[-1]["val_loss"]} if history else {}
-    last, best = (last, max(values, default="")) if measured is None else (measured, "")
+    metric, best = recipe.metric, ""
+    if measured is None and history:
+        values = [row[f"val_{metric}"] for row in history]
+        measured, best = {metric: values[-1], "loss": history[-1]["val_loss"]}, max(values)
     strategy = settings.strategy if settings.strategy == "none" else f"mirrored x {settings.devices or 'all'}"
     if settings.processes is not None:
         strategy = f"processes x {settings.processes}"
@@ -43,9 +43,9 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "strategy": strategy,
         "parameters": model.count_params(),
         "metric": metric,
-        "value": round(last[metric], 6) if last else "",
+        "value": round(measured[metric], 6) if measured else "",
         "best_value": round(best, 6) if best != "" else "",
-        "test_loss": round(last["loss"], 6) if last else "",
+        "test_loss": round(measured["loss"], 6) if measured else "",
         "seconds": round(sum(row["seconds"] for row in history), 1),
         "peak_memory_mb": peak_memory_mb(),
         **environment(),

@@ -32,7 +32,7 @@ _OF_IMAGENET = ("imagenet", "h_imagenet")
 class Settings:
     """What a user may set for a run. None leaves the recipe's own value."""
 
-    epochs: int | None = option("passes over the training examples", AT_LEAST_1, recipe="epochs", resumed=False)
+    epochs: int | None = option("passes over the training examples", AT_LEAST_1, recipe="epochs", fixed=False)
     batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
     learning_rate: float | None = option("at the start, or at the top of a warm-up", ABOVE_0, recipe="learning_rate")
     decay_steps: int | None = option(
@@ -55,7 +55,7 @@ class Settings:
         "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
     )
     stop_at: float | None = option(
-        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, resumed=False, noted=True
+        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False, noted=True
     )
     iterations: int | None = option(
         "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
@@ -74,7 +74,7 @@ class Settings:
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
     data: str | os.PathLike | None = option(
-        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", path=True, beside=True
+        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", path=True, outside_run=True
     )
     transformer: str | os.PathLike | None = option(
         "for texts: a transformer's folder, installed package or name on the hub", recipe="transformer", path=True
@@ -83,10 +83,14 @@ class Settings:
         "for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)",
         metavar="DIR",
         path=True,
-        beside=True,
+        outside_run=True,
     )
     cache_limit: float = option(
-        "most room for hidden states of a set of texts, in 10^9 bytes", ABOVE_0, default=20.0, metavar="GB", beside=True
+        "most room for hidden states of a set of texts, in 10^9 bytes",
+        ABOVE_0,
+        default=20.0,
+        metavar="GB",
+        outside_run=True,
     )
     image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
     class_list: str | os.PathLike | None = option(
@@ -96,9 +100,9 @@ class Settings:
         "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options", path=True
     )
     data_dir: str | os.PathLike | None = option(
-        "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, beside=True
+        "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, outside_run=True
     )
-    download: bool = option("fetch an absent data set", default=False, beside=True)
+    download: bool = option("fetch an absent data set", default=False, outside_run=True)
     train_limit: int | None = option("use so many training examples only", AT_LEAST_1, noted=True)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
@@ -109,13 +113,13 @@ class Settings:
     strategy: str = option("how one machine's devices share a step", one_of("none", "mirrored"), default="none")
     devices: int | None = option("how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1)
     processes: int | None = option(
-        "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, beside=True
+        "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, outside_run=True
     )
-    process: int | None = option("which of them this is, from 0; process 0 writes the run folder", beside=True)
-    coordinator: str | None = option("where all of them reach process 0", metavar="HOST:PORT", beside=True)
+    process: int | None = option("which of them this is, from 0; process 0 writes the run folder", outside_run=True)
+    coordinator: str | None = option("where all of them reach process 0", metavar="HOST:PORT", outside_run=True)
     deterministic: bool = option("bitwise repeatable, slower", default=False)
     keep_epochs: bool = option("keep the weights after every epoch", default=False)
-    diagnostics: bool = option("measure after each epoch what the routing does", default=False, beside=True)
+    diagnostics: bool = option("measure after each epoch what the routing does", default=False, outside_run=True)
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""
