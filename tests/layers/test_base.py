@@ -6,6 +6,7 @@ import pytest
 from backend import array
 
 from tf_capsules.layers import (
+    ConcurrentRouting,
     ConvDynamicRouting,
     ConvEMRouting,
     ConvInvertedAttentionRouting,
@@ -17,6 +18,15 @@ from tf_capsules.layers import (
 
 BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS, CAPSULES, DIM = 2, 4, 5, 3, 6, 7, 8, 9
 POSES = np.random.default_rng(0).normal(size=(BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS)).astype("float32")
+# Layers that take a second array beside the poses of 6 children, and that array's shape.
+BESIDE = {
+    "em": (lambda: EMRouting(3, 4, sharing="all"), (6,)),
+    "em in windows": (lambda: ConvEMRouting(3, 4, 2), (2, 3, 2)),
+    "heinsen": (lambda: HeinsenRouting(3, 4, sharing="all"), (6,)),
+    "attention": (lambda: InvertedAttentionRouting(3, 4, sharing="all"), (6,)),
+    "attention in windows": (lambda: ConvInvertedAttentionRouting(3, 4, 2), (2, 3, 2)),
+    "concurrent": (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)]), (6,)),
+}
 FULL = {
     "dynamic": (lambda: DynamicRouting(CAPSULES, DIM, use_vote_bias=True, vote_bias_initializer="ones"), ()),
     "em": (lambda: EMRouting(CAPSULES, DIM, sharing="positions", coordinates=True), ("activations", "logits")),
@@ -137,3 +147,19 @@ def test_random_weights_are_drawn_by_the_seed(make):
         drawn.append(next(array(x) for x in layer.non_trainable_weights if x.shape[0] in (5, CAPSULES)))
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert (drawn[0] != drawn[2]).any()
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_mask_of_keras_is_used_beside_another_array(name):
+    make, shape = BESIDE[name]
+    random = np.random.default_rng(0)
+    poses, others = random.normal(size=(2, *shape, 5)).astype("float32"), random.random((2, *shape), "float32")
+    poses.reshape(2, -1, 5)[:, 1:3] = 1
+    inputs, layer = [keras.Input(poses.shape[1:]), keras.Input(shape)], make()
+    results = keras.tree.flatten(layer(keras.layers.Masking(1.0)(inputs[0]), inputs[1]))
+    found = keras.Model(inputs, results[0])([poses, others])
+    masked, plain = (
+        keras.tree.flatten(layer(poses, others, mask=mask))[0] for mask in (np.any(poses != 1, axis=-1), None)
+    )
+    np.testing.assert_allclose(array(found), array(masked), atol=1e-6)
+    assert np.abs(array(masked) - array(plain)).max() > 1e-4

@@ -31,3 +31,8 @@ def test_values_also_where_the_size_is_unknown(shape):
 def test_feature_maps_that_do_not_fit_are_named(shape):
     with pytest.raises(ValueError, match=f"CoordinateChannels.*5{', None' if len(shape) == 4 else ''}"):
         CoordinateChannels().build(shape)
+
+
+def test_whole_numbers_keep_their_coordinates():
+    images = np.full((1, 3, 2, 1), 7, "uint8")
+    np.testing.assert_allclose(array(CoordinateChannels()(images)), expected(images))

@@ -51,3 +51,8 @@ def test_a_filter_is_drawn_for_the_pixels_that_it_sees():
 def test_what_does_not_fit_is_named(options, shape, message):
     with pytest.raises(ValueError, match=message):
         DepthwisePrimaryCapsules(**options)(np.zeros(shape))
+
+
+def test_sizes_that_are_not_known_are_none():
+    assert DepthwisePrimaryCapsules(4, 3, 2).compute_output_shape((None, None, 9, 8)) == (None, None, 4, 2, 4)
+    assert DepthwisePrimaryCapsules(4).compute_output_shape((None, None, 9, 8)) == (None, None, 1, 2, 4)

@@ -173,3 +173,9 @@ def test_capfc_takes_a_grid_row_by_row():
 def test_what_does_not_fit_is_named(make, shape, message):
     with pytest.raises(ValueError, match=message):
         make().build(shape)
+
+
+@pytest.mark.parametrize("poses", [np.zeros((1, 3, 3, 2, 2), "float32"), keras.KerasTensor((1, 3, 3, 2, 2))])
+def test_coefficients_of_a_layer_without_are_refused_before_the_model_runs(poses):
+    with pytest.raises(ValueError, match="`return_coefficients` needs coefficients"):
+        CapConv(2, coefficients=None)(poses, return_coefficients=True)

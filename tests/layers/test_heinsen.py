@@ -122,6 +122,12 @@ def test_parameters():
     assert count((None, 4, 4), capsules=64, dim=4, sharing="all", single_beta=True) == 2176 - 64
 
 
+def test_the_two_betas_start_differently():
+    layer = HeinsenRouting(3, 4, beta_initializer="random_normal")
+    layer.build((None, 6, 2, 5))
+    assert np.abs(array(layer.beta_use) - array(layer.beta_ignore)).min() > 0
+
+
 def test_the_kernel_is_normal_with_one_over_columns_as_deviation():
     layer = HeinsenRouting(50, 7, sharing="all")
     layer.build((None, 9, 4, 20))
@@ -244,6 +250,8 @@ def test_calls_that_do_not_fit_are_named():
         layer(np.ones((2, 7, 2, 5), "float32"))
     with pytest.raises(ValueError, match="has 3 capsules.*call: 5"):
         layer(np.ones((2, 6, 2, 5), "float32"), capsules=5)
+    with pytest.raises(ValueError, match="`capsules`.*Received: 0"):
+        HeinsenRouting(None, 4)(np.ones((2, 6, 2, 5), "float32"), capsules=0)
     with pytest.raises(ValueError, match="number of children"):
         HeinsenRouting(3, 4).build((None, None, 2, 5))
 

@@ -74,6 +74,10 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
         (lambda: tsai2020.AttentionCapsNet((32, 32)), r"`image_shape` must be \(height, .* Received: \(32, 32\)"),
         (lambda: li2018.EncapNet((32, 32.5, 3)), "`image_shape` must be a whole number.*Received: 32.5"),
         (lambda: tsai2020.BaselineCNN((20, 32, 3)), r"`image_shape` must be at least 21 x 21. Received: \(20, 32, 3\)"),
+        (
+            lambda: sabour2017.CapsNet(backbone=keras.Sequential([keras.Input((784,)), keras.layers.Dense(4)])),
+            r"`backbone` takes images of \(784,\). Received `image_shape` \(28, 28, 1\)",
+        ),
         (lambda: sabour2017.CapsNet(classes=0), "`classes`.*Received: 0"),
         (
             lambda: hinton2018.MatrixCapsNet((64, 64, 1), backbone=BACKBONES["MobileNet"]()),

@@ -39,6 +39,8 @@ def test_shapes_of_the_smallnorb_network():
 def test_any_image_of_at_least_29_pixels():
     outputs = ImageCapsNet((29, 40, 1), classes=3, filters=8, types=9)(np.zeros((2, 29, 40, 1), "float32"))
     assert outputs["activations"].shape == (2, 3)
+    vectors = ImageCapsNet((29, 29, 1), classes=3, filters=8, types=9, pose=4)(np.zeros((2, 29, 29, 1), "float32"))
+    assert vectors["poses"].shape == (2, 3, 4)
     with pytest.raises(ValueError, match=r"at least 29 x 29.*\(28, 96, 2\)"):
         ImageCapsNet((28, 96, 2))
     with pytest.raises(ValueError, match="pointwise_initializer.*'zeros'"):

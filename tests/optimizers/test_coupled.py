@@ -55,6 +55,7 @@ OPTIMIZERS = {
     "SGD without momentum": (CoupledSGD, sgd, "SGD", {"momentum": 0.0}),
     "SGD, Nesterov": (CoupledSGD, sgd, "SGD", {"momentum": 0.9, "nesterov": True}),
     "Adam": (CoupledAdam, adam, "Adam", {}),
+    "Adam without momentum": (CoupledAdam, adam, "Adam", {"beta_1": 0.0}),
     "AMSGrad": (CoupledAdam, adam, "Adam", {"amsgrad": True}),
     "RMSprop": (CoupledRMSprop, rmsprop, "RMSprop", {"rho": 0.9, "momentum": 0.9, "centered": True}),
     "RMSprop without momentum": (CoupledRMSprop, rmsprop, "RMSprop", {"momentum": 0.0, "centered": True, "rho": 0.99}),

@@ -197,6 +197,7 @@ def test_a_saved_model_brings_its_optimizer_back(tmp_path):
 
 
 def test_config_round_trip():
+    assert RAdam.from_config({"learning_rate": 0.25}).get_config()["learning_rate"] == 0.25
     optimizer = RAdam(0.3, 0.8, 0.99, 1e-6, threshold=4, weight_decay=0.1, clipnorm=2.0, use_ema=True)
     config = optimizer.get_config()
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))

@@ -31,3 +31,15 @@ def test_couplings_of_half_precision_logits_are_computed_in_float32(competition)
     mask = np.zeros((BATCH, CHILDREN), bool)
     result = array(couple(logits, competition, mask=mask))
     assert result.dtype == "float32" and (result == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"competition": "child"}, "`competition` must be .* Received: 'child'"),
+        ({"competition": "children", "leaky": True}, "`leaky` needs"),
+    ],
+)
+def test_what_does_not_fit_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        couple(np.zeros((1, 2, 3), "float32"), **options)

@@ -24,7 +24,7 @@ def pair(name, value):
 
 
 def truth_value(name, value):
-    """The value, if it is true or false: a word, of which each is true, is none."""
+    """The value as a bool. A word is refused: "False" would count as true."""
     if value not in (True, False):
         raise ValueError(f"`{name}` must be true or false. Received: {value!r}")
     return bool(value)

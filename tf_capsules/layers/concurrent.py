@@ -63,7 +63,8 @@ class ConcurrentRouting(keras.layers.Layer):
             shapes = _spread(layer.compute_output_shape(*shapes), tuple)
         super().build(poses_shape)
 
-    def call(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+    def call(self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None):
+        mask = poses_mask if mask is None else mask
         lowest = _several(poses, activations)
         if mask is not None and not _takes(self.chain[0], "mask"):
             raise ValueError(f"The lowest layer takes no `mask`. Received one for {self.chain[0]!r}.")
@@ -98,7 +99,9 @@ class ConcurrentRouting(keras.layers.Layer):
     def compute_mask(self, *args, **kwargs):
         return None
 
-    def compute_output_spec(self, poses, activations=None, mask=None, training=None, return_iterations=False):
+    def compute_output_spec(
+        self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None
+    ):
         shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []
         for layer in self.chain:
             shapes = _spread(layer.compute_output_shape(*shapes), tuple)

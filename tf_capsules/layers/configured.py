@@ -13,11 +13,16 @@ _GETTERS = {
 }
 
 
+def cloned(initializer):
+    """An initializer that draws other numbers, so that two weights don't start alike; a function or None as it is."""
+    return initializer.clone() if hasattr(initializer, "clone") else initializer
+
+
 class Configured(keras.layers.Layer):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
     def _set_weight_options(self, arguments, **defaults):
-        """Sets the initializers, regularizers and so on among `locals()`; `defaults`: initializers that None is for."""
+        """Sets the initializers, regularizers, ... of `locals()`; `defaults`: initializers where None is given."""
         for name, value in arguments.items():
             weight, _, kind = name.rpartition("_")
             if kind in _GETTERS and weight:

@@ -10,6 +10,7 @@ from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import input_spec, need_grid, rows_of
 from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import Windows, make_votes
+from tf_capsules.routing.windowed.windows import grid_of_parents
 
 
 class ConvRoutingLayer(RoutingLayer):
@@ -73,8 +74,7 @@ class ConvRoutingLayer(RoutingLayer):
 
     def _parents_shape(self, poses_shape):
         """(batch, new height, new width, capsules)."""
-        grid = Windows(*poses_shape[1:3], self.kernel_size, self.strides).shape
-        return poses_shape[0], *grid, self.capsules
+        return poses_shape[0], *grid_of_parents(poses_shape[1:3], self.kernel_size, self.strides), self.capsules
 
     def _couplings_shape(self, poses_shape):
         return *self._parents_shape(poses_shape)[:3], self._children_of_a_window(poses_shape), self.capsules

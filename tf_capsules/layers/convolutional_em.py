@@ -103,7 +103,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         self._add_weights(self._open_windows(poses_shape, memory), poses_shape)
         super().build(poses_shape)
 
-    def call(self, poses, activations=None, mask=None, return_couplings=False):
+    def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
+        mask = poses_mask if mask is None else mask
         check_per_child(poses, activations=activations, mask=mask)
         windows, competes = self.windows, self.competition == "all"
         activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)

@@ -33,6 +33,7 @@ class CoordinateChannels(keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, features):
+        features = ops.cast(features, self.compute_dtype)  # Keras leaves whole numbers as they are
         batch, height, width, _ = ops.shape(features)
         rows = ops.broadcast_to(_positions(height)[None, :, None, None], (batch, height, width, 1))
         columns = ops.broadcast_to(_positions(width)[None, None, :, None], (batch, height, width, 1))

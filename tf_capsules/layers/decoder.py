@@ -8,7 +8,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
 from tf_capsules.layers.arguments import positive_int
-from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.configured import Configured, cloned
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -54,7 +54,7 @@ class Decoder(Configured):
         activations = ["relu"] * len(self.units) + ["sigmoid"]
         self.dense = [
             keras.layers.Dense(
-                size, activation, kernel_initializer=self.kernel_initializer.clone(), dtype=self.dtype_policy
+                size, activation, kernel_initializer=cloned(self.kernel_initializer), dtype=self.dtype_policy
             )
             for size, activation in zip(sizes, activations, strict=True)
         ]

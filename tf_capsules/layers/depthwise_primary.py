@@ -92,5 +92,6 @@ class DepthwisePrimaryCapsules(Configured):
     def compute_output_shape(self, input_shape):
         height, width, channels = input_shape[1:]
         rows, columns = self.kernel_size or (height, width)
-        grid = (height - rows) // self.strides + 1, (width - columns) // self.strides + 1
+        sizes = (height, rows), (width, columns)
+        grid = (None if n is None or k is None else (n - k) // self.strides + 1 for n, k in sizes)
         return (input_shape[0], *grid, channels // self.pose, self.pose)

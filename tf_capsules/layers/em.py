@@ -45,7 +45,7 @@ class EMRoutingLayer(RoutingLayer):
         """Arguments of the routing function."""
         return {name: getattr(self, name) for name in _OPTIONS} | {"beta_u": self.beta_u, "beta_a": self.beta_a}
 
-    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False):
+    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         check_per_child(poses, activations=activations, mask=mask)
         return self._specs(poses, return_couplings)
 
@@ -68,10 +68,12 @@ class EMRouting(EMRoutingLayer):
             poses on a grid; "all": one matrix for each parent, for any number of children.
         coordinates: add the child's position to each vote, scaled to (0, 1): the row, (row + 0.5) / height, to the
             first and the column to the second entry of the right-hand column; needs poses on a grid.
-        votes_memory: "auto": votes are stored where no smaller form answers, and for fewer than 128 children, whose
-            variances would lose digits otherwise; "store": always; "recompute": never, which needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs votes
-            that are not stored. With TensorFlow's XLA it works in inference alone.
+        votes_memory: "auto": votes are stored where no smaller form answers, and where the layer is built for fewer
+            than 128 children, whose variances would lose digits otherwise; "store": always; "recompute": never, which
+            needs sharing.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It has an
+            effect where votes are not stored: "recompute" makes sure. With TensorFlow's XLA it works in inference
+            alone.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or the limit of the authors' schedule.
         normalization: factor on a parent's cost; "data", `100 capsules / children`; or "min_max".
@@ -168,7 +170,8 @@ class EMRouting(EMRoutingLayer):
             return TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
         return SharedVotes(x, kernel, self.bias, activations, self.children_per_chunk)
 
-    def call(self, poses, activations=None, mask=None, return_couplings=False):
+    def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
+        mask = poses_mask if mask is None else mask
         check_per_child(poses, activations=activations, mask=mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.variable_dtype)
         votes = self.make_votes(poses, activations)

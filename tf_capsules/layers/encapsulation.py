@@ -143,8 +143,7 @@ class CapConv(Configured):
         return ops.cast(squash(x), self.compute_dtype)
 
     def call(self, poses, residual=None, training=False, return_coefficients=False):
-        if return_coefficients and self.aide is None:
-            raise ValueError("`return_coefficients` needs coefficients, which a layer with coefficients=None has not.")
+        self._check_coefficients(return_coefficients)
         below, gates = flatten_types(poses), []
         x = flatten_types(self.master(poses))
         if self.aide is not None:
@@ -164,6 +163,10 @@ class CapConv(Configured):
         parents = self._activate(self.normalization, x, training)
         return (parents, *gates) if return_coefficients else parents
 
+    def _check_coefficients(self, wanted):
+        if wanted and self.coefficients is None:
+            raise ValueError("`return_coefficients` needs coefficients, which a layer with coefficients=None has not.")
+
     def _check_residual(self, poses, residual):
         wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)
         if given is None:
@@ -176,6 +179,7 @@ class CapConv(Configured):
         return (input_shape[0], *grid, input_shape[3], self.dim)
 
     def compute_output_spec(self, poses, residual=None, training=False, return_coefficients=False):
+        self._check_coefficients(return_coefficients)
         if residual is not None:
             self._check_residual(poses, residual)
         shape = self.compute_output_shape(poses.shape)
@@ -286,6 +290,7 @@ def _padded(convolution, x):
 
 
 def _odd(name, size):
-    if positive_int(name, size) % 2 == 0:
+    size = positive_int(name, size)
+    if size % 2 == 0:
         raise ValueError(f"`{name}` must be odd. Received: {size!r}")
-    return positive_int(name, size)
+    return size

@@ -8,6 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.base import RoutingLayer, check_memory
+from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
@@ -118,13 +119,12 @@ class HeinsenRouting(RoutingLayer):
         self.beta_use = self._add("beta_use", (groups, parents), options="beta")
         self.beta_ignore = self.beta_use
         if not self.single_beta:
-            self.beta_ignore = self._add("beta_ignore", (groups, parents), options="beta")
+            self.beta_ignore = self._add("beta_ignore", (groups, parents), cloned(self.beta_initializer), "beta")
         self.breaking = {}
         if self.capsules is None and self.symmetry_breaking is not None:
             self.breaking["bias"] = self._add("bias_breaking", (*rows, self.dim), "zeros")
         if self.capsules is None and self.symmetry_breaking == "all":
-            again = initializer.clone() if hasattr(initializer, "clone") else initializer
-            self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), again)
+            self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), cloned(initializer))
             self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros")
             self.breaking["beta_ignore"] = self.breaking["beta_use"]
             if not self.single_beta:
@@ -154,7 +154,8 @@ class HeinsenRouting(RoutingLayer):
             return TransformedVotes(x, weights["kernel"], weights["bias"], activations).store(centered=True)
         return SharedVotes(x, weights["kernel"], weights["bias"], activations, self.children_per_chunk)
 
-    def call(self, poses, logits=None, mask=None, capsules=None, return_couplings=False):
+    def call(self, poses, logits=None, mask=None, capsules=None, return_couplings=False, poses_mask=None):
+        mask = poses_mask if mask is None else mask
         check_per_child(poses, logits=logits, mask=mask)
         self._check_capsules(capsules)
         batch, children = ops.shape(flatten_grid(poses))[:2]
@@ -195,11 +196,15 @@ class HeinsenRouting(RoutingLayer):
     def _check_capsules(self, capsules):
         if capsules is not None and self.capsules is not None:
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
+        if capsules is not None:
+            positive_int("capsules", capsules)
 
     def _parents_shape(self, poses_shape, capsules=None):
         return poses_shape[0], self.capsules or capsules or children_of(poses_shape)
 
-    def compute_output_spec(self, poses, logits=None, mask=None, capsules=None, return_couplings=False):
+    def compute_output_spec(
+        self, poses, logits=None, mask=None, capsules=None, return_couplings=False, poses_mask=None
+    ):
         check_per_child(poses, logits=logits, mask=mask)
         self._check_capsules(capsules)
         return self._specs(poses, return_couplings, capsules)

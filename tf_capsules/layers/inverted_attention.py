@@ -11,6 +11,7 @@ from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import alike, check_per_child, flatten_grid, masked, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.pose_normalization import PoseNormalization
+from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.em import costs_of_a_unit
 from tf_capsules.routing.inverted_attention import distinct_inverted_attention, inverted_attention
 from tf_capsules.routing.votes import plan
@@ -34,7 +35,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.use_activations = truth_value("use_activations", use_activations)
         self.answers = ("poses", "activations") if self.use_activations else ("poses",)
         self.seed = seed
-        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        if not is_number(dropout, 0, 1) or dropout == 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
         self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.variable_dtype)
         self.normalization = None
@@ -86,7 +87,7 @@ class _AttentionRoutingLayer(RoutingLayer):
             )
 
     def compute_output_spec(
-        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False
+        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False, poses_mask=None
     ):
         self._check_call(poses, activations, parents, mask)
         return self._specs(poses, return_couplings)
@@ -187,7 +188,10 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         self.plan = plan.for_sums(memory, False, rows, poses_shape[-1], self.dim, examples)
         super().build(poses_shape)
 
-    def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
+    def call(
+        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False, poses_mask=None
+    ):
+        mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, parents, mask)
         x = flatten_grid(poses)
         if parents is None:
@@ -281,7 +285,10 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         self._add_weights(self._open_windows(poses_shape), poses_shape)
         super().build(poses_shape)
 
-    def call(self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False):
+    def call(
+        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False, poses_mask=None
+    ):
+        mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, parents, mask)
         windows, couplings = self.windows, []
         weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)

@@ -8,7 +8,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int
-from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.squash import squash
 
@@ -88,7 +88,8 @@ class PrimaryCapsules(Configured):
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
         self.score_convolution = None  # an older name, which saved weights hold
         if capsule_activation is not None:
-            options |= dict(kernel_initializer=self.kernel_initializer.clone(), name="scores")
+            options |= dict(kernel_initializer=cloned(self.kernel_initializer), name="scores")
+            options |= dict(bias_initializer=cloned(self.bias_initializer))
             self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
         self.normalization = None
         if activation == "layer_norm":

@@ -20,7 +20,7 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         y_pred: logits (batch, classes).
 
     Raises:
-        ValueError: labels that are neither class numbers nor one row a sample.
+        ValueError: logits of other shapes; labels that are neither class numbers nor one row a sample.
 
     Example:
         >>> round(float(SoftmaxCrossentropy()(np.array([1]), np.zeros((1, 4)))), 4)
@@ -31,5 +31,9 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         super().__init__(name, **kwargs)
 
     def call(self, y_true, y_pred):
-        scores = ops.convert_to_tensor(y_pred)
-        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), scores) * ops.log_softmax(scores), axis=-1)
+        logits = ops.convert_to_tensor(y_pred)
+        if len(logits.shape) != 2:
+            raise ValueError(
+                f"The predictions are logits (batch, classes). Received shape {tuple(logits.shape)}."
+            )
+        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)

@@ -44,7 +44,7 @@ class SpreadMargin(keras.layers.Layer):
         >>> model.compile("adam", loss=SpreadLoss(margin))
     """
 
-    def __init__(self, schedule: str = "sigmoid", scale: float = 50_000, **kwargs):
+    def __init__(self, schedule: str = "sigmoid", scale: int = 50_000, **kwargs):
         super().__init__(**kwargs)
         self.schedule = one_of("schedule", schedule, ("sigmoid", "linear", "ramp"))
         self.scale = positive_int("scale", scale)

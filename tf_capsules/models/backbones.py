@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from tf_capsules.argument_types import Shape, Tensor
+from tf_capsules.argument_types import Shape, Size, Tensor
 from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
 from tf_capsules.layers.batch_normalization import BatchNormalization
+from tf_capsules.layers.connections import alike
 
 
 def fan_in_uniform(fan_in: int):
@@ -132,6 +133,11 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
     return keras.Input(sizes, name="images")
 
 
+def columns_of(pose: Size):
+    """The columns of a pose (rows, columns), or its length, where it is a number for a vector."""
+    return pose[-1] if isinstance(pose, (tuple, list)) else pose
+
+
 def features_of(images: Tensor, backbone: keras.Layer | None):
     """The feature map that a backbone makes of symbolic images (batch, height, width, channels).
 
@@ -140,7 +146,7 @@ def features_of(images: Tensor, backbone: keras.Layer | None):
     if not isinstance(backbone, keras.Layer):
         raise ValueError(f"`backbone` must be a Keras model or layer. Received: {backbone!r}")
     takes = getattr(backbone, "input_shape", None) if isinstance(backbone, keras.Model) else None
-    if isinstance(takes, tuple) and not all(a in (None, b) for a, b in zip(takes[1:], images.shape[1:], strict=True)):
+    if isinstance(takes, tuple) and not alike(takes, images.shape):
         raise ValueError(f"`backbone` takes images of {takes[1:]}. Received `image_shape` {images.shape[1:]}.")
     x = backbone(images)
     if not keras.backend.is_keras_tensor(x) or len(x.shape) != 4 or None in x.shape[1:]:

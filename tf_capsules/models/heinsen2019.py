@@ -1,13 +1,12 @@
 """Networks of "An algorithm for routing capsules in all domains" (Heinsen 2019)."""
 
-from typing import Any
 
 import keras
 
-from tf_capsules.argument_types import Shape, Weights
+from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
-from tf_capsules.models.backbones import features_of, image_input
+from tf_capsules.models.backbones import columns_of, features_of, image_input
 from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
 
@@ -18,7 +17,7 @@ def ImageCapsNet(
     filters: int = 64,
     types: int = 64,
     parts: int = 64,
-    pose: tuple[int, int] = (4, 4),
+    pose: Size = (4, 4),
     iterations: int = 3,
     density: str = "gaussian",
     pointwise_initializer: str = "kaiming",
@@ -37,7 +36,7 @@ def ImageCapsNet(
         filters: channels of each convolution.
         types: types of primary capsules.
         parts: capsules between the two routing layers.
-        pose: rows and columns of every pose.
+        pose: of every capsule: (rows, columns), or the length of a vector.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None, or a Keras model from images to a feature map, instead of coordinates and convolutions.
@@ -60,13 +59,14 @@ def ImageCapsNet(
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
-    pointwise: dict[str, Any] = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
-    if pointwise_initializer == "uniform":
-        limit = width**-0.5
-        pointwise["kernel_initializer"] = scaling(1 / 3, "fan_in", "uniform")
-        pointwise["bias_initializer"] = keras.initializers.RandomUniform(-limit, limit)
 
-    # In float32 under every dtype policy: bfloat16 would make it slower on CPUs.
+    def pointwise():
+        if pointwise_initializer == "kaiming":
+            return dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
+        bias = keras.initializers.RandomUniform(-(width**-0.5), width**-0.5)
+        return dict(kernel_initializer=scaling(1 / 3, "fan_in", "uniform"), bias_initializer=bias)
+
+    # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
     def normalized(x, name):
         return BatchNormalization(momentum=0.9, epsilon=1e-5, dtype="float32", name=name)(x)
 
@@ -77,10 +77,10 @@ def ImageCapsNet(
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
-    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
-    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
+    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(normalized(x, "norm_scores"))
+    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(normalized(x, "norm_poses"))
     options = dict(iterations=iterations, density=density)
-    return _classifier(images, poses, scores, parts, classes, pose[1], options, weights, name)
+    return _classifier(images, poses, scores, parts, classes, columns_of(pose), options, weights, name)
 
 
 def TextCapsNet(

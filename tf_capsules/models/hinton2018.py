@@ -8,7 +8,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints
-from tf_capsules.models.backbones import features_of, image_input
+from tf_capsules.models.backbones import columns_of, features_of, image_input
 from tf_capsules.models.classifier import classifier
 from tf_capsules.models.convolutional import convolutional_network
 
@@ -92,7 +92,7 @@ def MatrixCapsNet(
         options = named(name, iterations=iterations, inverse_temperature=inverse_temperature, dtype="float32")
         return options | {"normalization": normalization}
 
-    columns = pose[-1] if isinstance(pose, (tuple, list)) else pose
+    columns = columns_of(pose)
     images = image_input(image_shape, classes, smallest if backbone is None else 1)
     if backbone is None:
         options = named("convolution", strides=2, padding=padding, activation="relu")

@@ -47,8 +47,10 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
                 value = value.transpose(1, 0, 2, 3)
             elif name.endswith("digit_caps/b:0"):  # (parents, children, 1)
                 value = value[..., 0].T
-            if value.shape != tuple(weight.shape) or not np.isfinite(value).all():
+            if value.shape != tuple(weight.shape):
                 raise ValueError(f"{name} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}")
+            if not np.isfinite(value).all():
+                raise ValueError(f"{name} has values that are no finite numbers")
             values.append(value)
     model.set_weights(values)
     return model

@@ -84,7 +84,7 @@ def AttentionCapsNet(
     _check_convolutions(convolutions)
     if not isinstance(hidden, (tuple, list)):
         raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
-    dim = pose[-1] if isinstance(pose, (tuple, list)) else pose
+    dim = backbones.columns_of(pose)
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters))
     options: dict[str, Any] = dict(activation="layer_norm", use_bias=False, name="primary_capsules")

@@ -120,8 +120,13 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
             self.assign(self._velocity_hats[index], ops.maximum(self._velocity_hats[index], square))
             square = ops.convert_to_tensor(self._velocity_hats[index])
         t = ops.cast(self.iterations + 1, gradient.dtype)
-        mean, square = mean / -ops.expm1(math.log(self.beta_1) * t), square / -ops.expm1(math.log(self.beta_2) * t)
+        mean, square = mean / _correction(self.beta_1, t), square / _correction(self.beta_2, t)
         return mean / (ops.sqrt(square) + self.epsilon)
+
+
+def _correction(beta, t):
+    """`1 - beta^t`, without the digits that the difference would cancel."""
+    return -ops.expm1(math.log(beta) * t) if beta else 1.0
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

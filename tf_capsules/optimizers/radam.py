@@ -112,6 +112,6 @@ class RAdam(keras.optimizers.Optimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        if isinstance(config["beta_1"], dict):
+        if isinstance(config.get("beta_1"), dict):
             config["beta_1"] = keras.saving.deserialize_keras_object(config["beta_1"], custom_objects=custom_objects)
         return super().from_config(config, custom_objects)

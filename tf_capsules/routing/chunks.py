@@ -6,7 +6,7 @@ from keras import ops
 
 
 def by_examples(function, size, arrays, results, sums=()):
-    """`function(*arrays)` of at most `size` examples at a time, to bound the memory; no gradient goes through this.
+    """`function(*arrays)` of at most `size` examples at a time, None: of all; no gradient goes through this.
 
     Args:
         function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for
@@ -14,6 +14,8 @@ def by_examples(function, size, arrays, results, sums=()):
         arrays: arrays (batch, ...) of one dtype, with known shapes, except the batch.
         results, sums: shapes, without the batch, of what the function returns; their dtype is the same.
     """
+    if size is None:
+        return function(*arrays)
     batch = ops.shape(arrays[0])[0]
     # An int; or a tensor in TensorFlow's graphs; or a symbol where JAX infers shapes.
     if not ops.is_tensor(batch) and (not isinstance(batch, int) or batch <= size):

@@ -21,7 +21,11 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
 
     Returns:
         Couplings of the shape of `logits`, in at least float32.
+
+    Raises:
+        ValueError: another competition, or `leaky` with "children".
     """
+    check_competition(competition, leaky)
     logits = at_least_float32(logits)
     keep = None if mask is None else ops.cast(mask, logits.dtype)[:, :, None]
     if competition == "parents":
@@ -35,6 +39,14 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
             logits = ops.where(keep > 0, logits, ops.cast(-1e30, logits.dtype))
         couplings = softmax(logits, axis=1)
     return couplings if keep is None else couplings * keep
+
+
+def check_competition(competition, leaky):
+    """Raises a ValueError for a competition that there is not, or not with couplings that are leaky."""
+    if competition not in ("parents", "children"):
+        raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
+    if leaky and competition == "children":
+        raise ValueError('`leaky` needs `competition="parents"`: a parent has nothing to withhold from.')
 
 
 def softmax(logits, axis):

@@ -7,7 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.arguments import positive_int
-from tf_capsules.routing.couplings import couple
+from tf_capsules.routing.couplings import check_competition, couple
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import SharedVotes, Votes
 
@@ -171,7 +171,4 @@ def dynamic_routing_by_parents(
 def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):
     """Raises a ValueError for arguments that `dynamic_routing` can't work with."""
     positive_int("iterations", iterations)
-    if competition not in ("parents", "children"):
-        raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
-    if leaky and competition == "children":
-        raise ValueError('`leaky` needs `competition="parents"`: a parent has nothing to withhold from.')
+    check_competition(competition, leaky)

@@ -32,7 +32,7 @@ def windowed_inverted_attention(
         parents: poses of the previous iteration, (batch * positions, parents, *pose), or None.
         kernel: (children of a window, parents, d, e).
         windows: `tf_capsules.routing.windowed.Windows`.
-        examples_per_chunk: number of examples whose votes exist at a time.
+        examples_per_chunk: number of examples whose votes exist at a time; None: all.
         scale, weights, return_moments: see `inverted_attention`; the weights are (batch, height, width, types).
 
     Returns:

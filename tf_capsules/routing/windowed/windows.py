@@ -9,6 +9,14 @@ from keras import ops
 # Axis legend as in `votes/transformed.py`; each parent position is an example of a larger batch.
 
 
+def grid_of_parents(grid, kernel_size, strides):
+    """(rows, columns) of the parents of a grid of children, None where unknown; a ValueError for too small a grid."""
+    shape = tuple(None if n is None else (n - k) // s + 1 for n, k, s in zip(grid, kernel_size, strides, strict=True))
+    if any(n is not None and n < 1 for n in shape):
+        raise ValueError(f"A grid of {grid[0]} x {grid[1]} children is smaller than the window {tuple(kernel_size)}.")
+    return shape
+
+
 class Windows:
     """The windows of a convolution without padding, each with the children of one parent position.
 
@@ -30,9 +38,7 @@ class Windows:
         self.grid, self.kernel_size, self.strides = (height, width), tuple(kernel_size), tuple(strides)
         down, across = strides
         self.offsets = [(row, column) for row in range(kernel_size[0]) for column in range(kernel_size[1])]
-        self.shape = tuple((n - k) // s + 1 for n, k, s in zip(self.grid, kernel_size, strides, strict=True))
-        if min(self.shape) < 1:
-            raise ValueError(f"A grid of {height} x {width} children is smaller than the window {tuple(kernel_size)}.")
+        self.shape = grid_of_parents(self.grid, kernel_size, strides)
         self.positions = self.shape[0] * self.shape[1]
         rows, columns = np.indices(self.shape).reshape(2, -1, 1) * np.array([[[down]], [[across]]])
         row_offsets, column_offsets = np.transpose(self.offsets)
