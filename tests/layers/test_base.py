@@ -23,7 +23,7 @@ BESIDE = {
     "em": (lambda: EMRouting(3, 4, sharing="all"), (6,)),
     "em in windows": (lambda: ConvEMRouting(3, 4, 2), (2, 3, 2)),
     "heinsen": (lambda: HeinsenRouting(3, 4, sharing="all"), (6,)),
-    "attention": (lambda: InvertedAttentionRouting(3, 4, sharing="all"), (6,)),
+    "attention": (lambda: InvertedAttentionRouting(3, 4), (6,)),
     "attention in windows": (lambda: ConvInvertedAttentionRouting(3, 4, 2), (2, 3, 2)),
     "concurrent": (lambda: ConcurrentRouting([InvertedAttentionRouting(3, 4)]), (6,)),
 }
@@ -163,3 +163,18 @@ def test_a_mask_of_keras_is_used_beside_another_array(name):
     )
     np.testing.assert_allclose(array(found), array(masked), atol=1e-6)
     assert np.abs(array(masked) - array(plain)).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: DynamicRouting(3, 4, leaky="False"), "leaky"),
+        (lambda: ConvDynamicRouting(3, 4, 3, use_bias="no"), "use_bias"),
+        (lambda: EMRouting(3, 4, coordinates="no"), "coordinates"),
+        (lambda: ConvEMRouting(3, 4, 3, use_bias=2), "use_bias"),
+        (lambda: HeinsenRouting(3, 4, single_beta="no"), "single_beta"),
+    ],
+)
+def test_flags_are_true_or_false(make, name):
+    with pytest.raises(ValueError, match=f"`{name}` must be true or false. Received: "):
+        make()

@@ -349,7 +349,7 @@ class WithLossOfItsOwn(keras.Model):
         ([], r"at least one pair.*Received: \[\]"),
         (None, "at least one pair.*Received: None"),
         (("low", "high"), r"at least one pair.*Received: \('low', 'high'\)"),
-        ([("low", "capsules"), ("low", "capsules")], r"A link is there once. Received \('low', 'capsules'\) again"),
+        ([("low", "capsules"), ("low", "capsules")], r"Links must differ. Received \('low', 'capsules'\) twice"),
         ([("low", "high", FeedbackAgreement(3))], r"multiples of `groups`, which is 3 .*\(None, 9, 8, 4\)"),
     ],
 )
@@ -372,7 +372,7 @@ def test_what_else_does_not_fit_is_named():
     for divergence in ("mse", SinkhornDivergence(reduction=None)):
         with pytest.raises(ValueError, match="`divergence` must be a Keras loss that gives one number. Received: "):
             FeedbackAgreement(divergence=divergence)
-    with pytest.raises(ValueError, match="a unit of its own, for which options are not. Received: {'groups': 2}"):
+    with pytest.raises(ValueError, match="Options are for links without a unit, .* Received: {'groups': 2}"):
         with_feedback(plain, [("low", "capsules", FeedbackAgreement(2))], groups=2)
     shared = FeedbackAgreement(2)
     with pytest.raises(ValueError, match=r"from 'high' to 'top'.*for maps .*\(None, 9, 8, 4\).*\(None, 5, 4, 8\)"):

@@ -23,6 +23,13 @@ def pair(name, value):
     return tuple(positive_int(name, size) for size in values)
 
 
+def image_sizes(image_shape):
+    """(height, width, channels) of an image, as a tuple of ints."""
+    if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
+        raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
+    return tuple(positive_int("image_shape", size) for size in image_shape)
+
+
 def truth_value(name, value):
     """The value as a bool. A word is refused: "False" would count as true."""
     if value not in (True, False):

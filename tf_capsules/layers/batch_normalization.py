@@ -8,10 +8,10 @@ from keras import ops
 class BatchNormalization(keras.layers.BatchNormalization):
     """Keras's batch normalization, faster in training on CPUs.
 
-    Keras makes it of a dozen operations, each of which reads the whole map. With TensorFlow this layer calls the kernel
-    that reads it once, and once in the backward pass. Weights, arguments and results are Keras's. So is the computation
-    in inference, with another backend, a mask, renormalization, statistics of several replicas (`synchronized`), or
-    inputs other than maps (batch, height, width, channels) in float32, bfloat16 or float16.
+    Keras computes it in a dozen operations, each of which reads the whole map. TensorFlow's fused kernel reads the map
+    once, and once more in the backward pass. Weights, arguments and results are Keras's. Keras's own computation runs
+    in inference, on other backends, with a mask, with renormalization, with `synchronized`, and for inputs other than
+    maps (batch, height, width, channels) in float32, bfloat16 or float16.
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
 

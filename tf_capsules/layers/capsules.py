@@ -44,8 +44,8 @@ class LabelMask(keras.layers.Layer):
 
     Call arguments:
         poses: (batch, classes, *pose).
-        labels: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes), as which (batch, 1) counts where
-            there is one class; None keeps the capsule of the largest activation.
+        labels: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes); with one class (batch, 1) is
+            read as rows. None keeps the capsule of the largest activation.
         activations: (batch, classes); None takes the lengths.
 
     Returns:

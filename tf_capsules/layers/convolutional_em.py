@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of
+from tf_capsules.layers.arguments import one_of, truth_value
 from tf_capsules.layers.base import check_memory
 from tf_capsules.layers.connections import check_per_child, masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
@@ -94,7 +94,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)
         self._set_options(locals())
         self.competition = one_of("competition", competition, ("all", "types"))
-        self.use_bias = use_bias
+        self.use_bias = truth_value("use_bias", use_bias)
         check_memory(votes_memory, None, 'normalization="min_max"' if normalization == "min_max" else None)
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import image_sizes, positive_int
 from tf_capsules.layers.configured import Configured, cloned
 
 
@@ -45,9 +45,7 @@ class Decoder(Configured):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
-            raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
-        self.image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
+        self.image_shape = image_sizes(image_shape)
         self.units = tuple(positive_int("units", size) for size in units)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         sizes = (*self.units, math.prod(self.image_shape))

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash_exponential
 
@@ -53,7 +53,7 @@ class DepthwisePrimaryCapsules(Configured):
         self.pose = positive_int("pose", pose)
         self.kernel_size = None if kernel_size is None else pair("kernel_size", kernel_size)
         self.strides = positive_int("strides", strides)
-        self.use_bias = use_bias
+        self.use_bias = truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
 
     def build(self, input_shape):

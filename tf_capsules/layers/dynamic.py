@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
@@ -108,10 +108,10 @@ class DynamicRouting(_DynamicRoutingLayer):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         check_dynamic_routing(iterations, competition, leaky)
         self.iterations = positive_int("iterations", iterations)
-        self.leaky = leaky
+        self.leaky = truth_value("leaky", leaky)
         self.competition = competition
-        self.use_bias = use_bias
-        self.use_vote_bias = use_vote_bias
+        self.use_bias = truth_value("use_bias", use_bias)
+        self.use_vote_bias = truth_value("use_vote_bias", use_vote_bias)
         self.initial_logits = one_of("initial_logits", initial_logits, INITIAL_LOGITS)
         self.seed = seed
         self.parents_per_chunk = parents_per_chunk
@@ -222,7 +222,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
     ):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)
         self.iterations = positive_int("iterations", iterations)
-        self.use_bias = use_bias
+        self.use_bias = truth_value("use_bias", use_bias)
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
     def build(self, input_shape):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
+from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, need_grid, rows_of
 from tf_capsules.routing.em import check_em_routing, em_routing
@@ -142,8 +143,8 @@ class EMRouting(EMRoutingLayer):
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         self._set_options(locals())
-        self.coordinates = coordinates
-        self.use_bias = use_bias
+        self.coordinates = truth_value("coordinates", coordinates)
+        self.use_bias = truth_value("use_bias", use_bias)
         self.children_per_chunk = children_per_chunk
         needs_votes = "children with matrices of their own" if sharing == "none" else None
         check_memory(votes_memory, children_per_chunk, needs_votes)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.base import RoutingLayer, check_memory
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
@@ -100,7 +100,7 @@ class HeinsenRouting(RoutingLayer):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         check_heinsen_routing(iterations, density, epsilon)
         self.iterations = positive_int("iterations", iterations)
-        self.single_beta = single_beta
+        self.single_beta = truth_value("single_beta", single_beta)
         self.density = density
         self.symmetry_breaking = one_of("symmetry_breaking", symmetry_breaking, (None, "bias", "all"))
         self.children_per_chunk = children_per_chunk

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int, truth_value
 from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.squash import squash
@@ -77,7 +77,7 @@ class PrimaryCapsules(Configured):
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
         self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
-        self.scale, self.use_bias = float(scale), use_bias
+        self.scale, self.use_bias = float(scale), truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,

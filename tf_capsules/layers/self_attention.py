@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
+from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
 from tf_capsules.routing.self_attention import self_attention_routing
@@ -61,7 +62,7 @@ class SelfAttentionRouting(RoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
-        self.use_prior = use_prior
+        self.use_prior = truth_value("use_prior", use_prior)
         self._set_weight_options(locals())
 
     def build(self, input_shape):
@@ -74,7 +75,7 @@ class SelfAttentionRouting(RoutingLayer):
         super().build(input_shape)
 
     def votes_cost(self, poses_shape, later=True, capsules=None):
-        # The agreement needs as much as that of a further iteration.
+        # Whatever `later` is: the agreement needs as much as that of a further iteration.
         return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, mask=None, return_couplings=False):

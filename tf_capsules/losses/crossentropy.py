@@ -33,7 +33,5 @@ class SoftmaxCrossentropy(keras.losses.Loss):
     def call(self, y_true, y_pred):
         logits = ops.convert_to_tensor(y_pred)
         if len(logits.shape) != 2:
-            raise ValueError(
-                f"The predictions are logits (batch, classes). Received shape {tuple(logits.shape)}."
-            )
+            raise ValueError(f"The predictions are logits (batch, classes). Received shape {tuple(logits.shape)}.")
         return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)

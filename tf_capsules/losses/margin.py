@@ -25,8 +25,8 @@ class MarginLoss(keras.losses.Loss):
         name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
-        y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes), as which (batch, 1)
-            counts where there is one class. A number that is no class makes the loss NaN.
+        y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes). With one class
+            (batch, 1) is read as rows. A number that is no class makes the loss NaN.
         y_pred: capsule lengths (batch, classes).
 
     Returns:

@@ -121,9 +121,9 @@ class SinkhornDivergence(keras.losses.Loss):
 
     Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport plan, as in their
     released code. All samples have the same mass, or with sample weights one in proportion to them: a sample of weight
-    0 takes no part. The value of a sample is what it costs on average to carry to it, so that the loss is that of the
-    plan, or with weights its product with the mean weight, as of any Keras loss. Under a `tf.distribute` strategy each
-    replica compares its own part of the batch.
+    0 takes no part. A sample's value is the average cost of carrying mass to it. The loss is the cost of the plan;
+    with weights it is multiplied by their mean, as any Keras loss. Under a `tf.distribute` strategy each replica
+    compares its own part of the batch.
 
     Args:
         cost: "cosine" or "l2", see `transport_cost`.
@@ -187,7 +187,7 @@ class SinkhornDivergence(keras.losses.Loss):
 
 
 def _masses(weights, features):
-    """Weights (batch,), (batch, 1) or None, for one each, as masses (batch,) of sum 1; 0 each where all weights are."""
+    """Weights (batch,), (batch, 1), one number or None as masses (batch,) that sum to 1, or to 0 where all are 0."""
     weights = ops.convert_to_tensor(1.0 if weights is None else weights)
     if len(weights.shape) == 0:  # the same for all
         weights = ops.cast(weights, features.dtype) * ops.ones_like(features[:, 0])
@@ -206,7 +206,7 @@ class PairedKLDivergence(keras.losses.Loss):
     form is this package's own: `KL(softmax(y_i) || softmax(x_i))` for each sample i.
 
     Args:
-        symmetric: whether it is the Jensen-Shannon divergence, the mean of that of both to their mean.
+        symmetric: True: the Jensen-Shannon divergence, the mean of each distribution's divergence from their average.
         name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Tensor
-from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, positive_int
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.connections import alike
 
@@ -125,9 +125,7 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
     Raises a ValueError for another shape than (height, width, channels), sides shorter than `smallest`, or no class.
     """
     positive_int("classes", classes)
-    if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
-        raise ValueError(f"`image_shape` must be (height, width, channels). Received: {image_shape!r}")
-    sizes = [positive_int("image_shape", size) for size in image_shape]
+    sizes = image_sizes(image_shape)
     if min(sizes[:2]) < smallest:
         raise ValueError(f"`image_shape` must be at least {smallest} x {smallest}. Received: {image_shape!r}")
     return keras.Input(sizes, name="images")

@@ -193,7 +193,7 @@ def _with_units(links, options):
         expected = 'a list of at least one pair of layers\' names, such as [("low", "high")]'
         raise ValueError(f"`links` must be {expected}. Received: {links!r}")
     if options and all(len(link) == 3 for link in links):
-        raise ValueError(f"Every link has a unit of its own, for which options are not. Received: {options!r}")
+        raise ValueError(f"Options are for links without a unit, and every link has one. Received: {options!r}")
     links = [(*link, FeedbackAgreement(**options)) if len(link) == 2 else tuple(link) for link in links]
     for place, link in enumerate(links):
         if len(link) != 3 or not isinstance(link[2], FeedbackAgreement):
@@ -202,7 +202,7 @@ def _with_units(links, options):
         if link[0] == link[1]:
             raise ValueError(f"A link is between two layers. Received {link[0]!r} with itself.")
         if link[:2] in [other[:2] for other in links[:place]]:
-            raise ValueError(f"A link is there once. Received {link[:2]!r} again.")
+            raise ValueError(f"Links must differ. Received {link[:2]!r} twice.")
     return links
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import CHANNELS_LAST, pair, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int, positive_ints, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
 from tf_capsules.losses import SinkhornDivergence
@@ -31,8 +31,8 @@ class FeedbackAgreement(keras.layers.Layer):
             transposed convolution, which goes without `squash`.
         squash: whether generated capsules are squashed.
         critic: False compares the maps themselves.
-        critic_strides: of its two convolutions; None for (2, 2), or (2, 1) for lower maps of 4x4 or less and (1, 1)
-            of 2x2 or less, of which (2, 2) leaves a single number, and that has no direction to compare. (The released
+        critic_strides: the strides of its first and of its second convolution; None: (2, 2), for lower maps up to 4x4
+            (2, 1), up to 2x2 (1, 1): less would leave a single number, which has no direction to compare. (The released
             code has (2, 2) always.)
         divergence: a Keras loss of features (batch, features), of the lower map as targets and the generated one as
             predictions; None for `SinkhornDivergence()`.
@@ -69,7 +69,7 @@ class FeedbackAgreement(keras.layers.Layer):
         super().__init__(**kwargs)
         self.groups = positive_int("groups", groups)
         self.squash, self.use_critic = truth_value("squash", squash), truth_value("critic", critic)
-        self.critic_strides = None if critic_strides is None else pair("critic_strides", critic_strides)
+        self.critic_strides = None if critic_strides is None else _two_strides(critic_strides)
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):
             raise ValueError(f"`divergence` must be a Keras loss that gives one number. Received: {divergence!r}")
@@ -176,6 +176,13 @@ def _strides_of_critic(shapes, size):
         sees = "a single number of a lower map of 1x1, which has no direction to compare: give critic=False"
         raise ValueError(f"The critic of FeedbackAgreement sees {sees}. Received a lower map of shape {shapes[0]}.")
     return (1, 1) if size == 2 else (2, 1) if size <= 4 else (2, 2)
+
+
+def _two_strides(strides):
+    strides = positive_ints("critic_strides", strides, "convolution of the critic", (2, 2))
+    if len(strides) != 2:
+        raise ValueError(f"`critic_strides` has a number for each of two convolutions. Received: {strides}")
+    return strides
 
 
 def _features_of(shape):

@@ -1,6 +1,5 @@
 """Networks of "An algorithm for routing capsules in all domains" (Heinsen 2019)."""
 
-
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights

@@ -53,7 +53,7 @@ def MatrixCapsNet(
         pose: of every capsule: (rows, columns), or the length of a vector.
         iterations: of each routing layer.
         inverse_temperature: see `EMRouting`; a list has a number for each iteration.
-        coordinates: whether a vote for a class is told where its child lies.
+        coordinates: whether a child's position is added to its votes for the classes.
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
@@ -100,9 +100,9 @@ def MatrixCapsNet(
     x = features_of(images, backbone)
     options = named("primary_capsules", activation=None, capsule_activation="sigmoid")
     x = PrimaryCapsules(types, pose, **options)(x)
-    for number, (types, stride) in enumerate(zip(capsules, strides, strict=True), 1):
+    for number, (parents, stride) in enumerate(zip(capsules, strides, strict=True), 1):
         options = routing(f"convolutional_capsules_{number}")
-        *x, _ = ConvEMRouting(types, columns, kernel_size=_WINDOW, strides=stride, **options)(*x)
+        *x, _ = ConvEMRouting(parents, columns, kernel_size=_WINDOW, strides=stride, **options)(*x)
     options = routing("class_capsules") | {"sharing": "positions", "coordinates": coordinates}
     poses, activations, scores = EMRouting(classes, columns, **options)(*x)
     outputs = {"activations": scores if logits else activations, "poses": poses, "logits": scores}

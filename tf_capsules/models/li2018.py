@@ -195,7 +195,7 @@ def EncapNet(
         start = x
         for number in range(1, count + 1):
             around = {"layer": x, "stack": start if number == count else None}
-            residual = next((around[skip] for skip in skips if skip in around), None)
+            residual = next((around[what] for what in skips if what in around), None)
             x = CapConv(kernel_size=1, name=f"module_{module}_type_2_{number}", **options)(x, residual=residual)
     return _encapnet(images, x, classes, weights, name)
 

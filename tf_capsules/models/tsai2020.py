@@ -54,7 +54,7 @@ def AttentionCapsNet(
         image_shape: (height, width, channels).
         classes: number of classes.
         backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
-        filters: channels of the simple backbone, which goes alone with it; None: 256.
+        filters: channels of the simple backbone, an error with another; None: 256.
         types: types of primary capsules.
         pose: of every capsule: (rows, columns), or the length of a vector.
         primary_kernel_size, primary_strides: of the primary capsules' convolution, which has no bias.

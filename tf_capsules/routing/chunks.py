@@ -1,8 +1,15 @@
-"""A function of independent examples, applied to some of them at a time."""
+"""Chunks, and a function of independent examples that is applied to some of them at a time."""
 
 import math
 
 from keras import ops
+
+
+def equal_chunks(total, at_most):
+    """How many chunks of at most so many there are, and their size: equal ones need the least padding."""
+    count = -(-total // at_most)
+    count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
+    return count, -(-total // count)
 
 
 def by_examples(function, size, arrays, results, sums=()):
@@ -20,9 +27,7 @@ def by_examples(function, size, arrays, results, sums=()):
     # An int; or a tensor in TensorFlow's graphs; or a symbol where JAX infers shapes.
     if not ops.is_tensor(batch) and (not isinstance(batch, int) or batch <= size):
         return function(*arrays)
-    count = -(-batch // size)
-    count = ops.maximum(count, 1) if ops.is_tensor(count) else max(count, 1)
-    size = -(-batch // count)  # equal chunks need the least padding
+    count, size = equal_chunks(batch, size)
     widths = [math.prod(x.shape[1:]) for x in arrays]
 
     def step(previous, packed):

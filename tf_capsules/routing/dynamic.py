@@ -7,6 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.arguments import positive_int
+from tf_capsules.routing.chunks import equal_chunks
 from tf_capsules.routing.couplings import check_competition, couple
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import SharedVotes, Votes
@@ -90,8 +91,7 @@ def dynamic_routing_by_parents(
     the child's pose.
     """
     check_dynamic_routing(iterations, "children")
-    count = -(-votes.parents // parents_per_chunk)
-    size = -(-votes.parents // count)  # equal chunks need the least padding
+    count, size = equal_chunks(votes.parents, parents_per_chunk)
     groups, rows, columns, out = votes.groups, votes.rows, votes.columns, votes.pose_shape[-1]
     poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, rows * columns)))
     features = ops.transpose(ops.concatenate([ops.ones_like(poses[..., :1]), poses], axis=-1), (0, 2, 1, 3))

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from tf_capsules.routing.chunks import equal_chunks
+
 
 def _packed(votes, couplings):
     """Poses, activations and, unless they are a function, couplings as one array (batch, children, numbers)."""
@@ -26,9 +28,7 @@ def _unpacked(votes, couplings, packed, kernel, center, *bias):
 def sums_in_chunks(votes, couplings, *state):
     """`SharedVotes._sums` for about `children_per_chunk` children at a time, as many of each group."""
     members = votes.children // votes.groups
-    count = -(-members // -(-votes.children_per_chunk // votes.groups))
-    count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
-    size = -(-members // count)  # equal chunks need the least padding
+    count, size = equal_chunks(members, -(-votes.children_per_chunk // votes.groups))
     # One array: TensorFlow's scan can't take several of unknown length.
     packed = ops.pad(_packed(votes, couplings), [[0, 0], [0, (count * size - members) * votes.groups], [0, 0]])
     packed = ops.reshape(packed, (votes.batch, count, size * votes.groups, packed.shape[-1]))
