@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from backend import array
+from keras import ops
 
 from tf_capsules.layers import (
     ConcurrentRouting,
@@ -178,3 +179,35 @@ def test_a_mask_of_keras_is_used_beside_another_array(name):
 def test_flags_are_true_or_false(make, name):
     with pytest.raises(ValueError, match=f"`{name}` must be true or false. Received: "):
         make()
+
+
+class Mine(DynamicRouting):
+    def __init__(self, *, mine=2, **kwargs):
+        super().__init__(**kwargs)
+        self.mine = mine
+
+
+def test_a_layer_of_one_s_own_keeps_the_arguments_that_it_passes_on():
+    layer = Mine(capsules=3, dim=4, iterations=5, mine=7, kernel_initializer="zeros")
+    again = Mine.from_config(layer.get_config())
+    assert (again.iterations, again.mine, again.capsules) == (5, 7, 3)
+    assert isinstance(again.kernel_initializer, keras.initializers.Zeros)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_routing_stays_in_float32_where_all_else_is_half(name):
+    make, _ = FULL[name]
+    exact, policy = make(), keras.config.dtype_policy()
+    poses = array(ops.cast(ops.cast(POSES, "bfloat16"), "float32"))
+    expected = keras.tree.flatten(exact(poses))
+    keras.config.set_dtype_policy("bfloat16")
+    half = make()
+    keras.config.set_dtype_policy(policy)
+    half.build(POSES.shape)
+    half.set_weights(exact.get_weights())
+    found = keras.tree.flatten(half(poses, return_couplings=True))
+    symbolic = keras.tree.flatten(half(keras.KerasTensor(POSES.shape), return_couplings=True))
+    assert [keras.backend.standardize_dtype(one.dtype) for one in found] == [one.dtype for one in symbolic]
+    assert {weight.dtype for weight in half.weights} == {"float32"} and symbolic[0].dtype == "bfloat16"
+    for one, wanted in zip(found, expected, strict=False):
+        np.testing.assert_allclose(array(ops.cast(one, "float32")), array(wanted), atol=1e-5, rtol=0.005)

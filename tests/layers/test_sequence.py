@@ -63,5 +63,10 @@ def test_what_does_not_fit_is_named():
         SequenceCapsules(6, "between")
     with pytest.raises(ValueError, match=r"Received input shape \(2, 4, 7\)"):
         SequenceCapsules(6).build((2, 4, 7))
+    for inputs in (EMBEDDINGS, keras.KerasTensor(EMBEDDINGS.shape)):
+        with pytest.raises(
+            ValueError, match=r"`mask` must be \(batch, tokens\), here \(2, 4\). Received shape \(2, 3\)"
+        ):
+            SequenceCapsules(6)(inputs, mask=np.ones((2, 3), "float32"))
     with pytest.raises(ValueError, match="number of layers"):
         SequenceCapsules(6).build((2, 4, None, 7))

@@ -83,6 +83,11 @@ class RoutingLayer(Configured):
         self.sharing = one_of("sharing", sharing, SHARING)
         self.supports_masking = True
 
+    @property
+    def routing_dtype(self):
+        """Of weights and routing: at least float32 under every dtype policy."""
+        return keras.backend.result_type(self.variable_dtype, "float32")
+
     def routed(self, *args, **kwargs):
         """Calls the layer, and returns its answers by name, a `Routed`."""
         results = self(*args, **kwargs)
@@ -134,12 +139,13 @@ class RoutingLayer(Configured):
         return groups
 
     def _add(self, name, shape, initializer=None, options=None, trainable=True):
-        """Adds a weight in full precision, with the constructor's options for `name`, or for the weight `options`."""
+        """Adds a weight of `routing_dtype`, with the constructor's options for `name`, or for the weight `options`."""
         given = options or name
         return self.add_weight(
             shape,
             initializer or getattr(self, f"{given}_initializer"),
             name=name,
+            dtype=self.routing_dtype,
             trainable=trainable,
             regularizer=getattr(self, f"{given}_regularizer", None),
             constraint=getattr(self, f"{given}_constraint", None),
@@ -172,7 +178,7 @@ class RoutingLayer(Configured):
         specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
         if return_couplings:
             shape = self._couplings_shape(tuple(poses.shape), *capsules)
-            specs.append(keras.KerasTensor(shape, self.variable_dtype))
+            specs.append(keras.KerasTensor(shape, self.routing_dtype))
         return _one_or_all(specs)
 
     def _returned(self, results, couplings=()):

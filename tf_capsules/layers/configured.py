@@ -30,11 +30,18 @@ class Configured(keras.layers.Layer):
                 setattr(self, name, None if value is None else _GETTERS[kind][0](value))
 
     def get_config(self):
-        """The constructor's arguments."""
+        """The constructor's arguments, and those of the layers that it inherits from."""
         config = super().get_config()
-        for name in inspect.signature(type(self).__init__).parameters:
-            if name not in ("self", "kwargs"):
-                kind, value = name.rpartition("_")[2], getattr(self, name)
-                plain = kind not in _GETTERS or value is None or isinstance(value, str)
-                config[name] = value if plain else _GETTERS[kind][1](value)
+        for name in _arguments(type(self)):
+            kind, value = name.rpartition("_")[2], getattr(self, name)
+            plain = kind not in _GETTERS or value is None or isinstance(value, str)
+            config[name] = value if plain else _GETTERS[kind][1](value)
         return config
+
+
+def _arguments(cls):
+    """Names of the arguments that may be given by name to the constructor of a `Configured` layer."""
+    makers = [one.__init__ for one in cls.__mro__ if issubclass(one, Configured) and "__init__" in vars(one)]
+    parameters = [parameter for maker in makers for parameter in inspect.signature(maker).parameters.values()]
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return dict.fromkeys(one.name for one in parameters if one.kind in by_name and one.name != "self")

@@ -107,9 +107,9 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         mask = poses_mask if mask is None else mask
         check_per_child(poses, activations=activations, mask=mask)
         windows, competes = self.windows, self.competition == "all"
-        activations = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
+        activations = masked(activations, mask, ops.shape(poses)[:4], self.routing_dtype)
         if activations is None:
-            activations = ops.ones(ops.shape(poses)[:4], self.variable_dtype)
+            activations = ops.ones(ops.shape(poses)[:4], self.routing_dtype)
         couplings = []
         if self.stores_votes or return_couplings:
             options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)

@@ -165,7 +165,7 @@ class EMRouting(EMRoutingLayer):
     def make_votes(self, poses, activations=None):
         kernel = self.kernel
         if self.coordinates:
-            poses, kernel = _add_coordinates(ops.cast(poses, self.variable_dtype), kernel)
+            poses, kernel = _add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
         x = flatten_grid(poses)
         if self.stores_votes:
             return TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
@@ -174,7 +174,7 @@ class EMRouting(EMRoutingLayer):
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         check_per_child(poses, activations=activations, mask=mask)
-        activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.variable_dtype)
+        activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         votes = self.make_votes(poses, activations)
         found = em_routing(votes, return_couplings=return_couplings, **self._options)
         parents, presence, logits, _, *couplings = found

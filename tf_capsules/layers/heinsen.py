@@ -159,8 +159,8 @@ class HeinsenRouting(RoutingLayer):
         check_per_child(poses, logits=logits, mask=mask)
         self._check_capsules(capsules)
         batch, children = ops.shape(flatten_grid(poses))[:2]
-        activations = None if logits is None else ops.sigmoid(ops.cast(logits, self.variable_dtype))
-        activations = masked(activations, mask, (batch, children), self.variable_dtype)
+        activations = None if logits is None else ops.sigmoid(ops.cast(logits, self.routing_dtype))
+        activations = masked(activations, mask, (batch, children), self.routing_dtype)
         weights = self._for_parents(self.capsules or capsules or children)
 
         def route(stored):
@@ -184,8 +184,8 @@ class HeinsenRouting(RoutingLayer):
         weights = {name: getattr(self, name) for name in ("kernel", "bias", "beta_use", "beta_ignore")}
         if self.capsules is not None:
             return weights
-        steps = ops.cast(ops.arange(capsules), self.variable_dtype)
-        line = 2 * steps / ops.cast(ops.maximum(capsules - 1, 1), self.variable_dtype) - 1
+        steps = ops.cast(ops.arange(capsules), self.routing_dtype)
+        line = 2 * steps / ops.cast(ops.maximum(capsules - 1, 1), self.routing_dtype) - 1
 
         def spread(name, weight):
             along = ops.reshape(line, (-1,) + (1,) * (len(weight.shape) - 2))

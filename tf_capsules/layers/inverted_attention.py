@@ -37,7 +37,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.seed = seed
         if not is_number(dropout, 0, 1) or dropout == 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
-        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.variable_dtype)
+        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.routing_dtype)
         self.normalization = None
 
     def _add_weights(self, groups, poses_shape):
@@ -54,7 +54,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.scale = math.prod(pose) ** -0.5 if self.scaled else 1.0
         # A pose of a single number would be normalized to the offset alone.
         if self.layer_norm and math.prod(pose) > 1:
-            self.normalization = PoseNormalization(pose, dtype=self.variable_dtype)
+            self.normalization = PoseNormalization(pose, dtype=self.routing_dtype)
             self.normalization.build((None, self.capsules, *pose))
         self.beta_u = self.beta_a = None
         if self.use_activations:
@@ -198,7 +198,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
             parents = None if self.initial is None else self.initial[None]
         elif self.use_activations:
             parents, _ = parents
-        weights = masked(activations, mask, ops.shape(x)[:2], self.variable_dtype)
+        weights = masked(activations, mask, ops.shape(x)[:2], self.routing_dtype)
         moments, couplings = [], []
         if parents is not None and not (self.stores_votes or return_couplings):
             parents = ops.broadcast_to(parents, (ops.shape(x)[0], *parents.shape[1:]))
@@ -291,7 +291,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, parents, mask)
         windows, couplings = self.windows, []
-        weights = masked(activations, mask, ops.shape(poses)[:4], self.variable_dtype)
+        weights = masked(activations, mask, ops.shape(poses)[:4], self.routing_dtype)
         if parents is not None:
             parents = parents[0] if self.use_activations else parents
             parents = ops.reshape(parents, (-1, *parents.shape[3:]))

@@ -5,6 +5,7 @@ from keras import ops
 
 from tf_capsules.layers.arguments import check_rank, known_axes, one_of, positive_int
 from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.connections import alike
 from tf_capsules.routing.heinsen import mask_logits
 
 
@@ -57,6 +58,7 @@ class SequenceCapsules(Configured):
         super().build(embeddings_shape)
 
     def call(self, embeddings, mask=None):
+        _check_mask(embeddings, mask)
         shape = ops.shape(embeddings)
         x = embeddings + ops.cast(self.depth, self.compute_dtype)
         # Three axes: TensorFlow multiplies (batch, 1, layers, width) wrongly in bfloat16 on processors with AMX.
@@ -71,6 +73,7 @@ class SequenceCapsules(Configured):
         return None
 
     def compute_output_spec(self, embeddings, mask=None):
+        _check_mask(embeddings, mask)
         shapes = self.compute_output_shape(embeddings.shape)
         return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
 
@@ -78,3 +81,9 @@ class SequenceCapsules(Configured):
         batch, tokens, layers = embeddings_shape[:3]
         capsules = None if tokens is None else tokens * layers
         return (batch, capsules, 1, self.dim), (batch, capsules)
+
+
+def _check_mask(embeddings, mask):
+    if mask is not None and not alike(mask.shape, embeddings.shape[:2]):
+        tokens = tuple(embeddings.shape[:2])
+        raise ValueError(f"`mask` must be (batch, tokens), here {tokens}. Received shape {tuple(mask.shape)}.")
