@@ -72,6 +72,15 @@ def replacing(path):
         _remove(part)
 
 
+def writable(path):
+    """The path, if the folder that is to hold it, or the first one above that exists, may be written to."""
+    path = pathlib.Path(path)
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ValueError(f"{path} can't be written: {above} is no folder that may be written to.")
+    return path
+
+
 def _remove(path):
     """Removes a file or folder, if it is there."""
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

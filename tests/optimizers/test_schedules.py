@@ -22,6 +22,11 @@ def test_arguments_and_config_round_trip():
         np.testing.assert_allclose(array(other(step)), rate, rtol=1e-5)
 
 
+def test_no_steps_are_refused():
+    with pytest.raises(ValueError, match="`decay_steps` must be above 0. Received: 0"):
+        FlooredExponentialDecay(decay_steps=0)
+
+
 def test_an_optimizer_follows_it():
     weight = keras.Variable([1.0])
     optimizer = keras.optimizers.SGD(FlooredExponentialDecay(0.5, decay_steps=1, decay_rate=0.5, floor=0.1))

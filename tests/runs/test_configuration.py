@@ -89,6 +89,9 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         train(TINY, tmp_path, SHORT)
     with pytest.raises(TrainingError, match="not the folder of a run"):
         load_run(tmp_path)
+    for below in ("letter.txt", "letter.txt/run"):
+        with pytest.raises(TrainingError, match=f"can't be written: {tmp_path / 'letter.txt'} is no folder"):
+            train(TINY, tmp_path / below, SHORT)
     assert (tmp_path / "letter.txt").read_text() == "keep me"
 
 

@@ -1,7 +1,8 @@
 """Where a model may be exported to: places that are free, or hold an earlier export of the same form."""
 
-import os
 import pathlib
+
+from tf_capsules.files import writable
 
 _SAVED_MODEL = "saved_model.pb"
 _SAVED_MODEL_ENTRIES = {_SAVED_MODEL, "fingerprint.pb", "variables", "assets", "assets.extra"}
@@ -13,7 +14,7 @@ def is_saved_model(folder):
 
 def free_folder(folder):
     """The path, if nothing is there, an empty folder, or a SavedModel and nothing else; else a ValueError."""
-    folder = _writable(folder)
+    folder = writable(folder)
     if folder.is_dir():
         entries = {entry.name for entry in folder.iterdir()}
         others = sorted(entries - _SAVED_MODEL_ENTRIES if is_saved_model(folder) else entries)
@@ -27,18 +28,9 @@ def free_folder(folder):
 
 def free_file(file, form, is_of_form):
     """The path, if nothing is there or a model of this form, as `is_of_form` finds it; else a ValueError."""
-    file = _writable(file)
+    file = writable(file)
     if file.is_dir():
         raise ValueError(f"`file` must name a file; {file} is a folder.")
     if file.exists() and not is_of_form(file):
         raise ValueError(f"{file} is there, is no {form} model, and is not overwritten.")
     return file
-
-
-def _writable(target):
-    """The path, if the folder that is to hold it, or the first one above that exists, may be written to."""
-    target = pathlib.Path(target)
-    above = next(folder for folder in target.absolute().parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise ValueError(f"{target} can't be written: {above} is no folder that may be written to.")
-    return target

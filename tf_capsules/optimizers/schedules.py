@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.routing.arguments import positive_int, positive_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -28,12 +28,12 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(
         self,
         initial_learning_rate: float = 0.001,
-        decay_steps: int = 2000,
+        decay_steps: float = 2000,
         decay_rate: float = 0.96,
         floor: float = 1e-6,
     ):
         self.initial_learning_rate, self.floor = initial_learning_rate, floor
-        self.decay_steps, self.decay_rate = decay_steps, decay_rate
+        self.decay_steps, self.decay_rate = positive_number("decay_steps", decay_steps), decay_rate
 
     def __call__(self, step):
         exponent = ops.cast(step, "float32") / self.decay_steps

@@ -5,9 +5,9 @@ import json
 import typing
 
 from tf_capsules import recipes
-from tf_capsules.files import is_of, reading
+from tf_capsules.files import is_of, reading, writable
 from tf_capsules.recipes import Recipe
-from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
 from tf_capsules.runs.option import with_tuples
 from tf_capsules.runs.settings import DECLARED, Settings
@@ -61,6 +61,7 @@ def check_folder(folder, config, recipe, resume):
         if len(folder.history(recipe.metric)) < done:
             raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
         return config | {"data": before["data"]}, done
+    reported(writable, folder.path / "config.json")
     if folder.path.exists() and any(folder.path.iterdir()):
         if folder.has_run():
             hint = "Add --resume to go on with it, or choose another --output."
