@@ -23,14 +23,11 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
 
     Args:
         gradient: the `InputGradient` of the attacked model. Any model may judge the images.
-        images: (batch, height, width, channels).
+        images: (batch, height, width, channels); the result has this shape, float32.
         labels: (batch,), the right classes, whose loss grows; with `targeted` the wanted ones, whose loss shrinks.
         epsilon: the most by which a value may change, 0 or more, in the units of the images (see this module).
         targeted: whether labels are targets.
         bounds: None, or the (lowest, highest) value that a pixel may take, for instance (0, 1).
-
-    Returns:
-        (batch, height, width, channels), float32.
 
     Raises:
         ValueError: an epsilon or bounds out of range, images outside the bounds; see also `InputGradient`.
@@ -53,12 +50,9 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
     Source: Kurakin et al. 2017, section 2.2; Hinton et al. 2018, section 5.2.
 
     Args:
-        steps: number of steps, each with a gradient of its own.
-        step_size: change of each value in a step; None for epsilon / steps.
-        gradient, images, labels, epsilon, targeted, bounds: as in `fgsm`.
-
-    Raises:
-        ValueError: steps below 1, or a step size that is not above 0; see also `fgsm`.
+        steps: number of steps, 1 or more, each with a gradient of its own.
+        step_size: change of each value in a step, above 0; None for epsilon / steps.
+        gradient, images, labels, epsilon, targeted, bounds: as in `fgsm`, and so are the result and the errors.
     """
     images = checked_images(images, bounds)
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
@@ -85,12 +79,11 @@ def _moved(images, direction, size, bounds):
 
 def craft(gradient, attack, images, labels, epsilons, steps, targeted, bounds):
     """Yields the attacked images for each epsilon."""
-    if attack == "fgsm":
-        direction = _direction(gradient, images, labels, targeted)  # the same for all epsilons
-        for epsilon in epsilons:
+    direction = _direction(gradient, images, labels, targeted) if attack == "fgsm" else None
+    for epsilon in epsilons:
+        if attack == "fgsm":  # its direction is the same for all epsilons
             yield _moved(images, direction, epsilon, bounds)
-    else:
-        for epsilon in epsilons:
+        else:
             yield basic_iterative(gradient, images, labels, epsilon, steps, None, targeted, bounds)
 
 
@@ -121,12 +114,9 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
     """Attacks images without a target, by more and more, and classifies them: `AttackedImages`.
 
     Args:
-        gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`.
+        gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`, also for the errors.
         epsilons: the strengths of the attack.
         attack: "fgsm" or "bim".
-
-    Raises:
-        ValueError: an unknown attack, or epsilons, images, labels or bounds that `fgsm` refuses.
     """
     one_of("attack", attack, ATTACKS)
     epsilons = [checked_epsilon(epsilon) for epsilon in epsilons]

@@ -24,16 +24,13 @@ def class_shares(model, inputs, return_outputs=False):
 
     Args:
         model: one of the capsule networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the
-            layers "parts" and "classes", or in "classes" alone, all `HeinsenRouting`.
+            layers "parts" and "classes", or in "classes" alone, all `HeinsenRouting`; else a ValueError.
         inputs: what the model is called with.
         return_outputs: also return the model's outputs, which cost nothing more.
 
     Returns:
         (batch, tokens, layers, classes) for texts, 0 for masked tokens; (batch, rows, columns, types, classes) for
         images; in at least float32. With `return_outputs` a pair: the outputs, a dict, and these.
-
-    Raises:
-        ValueError: the model has no such layers.
 
     Example:
         >>> from tf_capsules.models.heinsen2019 import TextCapsNet

@@ -13,16 +13,13 @@ def measure_couplings(model, inputs):
     """The coupling coefficients of each routing layer after each of its iterations.
 
     Args:
-        model: a `CapsuleClassifier` or a functional Keras model.
+        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer; else a ValueError.
         inputs: a batch of what the model takes.
 
     Returns:
         Dict from the name of a layer to a list of arrays (batch, ..., children, parents), one an iteration. A
         `ConcurrentRouting` gives an entry for each layer of its chain. Layers of your own are found by the argument
         `return_couplings` of their call; one without `iterations` is measured once.
-
-    Raises:
-        ValueError: a model that is not functional, or that has no routing layer.
 
     Example:
         >>> {name: len(each) for name, each in measure_couplings(model, images).items()}

@@ -91,9 +91,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
         labels: (batch,).
         right: number of correctly classified images, the first ones.
         wrong: number of wrongly classified images, as far as there are any. Each twice: from prediction and label.
-
-    Raises:
-        ValueError: no decoder, images and labels that do not fit, or no image to show.
+            A ValueError if there is no image to show; for the other errors see `reconstruct_parts`.
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = np.flatnonzero(predictions == labels)[:right]
@@ -104,7 +102,8 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     index, sources = (np.array(values) for values in zip(*columns, strict=True))
     shown = np.asarray(images)[index]
     decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
-    return Reconstructions(shown, decoded, labels[index], predictions[index], sources, _classes(model))
+    classes = model.encoder.output["activations"].shape[-1]
+    return Reconstructions(shown, decoded, labels[index], predictions[index], sources, classes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,10 +136,7 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     Args:
         model, images: see `reconstruct_parts`; the merged images.
         parts: (batch, 2, height, width, channels), the single objects.
-        part_labels: (batch, 2), their classes.
-
-    Raises:
-        ValueError: no decoder, or arrays that do not fit the model or each other.
+        part_labels: (batch, 2), their classes. A ValueError if arrays do not fit; for others see `reconstruct_parts`.
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
@@ -155,11 +151,7 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     predictions = np.where(swapped, predictions[:, ::-1], predictions)
     wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)
     decoded = np.stack([reconstruct_parts(model, images, choice) for choice in (labels, predictions, wrong)])
-    return OverlappingReconstructions(images, parts, labels, predictions, wrong, decoded, _classes(model))
-
-
-def _classes(model):
-    return model.encoder.output["activations"].shape[-1]
+    return OverlappingReconstructions(images, parts, labels, predictions, wrong, decoded, activations.shape[-1])
 
 
 def _need_decoder(model):

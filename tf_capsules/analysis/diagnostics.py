@@ -44,6 +44,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         super().__init__()
         self.inputs = inputs
         self.path = None if path is None else pathlib.Path(path)
+        self._lengths_path = self.path and self.path.with_name(f"{self.path.stem}_lengths{self.path.suffix}")
         self.log_dir = log_dir
         self.rows, self.lengths, self._warned, self._writer = [], [], set(), None
         if log_dir is not None and importlib.util.find_spec("tensorflow") is None:
@@ -52,7 +53,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         measure_couplings(self.model, self.inputs)  # a model that can't be measured fails before it is trained
         if self.path is not None and self.path.exists():
-            self.rows, self.lengths = read_rows(self.path), read_rows(_lengths_path(self.path), ("epoch",))
+            self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 
     def on_epoch_end(self, epoch, logs=None):
         epoch += 1
@@ -74,7 +75,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         ]
         if self.path is not None:
             write_csv(self.path, self.rows)
-            write_csv(_lengths_path(self.path), self.lengths)
+            write_csv(self._lengths_path, self.lengths)
         if self.log_dir is not None:
             self._log(epoch, lengths)
 
@@ -122,7 +123,3 @@ def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", 
             {key: text if key == "layer" else int(text) if key in whole else float(text) for key, text in row.items()}
             for row in read_csv(path, columns, complaint)
         ]
-
-
-def _lengths_path(path):
-    return path.with_name(f"{path.stem}_lengths{path.suffix}")

@@ -53,16 +53,13 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
 
     Args:
         model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer.
-        images, batch_size: see `measure_routing_changes`.
+        images, batch_size: see `measure_routing_changes`, also for the errors.
         iterations: at least 2, and possibly more than the model was trained with.
         schedule: "concurrent" or "sequential"; None: the model's own.
         layer: name of the `ConcurrentRouting`.
 
     Returns:
         (layers, iterations - 1): the Euclidean norm of `p(t) - p(t - 1)` for t from 2 on, the mean over capsules.
-
-    Raises:
-        ValueError: fewer than two iterations, an unknown schedule, a layer of another kind, or images of another shape.
     """
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")

@@ -26,15 +26,7 @@ def measure_gradients(gradient, images, labels):
 
 
 def measure_attacks(
-    gradients,
-    images,
-    labels,
-    epsilons=EPSILONS,
-    attacks=tuple(ATTACKS),
-    goals=tuple(GOALS),
-    steps=10,
-    bounds=None,
-    only_right=False,
+    gradients, images, labels, epsilons=EPSILONS, attacks=ATTACKS, goals=GOALS, steps=10, bounds=None, only_right=False
 ):
     """How several models resist attacks on the same images. Attacks are made on each model and shown to all.
 

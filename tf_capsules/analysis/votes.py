@@ -4,7 +4,6 @@ import dataclasses
 
 import keras
 import numpy as np
-from keras import ops
 
 from tf_capsules.analysis.inference import check_labels, first_of_each_class, in_batches, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped
@@ -33,20 +32,16 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     inputs = keras.tree.flatten(routing.input)
     layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
     each = [(one.poses, one.couplings) for one in (layer.routed(*inputs, return_couplings=True) for layer in layers)]
+    # Called, not `predict`: that would compile the network, which takes longer than a few batches.
     routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
-        poses, *results = _called(routed, batch)
+        poses, *results = keras.tree.map_structure(to_numpy, routed(batch, training=False))
         votes = to_numpy(routing.votes(poses))
         axes = tuple(range(3, votes.ndim))
         distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
         couplings.append([weights for _, weights in results])
     return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
-
-
-def _called(network, batch):
-    """Outputs as arrays. `predict` would compile the network again, which takes longer than a few batches."""
-    return keras.tree.map_structure(ops.convert_to_numpy, network(batch, training=False))
 
 
 def measure_vote_similarities(model, images, labels, layer="class_capsules", bins=21, batch_size=20):
@@ -78,7 +73,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
     for batch in in_batches(model, images, batch_size):
-        poses, parents = _called(routed, batch)
+        poses, parents = map(to_numpy, routed(batch, training=False))
         right = np.arange(len(poses)), labels[start : start + len(poses)]
         start += len(poses)
         votes = to_numpy(routing.votes(poses))[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
@@ -119,10 +114,8 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
         model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
         images, labels: (batch, height, width, channels) and (batch,).
         right: number of correctly classified images, the first ones, each of another class.
-        wrong: the same for wrongly classified images, as far as there are any.
-
-    Raises:
-        ValueError: see `measure_vote_distances`; images and labels that do not fit, or no image to show.
+        wrong: the same for wrongly classified images, as far as there are any. A ValueError if there is no image to
+            show; for the other errors see `measure_vote_similarities`.
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)

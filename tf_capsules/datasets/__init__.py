@@ -58,7 +58,7 @@ def describe():
 
 
 def load(name, data_dir=None, download=False, **options):
-    """Loads a data set into memory.
+    """Loads a data set into memory: a `tf_capsules.datasets.pipeline.Dataset`, for texts a `TextDataset`.
 
     Args:
         name: one of `names()`.
@@ -67,9 +67,6 @@ def load(name, data_dir=None, download=False, **options):
             user's own images; not used by `digits`.
         download: fetch and prepare the set where it is absent, if tensorflow-datasets can.
         options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
-
-    Returns:
-        A `tf_capsules.datasets.pipeline.Dataset`, for texts a `TextDataset`.
 
     Raises:
         ValueError: an unknown name or option, or a bad value.

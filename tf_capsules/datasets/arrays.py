@@ -75,11 +75,8 @@ class ArrayBatches(ShuffledBatches):
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
         y: labels (N,).
-        batch_size, batching: options of `Batching`.
+        batch_size, batching: options and errors of `Batching`.
         preprocess: steps of `tf_capsules.datasets.augment`.
-
-    Raises:
-        ValueError: for arguments out of their range.
 
     >>> batches = ArrayBatches(x, y, 32, preprocess=(("shift", 2),), training=True, epochs=5)
     >>> model.fit(batches, steps_per_epoch=batches.steps, epochs=5)
@@ -89,11 +86,8 @@ class ArrayBatches(ShuffledBatches):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
         super().__init__(y, batch_size, **batching)
-        training = self.batching.training
-        self._preprocess = augment.check(preprocess) if training else augment.in_evaluation(preprocess)
+        self._x, self._preprocess = x, self.batching.check_steps(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])
-        self.batching.check_steps(self._preprocess)
-        self._x = x
 
     def _inputs(self, positions, passes, own):
         positions, passes = positions[own], passes[own]

@@ -279,8 +279,7 @@ def apply(steps, image, draw=None, xp=numpy):
     Args:
         steps: as in the table above, for instance `(("shift", 2),)`.
         image: (H, W, C) float32 in [0, 1], of static shape.
-        draw: has `integers(low, high)`, both ends included, and `uniform(low, high)`; in evaluation None, or a
-            `FixedCrop`.
+        draw: has `integers(low, high)` with both ends and `uniform(low, high)`; in evaluation None, or a `FixedCrop`.
         xp: numpy, or tensorflow.experimental.numpy for tensors.
 
     Returns:

@@ -98,9 +98,11 @@ class Batching:
             raise ValueError(f"mixup of labels up to {highest} needs more classes than that, not {self.mixup[1]!r}")
 
     def check_steps(self, steps):
-        """Raises a ValueError where there is no step that could crop."""
+        """The preprocess steps that are done, as tuples; a ValueError where none of them could crop as `crop` says."""
+        steps = augment.check(steps) if self.training else augment.in_evaluation(steps)
         if self.crop is not None and not any(step[0] == "crop" for step in steps):
             raise ValueError(f'crops need a preprocess step "crop"; there are {steps!r}')
+        return steps
 
     @property
     def examples(self):

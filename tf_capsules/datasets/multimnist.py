@@ -13,8 +13,7 @@ def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4,
     Source: Sabour et al. 2017, section 6. Each digit of a split is the base of `pairs_per_digit` images; its partner
     is a digit of another class from the same split. Both are padded with `pad` zeros on every side, each is shifted
     by integers in [-max_shift, max_shift] per axis, and the sum is clipped at 255. Index i has base digit i mod n, so
-    the first n examples show each digit once. In training, each epoch draws new partners and shifts; in
-    evaluation they are fixed.
+    the first n examples show each digit once. Training draws both anew each epoch; in evaluation they are fixed.
 
     Differs from the authors' code: partners are drawn with replacement, and shifts for each image rather than once
     for the thousand images of a base digit.

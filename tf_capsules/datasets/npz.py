@@ -20,8 +20,7 @@ def load_npz(path, texts=False, class_names=None):
         class_names: of a file that does not name its classes; None for their numbers, each of which y_train must have.
 
     Returns:
-        A dict of the arrays: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32; and
-        class_names, a tuple of strings.
+        A dict: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32; class_names, a tuple of str.
 
     Raises:
         FileNotFoundError: there is no such file.

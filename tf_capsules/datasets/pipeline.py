@@ -77,18 +77,14 @@ class Split:
         labels of the images before they were mixed.
 
         Args:
-            batch_size, batching: options of `Batching`.
+            batch_size, batching: options and errors of `Batching`, before any data is read. Mixup with several targets
+                an image, and crop without a step "crop", are ValueErrors, too.
             preprocess: steps of `tf_capsules.datasets.augment`.
-
-        Raises:
-            ValueError: before any data is read, for arguments out of their range, for mixup in evaluation or with
-                several targets an image, for crop in training or without a step "crop".
         """
         this = Batching(self.size, batch_size, **batching)
-        preprocess = augment.check(preprocess) if this.training else augment.in_evaluation(preprocess)
+        preprocess = this.check_steps(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
         this.check_labels(self.arrays["label"])
-        this.check_steps(preprocess)
         steps, size, own, mixup = this.steps, this.size, this.rows, this.mixup
 
         tensors = self._tensors

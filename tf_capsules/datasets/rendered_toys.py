@@ -281,8 +281,8 @@ def _airplane(kind, pick):
             solids.append(bar(front - (0.24, 0, 0), front, 0.058))
     if kind in (0, 4):
         nose = np.array([length, 0, middle])
-        solids += [bar(nose - (0.06, 0, 0), nose + (0.02, 0, 0), 0.035)]
         solids += [
+            bar(nose - (0.06, 0, 0), nose + (0.02, 0, 0), 0.035),
             block(nose - (0.01, 0.22, 0.03), nose + (0.01, 0.22, 0.03)),
             block(nose - (0.01, 0.03, 0.22), nose + (0.01, 0.03, 0.22)),
         ]

@@ -95,6 +95,8 @@ def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0),
         reach: half the width of what is seen.
         stereo: degrees of azimuth between the cameras.
     """
+    from scipy.ndimage import uniform_filter
+
     turns, heights = np.tile(azimuths, 2), np.tile(elevations, 2)
     right, up, forward = _axes(turns + np.repeat([-stereo / 2, stereo / 2], len(azimuths)), heights)
     views, count, pixel = len(turns), size * _SAMPLES, 2 * reach / size
@@ -114,7 +116,9 @@ def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0),
         rays = np.concatenate([to_floor @ np.stack([right, -up], axis=-1) * pixel, lamp[..., None]], axis=-1)
         for window, _, hit, _ in _trace(solids, _vectors(to_floor, corner), rays, size, None):
             shadow[window] = np.maximum(shadow[window], hit)
-        floor += np.float32(FLOOR * strength * lamp[0, 2]) * (1 - _blurred(shadow, size // 24))
+        edge = 2 * (size // 24) + 1
+        shadow = uniform_filter(shadow, (1, edge, edge), mode="nearest")
+        floor += np.float32(FLOOR * strength * lamp[0, 2]) * (1 - shadow)
 
     step = pixel / _SAMPLES
     corner = target + (up - right) * (reach - step / 2)
@@ -218,13 +222,3 @@ def _shade(normals, ambient, sky, lamps):
     for strength, lamp in lamps:
         light += np.float32(strength) * np.maximum(facing(lamp), 0)
     return light
-
-
-def _blurred(images, width):
-    """Means over squares of 2 width + 1 pixels; beyond the edge is the edge."""
-    for axis in (1, 2):
-        edge = [(width + 1, width) if i == axis else (0, 0) for i in range(3)]
-        total, size = np.cumsum(np.pad(images, edge, "edge"), axis), images.shape[axis]
-        high = total.take(np.arange(2 * width + 1, size + 2 * width + 1), axis)
-        images = (high - total.take(np.arange(size), axis)) / np.float32(2 * width + 1)
-    return images

@@ -24,8 +24,7 @@ def smallnorb(data_dir=None, download=False):
     """smallNORB: the two cameras' images as the channels of 96x96x2, labelled with the category.
 
     The splits' arrays also hold `instance`, `elevation` (0 .. 8 for 30 .. 70 degrees), `azimuth` (0 .. 17, times 20
-    degrees) and `lighting` (0 .. 5); -1 where they are unknown. The examples stand in a fixed random order, for the
-    original order is regular.
+    degrees) and `lighting` (0 .. 5); -1 where they are unknown. The examples stand in a fixed random order.
 
     Args:
         data_dir: a folder with the six original files `smallnorb-5x...-{dat,cat,info}.mat`, gzipped (`.gz`) or not; or
@@ -75,8 +74,7 @@ def smallnorb_novel_elevation(data_dir=None, download=False):
 def smallnorb_novel_azimuth_test_toys(data_dir=None, download=False):
     """As `smallnorb_novel_azimuth`, but inside the test toys: three of each category's five are trained on.
 
-    It is not the paper's, and needs no pose labels of the training pairs. Trained on are instances 0, 1, 2; tested on
-    are 3 and 5.
+    It is not the paper's, and needs no pose labels of training pairs. It trains on instances 0, 1, 2 and tests on 3, 5.
     """
     return _novel("smallnorb_novel_azimuth_test_toys", "azimuth", data_dir, download)
 
@@ -106,8 +104,7 @@ def parse_matrix(content):
     """The matrix in a file, given as bytes and gzipped or not, of the NORB sets' binary format.
 
     Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least three,
-    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found instead of
-    that.
+    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found instead.
 
     >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())
     array([7, 8], dtype=int32)

@@ -39,7 +39,7 @@ class TextDataset:
 
 
 def sst(data_dir=None, download=False, labels="fine", phrases=True):
-    """Movie-review sentences with their sentiment: the tasks SST-5/R and SST-2/R of Heinsen 2019, section 4.
+    """Movie-review sentences with their sentiment, a `TextDataset`: SST-5/R and SST-2/R of Heinsen 2019, section 4.
 
     Training texts are all distinct phrases of the training trees, words and whole sentences included, or the sentences
     only; development and test texts are whole sentences. A phrase is its words joined by single spaces, its case kept,
@@ -58,9 +58,6 @@ def sst(data_dir=None, download=False, labels="fine", phrases=True):
         download: fetch and prepare the official archive with tensorflow-datasets where it is absent.
         labels: "fine" or "binary".
         phrases: train on phrases, or on sentences only.
-
-    Returns:
-        A `TextDataset`.
 
     Raises:
         ValueError: unknown labels, or a malformed tree: the message names file and line.

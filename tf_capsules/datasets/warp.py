@@ -30,7 +30,7 @@ def narrow(image, draw, xp, share):
 def shift_within(image, draw, xp):
     """A shift by whole pixels that leaves all of what is not zero in the image."""
     down, right = (draw.integers(*_free(image, axes, xp)) for axes in ((1, 2), (0, 2)))
-    return _rolled(_rolled(image, down, 0, xp), right, 1, xp)
+    return xp.roll(image, (down, right), (0, 1))
 
 
 def erase(image, draw, xp, size):
@@ -51,11 +51,6 @@ def _free(image, axes, xp):
 def _first(filled, xp):
     """The place of the first true value; 0 where there is none."""
     return xp.asarray(xp.argmax(xp.asarray(filled, dtype=numpy.int32)), dtype=numpy.int32)
-
-
-def _rolled(image, places, axis, xp):
-    size = image.shape[axis]
-    return xp.take(image, xp.asarray((numpy.arange(size) - places) % size, dtype=numpy.int32), axis=axis)
 
 
 def _from_the_middle(image, xp):

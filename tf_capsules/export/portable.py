@@ -20,16 +20,12 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     Its signature `serving_default` takes `images`, float32 (batch, height, width, channels) in [0, 1], one or more, and
     returns "probabilities", "class" and, for capsule networks, "poses" as in `export_saved_model`. The range is not
-    checked. Weights are float32. The converter is TensorFlow's: networks with convolutional EM routing need that of
-    2.21 or later.
+    checked. Weights are float32. The converter is TensorFlow's; convolutional EM routing needs that of 2.21 or later.
 
     Args:
         model, preprocess, image_shape: as in `export_saved_model`.
-        file: where to write; by convention its name ends in ".tflite". An earlier LiteRT model is replaced when the new
-            one is complete; any other file is refused.
-
-    Returns:
-        The file, a `pathlib.Path`.
+        file: where to write, returned as a `pathlib.Path`; by convention its name ends in ".tflite". An earlier LiteRT
+            model is replaced when the new one is complete; any other file is refused.
 
     Raises:
         ValueError: as in `export_saved_model`, for a model that computes in half precision, and where another file is.
@@ -59,8 +55,8 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     `pip install "tf_capsules[export]"` brings.
 
     Args:
-        model, file, preprocess, image_shape: as in `export_litert`, and so are the result and the errors; by convention
-            the file's name ends in ".onnx".
+        model, file, preprocess, image_shape: as in `export_litert`, with its result and errors; the name of the file
+            ends in ".onnx" by convention.
 
     Raises:
         ValueError: also for a model that has loops within an image, as `tf_capsules.models.li2018.CapNet`.

@@ -34,19 +34,15 @@ def export_saved_model(
 
     Args:
         model: a `CapsuleClassifier`, or a Keras model from images to class probabilities (batch, classes).
-        folder: where to write; it may be absent or empty. An earlier SavedModel there is replaced when the new one is
-            complete; any other folder is refused.
-        preprocess: steps of `tf_capsules.datasets.augment` that become part of the served model, as they are done in
-            evaluation.
+        folder: where to write, returned as a `pathlib.Path`; it may be absent or empty. An earlier SavedModel there is
+            replaced when the new one is complete; any other folder is refused.
+        preprocess: steps of `tf_capsules.datasets.augment`, as in evaluation, that become part of the served model.
         class_names: a name for each class, or None.
         default: what `serving_default` takes, "float32" or "uint8".
         image_shape: (height, width, channels) of the served images, before `preprocess`. None: what the model and the
             steps imply; it must be given where they leave it open (a crop, or a model for images of any size).
         warmup: also write a request of one example to each signature. TensorFlow Serving runs these requests when it
             loads the model, so that the first user does not wait. Needs the package tensorflow-serving-api.
-
-    Returns:
-        The folder, a `pathlib.Path`.
 
     Raises:
         ValueError: before anything is written: steps that do not lead to the model's images, class names of another

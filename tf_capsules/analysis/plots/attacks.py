@@ -12,15 +12,12 @@ def draw_robustness(rows, units="units of the input"):
     Source: Hinton et al. 2018, figure 3.
 
     Args:
-        rows: of `measure_attacks`.
+        rows: of `measure_attacks`; a ValueError if there are none.
         units: of epsilon, for the axis.
 
     Returns:
         A figure with a row of panels for each goal and a column for each attack. The colour is that of the model that
         judges. Solid lines are white-box attacks. Dashed lines have the marker of the model the attack was made on.
-
-    Raises:
-        ValueError: no rows.
     """
     rows = list(rows)
     if not rows:
@@ -60,13 +57,10 @@ def draw_attacked_images(measured, class_names=None):
 
     Args:
         measured: `AttackedImages` of `measure_attacked_images`.
-        class_names: a name for each class; None for numbers.
+        class_names: a name for each class; None for numbers. A ValueError for another number of names.
 
     Returns:
         A figure with a row for the unchanged images and one for each epsilon.
-
-    Raises:
-        ValueError: another number of names than of classes.
     """
     names = drawing.names_of(measured.classes, class_names)
     pictures, labels = measured.images, measured.labels

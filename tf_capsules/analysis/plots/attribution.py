@@ -15,16 +15,13 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     Args:
         tokens: a sequence of str, as `FrozenTransformer.tokens` gives them.
         shares: (tokens, layers, classes), of this sentence and without padding.
-        class_names: a name for each class.
+        class_names: a name for each class. A ValueError if the arguments do not fit each other.
         probabilities: (classes,), those that the model gives the sentence.
 
     Returns:
         A figure that names the predicted class. Above: a column for each token and a row for each class (of more than
         12 the most probable), means over the layers. Below: the predicted class, with a row for each layer of the
         transformer, the lowest at the bottom. The tokens have the colour of the predicted class.
-
-    Raises:
-        ValueError: arguments that do not fit each other.
 
     Example:
         >>> shares = np.random.dirichlet(np.ones(3), (4, 7))

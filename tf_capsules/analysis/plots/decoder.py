@@ -15,10 +15,7 @@ def draw_reconstructions(measured, class_names=None):
 
     Args:
         measured: `Reconstructions` of `measure_reconstructions`.
-        class_names: a name for each class; None for numbers. Long names are cut.
-
-    Raises:
-        ValueError: another number of names than of classes.
+        class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
     """
     names = drawing.names_of(measured.classes, class_names)
     triples = zip(measured.labels, measured.predictions, measured.sources, strict=True)
@@ -41,10 +38,6 @@ def draw_dimension_perturbation(images, name):
 
     Returns:
         A figure with a row for each dimension and a column for each change from -0.25 to 0.25.
-
-    Example:
-        >>> len(draw_dimension_perturbation(np.random.rand(16, 11, 8, 7, 1), "seven").axes)
-        1
     """
     text = f"Reconstructions from the capsule of class {drawing.shortened(name)}. The middle column is unchanged."
     low, high = float(images.min()), float(images.max())
@@ -73,14 +66,11 @@ def draw_overlapping_reconstructions(measured, class_names=None):
 
     Args:
         measured: `OverlappingReconstructions` of `measure_overlapping_reconstructions`.
-        class_names: a name for each class; None for numbers. Long names are cut.
+        class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
 
     Returns:
         A figure with one column an image and the rows: the merged image; its two digits in colours; reconstructions
         from the labels, from the predictions, and from a wrong choice.
-
-    Raises:
-        ValueError: another number of names than of classes.
     """
     classes = drawing.names_of(measured.classes, class_names)
     rows = [measured.images, overlay(measured.parts), *map(overlay, measured.decoded)]

@@ -7,10 +7,7 @@ def draw_routing_diagnostics(rows):
     """Entropy of the couplings, dead capsules and change by iteration, three panels with a line for each layer.
 
     Args:
-        rows: of a `tf_capsules.analysis.RoutingDiagnostics`.
-
-    Raises:
-        ValueError: no rows.
+        rows: of a `tf_capsules.analysis.RoutingDiagnostics`; a ValueError if there are none.
     """
     if not rows:
         raise ValueError("There are no rows of diagnostics to draw.")

@@ -29,16 +29,16 @@ def add_caption(figure, text):
 
 
 def add_legend(figure, where="outside right center", **options):
-    """One legend beside the panels, with each name once."""
+    """Writes one legend beside the panels, with each name once, and returns the figure."""
     named = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, handle)
-    if not named:
-        return
-    legend = figure.legend(named.values(), named, loc=where, frameon=False, **{"fontsize": 9} | options)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    if named:
+        legend = figure.legend(named.values(), named, loc=where, frameon=False, **{"fontsize": 9} | options)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return figure
 
 
 def add_line(axes, number, x, y, name, style="-", marker=None):

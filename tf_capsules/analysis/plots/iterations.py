@@ -13,10 +13,6 @@ def draw_routing_changes(changes, images):
     Args:
         changes: (iterations,) of `measure_routing_changes`.
         images: number of images that they are a mean over.
-
-    Example:
-        >>> len(draw_routing_changes(np.array([0.3, 0.2, 0.1]), images=64).axes)
-        1
     """
     figure = drawing.new_figure(5.6, 4.0)
     axes = figure.subplots()
@@ -30,8 +26,7 @@ def draw_pose_changes(measured, layers, images):
     """How far the poses of each layer move in each iteration, on a logarithmic scale, a panel for each schedule.
 
     Args:
-        measured: dict from a schedule, "concurrent" or "sequential", to (layers, iterations - 1) of
-            `measure_pose_changes`.
+        measured: dict from a schedule, "concurrent" or "sequential", to what `measure_pose_changes` gives.
         layers: names of the layers.
         images: number of images that they are a mean over.
     """

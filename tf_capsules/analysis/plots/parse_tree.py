@@ -12,19 +12,16 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
 
     Args:
         image: (height, width, channels), as it is to be seen.
-        levels: of `measure_parse_tree`.
+        levels: of `measure_parse_tree`; a ValueError if more than one is without a grid.
         scores: (classes,) of `predict_probabilities`.
         classes: number of classes shown, the likeliest ones.
         parts: where capsules lie on no grid, how many of them are shown for each class, those that gave it the most.
-        class_names: a name for each class; None for numbers.
+        class_names: a name for each class; None for numbers. A ValueError for another number of names.
 
     Returns:
         A figure with a column for each class. The picture of a layer on a grid shows how much of what each place sent
         up reached the class. Where capsules on no grid lie between, those that gave the class the most are shown, with
         their places. Places are drawn as equal parts of the image, which a capsule's window is not exactly.
-
-    Raises:
-        ValueError: names that do not fit the model; more than one layer without a grid.
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
     likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]

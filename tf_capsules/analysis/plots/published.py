@@ -57,11 +57,7 @@ def draw_accuracy_by_year(ours=(), published=SST5):
     Source: Heinsen 2019, figure 2.
 
     Args:
-        ours: rows (name, year, accuracy in percent).
-        published: the same for other work; by default what the paper lists.
-
-    Example:
-        >>> figure = draw_accuracy_by_year([("this run", 2019, 47.1)])
+        ours, published: see `draw_accuracy_by_parameters`, with the year for the parameters.
     """
     axes = _scatter(published, ours, "year", "linear")
     years = [year for _, year, _ in (*published, *ours)]

@@ -13,21 +13,13 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     Args:
         images: (batch, height, width, channels), as shown.
         maps: (batch, rows, columns, classes) of `measure_routing_maps`.
-        scores: (batch, classes) of `predict_probabilities`.
+        scores: (batch, classes) of `predict_probabilities`; a ValueError if these or the names do not fit the maps.
         labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.
         classes: number of classes shown for each image, the likeliest ones.
         class_names: a name for each class; None for numbers.
 
     Returns:
         A figure with a row for each image: the image, then a map for each of the classes.
-
-    Raises:
-        ValueError: names or scores that do not fit the maps.
-
-    Example:
-        >>> images, maps, scores = np.zeros((2, 12, 12, 1)), np.random.rand(2, 4, 4, 5), np.random.rand(2, 5)
-        >>> len(draw_routing_maps(images, maps, scores).axes)
-        9
     """
     names = names_of(maps.shape[-1], class_names)
     if scores.shape != (len(images), len(names)):

@@ -95,11 +95,9 @@ def draw_convergence(groups, examples=None):
     Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
 
     Args:
-        groups: dict from a group's name to a dict from a run's name, which has one colour, to its rows.
+        groups: dict from a group's name to a dict from a run's name, which has one colour, to its rows. A ValueError if
+            there are no groups or no rows, or rows lack a validation metric.
         examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
-
-    Raises:
-        ValueError: no groups, no rows, or rows without a validation metric.
 
     Example:
         >>> rows = [{"epoch": epoch, "loss": 1.0, "val_accuracy": epoch / 4} for epoch in (1, 2, 3)]
@@ -125,8 +123,7 @@ def draw_convergence(groups, examples=None):
         axes.set_title(title, fontsize=11)
     drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
     panels[0].set_ylabel("test accuracy (%)")
-    drawing.add_legend(figure)
-    return figure
+    return drawing.add_legend(figure)
 
 
 def draw_loss_comparison(histories, losses=None):
@@ -147,8 +144,7 @@ def draw_loss_comparison(histories, losses=None):
                 drawing.add_line(axes, number, *_column(rows, "loss"), name or "training")
         drawing.label_axes(axes, "epoch", f"training loss, {kind}" if kind else "training loss")
         drawing.log_scale(axes)
-    drawing.add_legend(figure)
-    return figure
+    return drawing.add_legend(figure)
 
 
 def draw_accuracy_by_iterations(accuracies):
@@ -158,13 +154,11 @@ def draw_accuracy_by_iterations(accuracies):
 
     Args:
         accuracies: dict from a network's name to a dict from its number of iterations to a pair: the accuracy and its
-            standard deviation, as shares. A network without routing has None for the number of iterations.
+            standard deviation, as shares. A network without routing has None for the number of iterations. If all are
+            empty, a ValueError.
 
     Returns:
         A figure: points with bars of one deviation, and level lines for networks without routing.
-
-    Raises:
-        ValueError: nothing to draw.
 
     Example:
         >>> accuracies = {"routed": {1: (0.37, 0.005), 2: (0.36, 0.005)}, "CNN": {None: (0.4, 0.005)}}
@@ -185,8 +179,7 @@ def draw_accuracy_by_iterations(accuracies):
             axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
     drawing.label_axes(axes, "routing iterations", "test accuracy (%)")
     drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
-    drawing.add_legend(figure)
-    return figure
+    return drawing.add_legend(figure)
 
 
 def _runs(history):

@@ -39,9 +39,8 @@ def draw_pose_curves(measured):
         axes.set_xlabel(f"{views.factor} (degrees)")
         axes.set_xticks(views.degrees[:: max(1, (len(views.degrees) - 1) // 4)])
     text = f"p: the pose vector, at the angle t and at the first. Thin: each of {toys} toys. Dark blue: their mean."
-    text += " The capsule is that of the true category;"
-    text += f" {measured.differing} of {measured.activated.size} images activate another one."
-    return drawing.add_caption(figure, text)
+    another = f"{measured.differing} of {measured.activated.size} images activate another one"
+    return drawing.add_caption(figure, f"{text} The capsule is that of the true category; {another}.")
 
 
 def draw_pose_trajectories(measured, class_names=None, instance=None):
@@ -52,14 +51,11 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
     Args:
         measured: `ViewPoses`, or a sequence of them: a row each.
         class_names: titles instead of the categories' numbers.
-        instance: number of the toy within its category; None: the first.
+        instance: number of the toy within its category; None: the first. A ValueError if a category has none of it.
 
     Returns:
         A figure with a panel for each category. Each pose vector has a colour, and a line from view to view, which
         begins with a ring and ends with a disc. Grey polygons join the vectors of the first and of the last view.
-
-    Raises:
-        ValueError: a category has no toy of that number.
     """
     rows = [measured] if isinstance(measured, ViewPoses) else list(measured)
     labels = np.unique(rows[0].views.labels)
@@ -97,16 +93,12 @@ def draw_stereo_sheet(images, views, class_names=None, instance=None):
     Source: Heinsen 2019, figure 9.
 
     Args:
-        images: (examples, height, width, 2), uint8: a split's images of two cameras.
+        images: (examples, height, width, 2), uint8: a split's images of two cameras. A ValueError for other channels.
         views: its `Views` by azimuth, of `find_views`.
-        class_names: names instead of the categories' numbers.
-        instance: number of the toy within its category; None: the first.
+        class_names, instance: see `draw_pose_trajectories`.
 
     Returns:
         A figure with two rows for each category and a column for each azimuth.
-
-    Raises:
-        ValueError: images without two channels, or a category that has no toy of that number.
     """
     if images.shape[-1] != 2:
         raise ValueError(f"A stereo sheet needs images of two channels. Received: {images.shape}")

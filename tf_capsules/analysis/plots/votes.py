@@ -17,13 +17,10 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
         measured: `ExampleVotes` of `measure_example_votes`.
         farthest: end of the axis of distances. None: 0.05 as in the paper; or the median, where less than a tenth of
             all weight lies below 0.05 in the last iteration.
-        class_names: a name for each class; None for numbers. Long names are cut.
+        class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
 
     Returns:
         A figure with a row for each image and a panel for each class.
-
-    Raises:
-        ValueError: another number of names than of classes.
     """
     distances, couplings = measured.distances, measured.couplings
     names = drawing.names_of(distances.shape[-1], class_names)
@@ -86,14 +83,11 @@ def draw_vote_similarities(measured, images):
     Source: Li et al. 2018, figure 2 (after epochs 1, 20, 80 and 200, dynamic routing above EM routing).
 
     Args:
-        measured: the pair of `measure_vote_similarities`; or several as a dict from a name, such as an epoch's.
+        measured: the pair of `measure_vote_similarities`; or one or more as a dict from a name, such as an epoch's.
         images: number of images that were measured.
 
     Returns:
         A figure with a column for each pair: above the shares of the votes, below their mean length.
-
-    Raises:
-        ValueError: nothing measured.
     """
     measured = dict(measured) if isinstance(measured, dict) else {"": measured}
     if not measured:
