@@ -1,5 +1,7 @@
 """Networks of "An algorithm for routing capsules in all domains" (Heinsen 2019)."""
 
+from typing import Any
+
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
@@ -58,12 +60,11 @@ def ImageCapsNet(
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
-
-    def pointwise():
-        if pointwise_initializer == "kaiming":
-            return dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
-        bias = keras.initializers.RandomUniform(-(width**-0.5), width**-0.5)
-        return dict(kernel_initializer=scaling(1 / 3, "fan_in", "uniform"), bias_initializer=bias)
+    pointwise: dict[str, Any] = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
+    if pointwise_initializer == "uniform":
+        limit = width**-0.5
+        pointwise["kernel_initializer"] = scaling(1 / 3, "fan_in", "uniform")
+        pointwise["bias_initializer"] = keras.initializers.RandomUniform(-limit, limit)
 
     # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
     def normalized(x, name):
@@ -76,8 +77,8 @@ def ImageCapsNet(
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
-    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(normalized(x, "norm_scores"))
-    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(normalized(x, "norm_poses"))
+    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
+    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
     options = dict(iterations=iterations, density=density)
     return _classifier(images, poses, scores, parts, classes, columns_of(pose), options, weights, name)
 
