@@ -55,6 +55,7 @@ class RoutingLayer(Configured):
 
     A call returns poses alone, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
     coefficients come last. `routed` returns the same by name, for callers that don't know which layer it is.
+    `poses_mask` of a call is the name by which Keras passes a mask of the poses where there is a second array.
 
     Args:
         capsules: number of parents; None for a layer that gets it with each call.

@@ -101,15 +101,6 @@ CIFAR10 = NO_RECONSTRUCTION.row(
     note="The paper's figure is of 7 networks together: `tf-capsules evaluate RUN RUN ...`.",
 )
 
-# One cycle of the learning rate, up and down as a half cosine, instead of a slow decay.
-SHORT = dict(
-    learning_rate=2e-3,
-    decays=None,
-    warmup=0.2,
-    source="no row of the paper: a short regime",
-    device="two CPU cores, with --dtype mixed_bfloat16",
-)
-
 RECIPES = (
     DIGITS,
     MNIST.row(
@@ -125,7 +116,12 @@ RECIPES = (
         "sabour2017-mnist-short",
         "MNIST, 3 routing iterations, with reconstruction, a short regime for two cores",
         epochs=16,
-        **SHORT,
+        # One cycle, up and down as a half cosine, instead of a slow decay.
+        learning_rate=2e-3,
+        decays=None,
+        warmup=0.2,
+        source="no row of the paper: a short regime",
+        device="two CPU cores, with --dtype mixed_bfloat16",
     ),
     NO_RECONSTRUCTION.row(
         "sabour2017-mnist-r1-no-reconstruction",

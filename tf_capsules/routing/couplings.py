@@ -42,7 +42,7 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
 
 
 def check_competition(competition, leaky):
-    """Raises a ValueError for a competition that there is not, or not with couplings that are leaky."""
+    """Raises a ValueError for an unknown competition, or leaky couplings where children compete."""
     if competition not in ("parents", "children"):
         raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
     if leaky and competition == "children":

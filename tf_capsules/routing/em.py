@@ -29,7 +29,7 @@ def em_routing(
     competition: Callable | None = None,
     return_couplings: bool = False,
 ):
-    """Routes by expectation-maximization: a parent is active if that costs less than leaving its votes to none.
+    """Routes by expectation-maximization: a parent is active if describing its votes is cheaper than not.
 
     A parent takes the mass `S_j = sum_i R_ij a_i` of its children. Its cost is
     `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose. Its activation logit is
