@@ -1,3 +1,4 @@
+import io
 import shutil
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from small_runs import needs_tensorflow
 
 from tf_capsules import cli
+from tf_capsules.runs import exported
 
 
 @needs_tensorflow
@@ -36,6 +38,21 @@ def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_pa
     assert "letter.png can't be read as an image" in error and error.count("\n") == 1
     assert cli.main(["predict", str(tmp_path), str(tmp_path / "zero.png")]) == 2
     assert "neither an exported SavedModel nor a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "RGB", "CMYK"])
+def test_photographs_of_any_mode_are_turned_or_refused(mode, tmp_path):
+    from PIL import ExifTags, Image
+
+    exif, path = Image.Exif(), tmp_path / f"photograph.{'jpg' if mode == 'CMYK' else 'png'}"
+    exif[ExifTags.Base.Orientation] = 6
+    Image.effect_noise((64, 32), 50).convert("RGB").convert(mode).save(path, exif=exif)
+    turned = Image.open(io.BytesIO(exported._upright(path)))
+    assert turned.size == (32, 64) and turned.mode == ("L" if mode in ("1", "L") else "RGB")
+    path.write_bytes(path.read_bytes()[:-40])
+    if mode == "CMYK":  # what is missing here, Pillow only finds when it turns the picture
+        with pytest.raises(ValueError, match="photograph.jpg can't be read as an image"):
+            exported._upright(path)
 
 
 @needs_tensorflow

@@ -66,6 +66,10 @@ def test_weights_of_another_network_are_named(tmp_path):
         del file["CapsNet/digit_caps/W:0"]
     with pytest.raises(ValueError, match="broken.h5 does not hold weights of the network"):
         EfficientCapsNet(**SMALLNORB_NETWORK, weights=broken)
+    with h5py.File(shutil.copy(path, broken), "r+") as file:
+        file["CapsNet/digit_caps/W:0"][0, 0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="digit_caps/W:0 has values that are no finite numbers"):
+        EfficientCapsNet(**SMALLNORB_NETWORK, weights=broken)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import dataclasses
+import pathlib
 
 import keras
 import numpy as np
@@ -92,3 +93,11 @@ def test_bad_strategies_fail_before_anything_is_made(tmp_path, settings, message
     with pytest.raises(TrainingError, match=message):
         train(TINY, tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_paths_are_absolute_but_for_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given, kept in ((pathlib.Path("sets"), str(tmp_path / "sets")), ("gs://bucket/sets", "gs://bucket/sets")):
+        settings = Settings(data_dir=given)
+        settings.check(TINY)
+        assert settings.with_absolute_paths().data_dir == kept

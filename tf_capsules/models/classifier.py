@@ -136,7 +136,6 @@ class CapsuleClassifier(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        config = dict(config)
         for part in ("encoder", "decoder"):
             config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         return cls(**config)

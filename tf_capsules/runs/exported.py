@@ -1,6 +1,5 @@
 """Predictions of an exported SavedModel for image files and texts."""
 
-import contextlib
 import dataclasses
 import importlib.util
 import io
@@ -93,19 +92,21 @@ class ExportedModel:
 
 
 def _upright(path):
-    """The bytes of an image file, turned as its EXIF data say, as the images of a folder are for training.
-
-    What Pillow can't read stays as it is: TensorFlow may, or says that it can't.
-    """
+    """The bytes of an image file, turned as its EXIF data say, as the images of a folder are for training."""
     from PIL import ExifTags, Image, ImageOps
 
     content = pathlib.Path(path).read_bytes()
-    with contextlib.suppress(Exception), Image.open(io.BytesIO(content)) as image:
-        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
-            turned = io.BytesIO()
-            ImageOps.exif_transpose(image).save(turned, "png")
-            return turned.getvalue()
-    return content
+    try:
+        image = Image.open(io.BytesIO(content))
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # no image that Pillow knows: whether it is one, TensorFlow decides
+        return content
+    if orientation == 1:
+        return content
+    turned = io.BytesIO()
+    with reading(path, "can't be read as an image"):
+        ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L") else "RGB").save(turned, "png")
+    return turned.getvalue()
 
 
 def _prediction(answer):
