@@ -107,10 +107,10 @@ PARAMETERS = {
     "li2018-h-imagenet-deep": DEEP,
     **dict.fromkeys((f"li2018-h-imagenet-large{row}" for row in ("", "-mild", "-strong")), DEEP + 200 * 16_896),
     "li2018-imagenet": 36_544_064 - 10 * 8_192 + 1000 * 25_088 + 23_104,
-    "li2018-cifar10-cnn": 1_575_690 + 1_984,
+    **dict.fromkeys((f"li2018-cifar10-cnn{row}" for row in ("", "-short")), 1_575_690 + 1_984),
     "li2018-cifar10-cnn-large": 9_624_782 + 5_224,
-    "li2018-cifar10-short": 8_124_224 + 4_032,
-    "li2018-cifar10-short-master": 1_689_856 + 1_984,
+    **dict.fromkeys((f"li2018-cifar10-short{row}" for row in ("", "-short")), 8_124_224 + 4_032),
+    **dict.fromkeys((f"li2018-cifar10-short-master{row}" for row in ("", "-short")), 1_689_856 + 1_984),
     # Two input channels less.
     "li2018-mnist-capnet": 9_913_600 - 576 + 960,
     "li2018-mnist-capnet-em": 9_991_540 - 576 + 1_024,

@@ -69,6 +69,24 @@ SIX_LAYERS = (
     ),
 )
 
+# Table 1 (c), (e), (f) on two cores: one cycle up and down, and crops and flips, which the paper's rows are without.
+SHORT = tuple(
+    row.replace(
+        name=f"{row.name}-short",
+        title=f"{row.title}, a short regime for two cores",
+        published=None,
+        source="no row of the paper: a short regime",
+        device="two CPU cores, with --dtype mixed_bfloat16",
+        epochs=24,
+        learning_rate=3e-3,
+        drops=(),
+        warmup=0.2,
+        preprocess=(("pad_crop", 4, "zero"), ("flip",)),
+    )
+    for row in SIX_LAYERS
+    if row.name in ("li2018-cifar10-cnn", "li2018-cifar10-short-master", "li2018-cifar10-short")
+)
+
 
 def _routing(key, title, published, source="table 5", base=CAPNET, **options):
     return base.row(f"{base.name}-{key}", f"{base.title}, {title}", published, source=source, model_options=options)
@@ -305,4 +323,4 @@ IMAGENET = (
     ),
 )
 
-RECIPES = (*SIX_LAYERS, *ROUTING, *TRAINING, *BRANCHES, CIFAR10, *FEEDBACK, *RESNETS, *OTHER_DATA, *IMAGENET)
+RECIPES = (*SIX_LAYERS, *SHORT, *ROUTING, *TRAINING, *BRANCHES, CIFAR10, *FEEDBACK, *RESNETS, *OTHER_DATA, *IMAGENET)
