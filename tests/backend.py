@@ -4,7 +4,7 @@ import contextlib
 
 import keras
 import pytest
-from keras import ops
+from keras import ops, tree
 
 BACKEND = keras.backend.backend()
 # Of `compile` where XLA is not what is tested: on TensorFlow a few small steps take less time than compiling one.
@@ -46,35 +46,56 @@ def any_batch(model, inputs):
 
 def gradients_of(function, jit=False):
     """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
+    return _with_gradients(lambda *xs: 2 * (function(*xs),), jit)
+
+
+def results_and_gradients(function, directions, jit=False):
+    """From a function of one or several results, the function of the same arguments that gives in numpy the results
+    and the gradients of their sum, which the directions weight: a pass less than with each by itself."""
+
+    def weighted(*xs):
+        results = function(*xs)
+        weights = [
+            x.astype(keras.backend.standardize_dtype(r.dtype))
+            for x, r in zip(directions, tree.flatten(results), strict=True)
+        ]
+        return sum(ops.sum(x * r) for x, r in zip(weights, tree.flatten(results), strict=True)), results
+
+    return _with_gradients(weighted, jit)
+
+
+def _with_gradients(function, jit):
+    """Of a function that gives a scalar and what else is wanted: that, and the scalar's gradients."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
         def run(*xs):
             with tf.GradientTape() as tape:
                 tape.watch(xs)
-                value = function(*xs)
-            return value, tape.gradient(value, xs)
+                value, results = function(*xs)
+            return results, tape.gradient(value, xs)
     elif BACKEND == "jax":
         import jax
 
         def run(*xs):
-            return jax.value_and_grad(function, argnums=tuple(range(len(xs))))(*xs)
+            (_, results), gradients = jax.value_and_grad(function, tuple(range(len(xs))), has_aux=True)(*xs)
+            return results, gradients
     else:
         import torch
 
         def run(*xs):
             xs = [x.detach().requires_grad_() for x in xs]
-            value = function(*xs)
-            return value, torch.autograd.grad(value, xs)
+            value, results = function(*xs)
+            return results, torch.autograd.grad(value, xs)
 
     run = compiled(run) if jit or BACKEND == "jax" else run
 
-    def value_and_gradients(*arguments):
-        value, gradients = run(*(ops.convert_to_tensor(x) for x in arguments))
+    def results_and_their_gradients(*arguments):
+        results, gradients = run(*(ops.convert_to_tensor(x) for x in arguments))
         assert all(gradient is not None for gradient in gradients), "an argument has no gradient"
-        return array(value), [array(gradient) for gradient in gradients]
+        return tree.map_structure(array, results), [array(gradient) for gradient in gradients]
 
-    return value_and_gradients
+    return results_and_their_gradients
 
 
 def float64():

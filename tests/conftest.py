@@ -1,6 +1,11 @@
 import gc
+import os
 
 import pytest
+
+# Programs of tests run once: compiling them in full takes far longer than running them. XLA reads this when it first
+# compiles, on TensorFlow; JAX has a setting of its own.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 
 def pytest_collection_finish():
@@ -12,7 +17,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_jax():
-    """These programs run once: compiling them takes far longer than running them."""
+    """JAX's part of the quick compiling."""
     import keras
 
     if keras.backend.backend() == "jax":

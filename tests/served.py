@@ -1,4 +1,4 @@
-"""A small network on images, and images for it, to be exported."""
+"""Small networks on images, and images for them, to be exported."""
 
 import io
 
@@ -15,6 +15,13 @@ STEPS = (("downscale", 2), ("brightness", 63), ("crop", 8), ("standardize",))
 def make_model(channels=1, width=7, **options):
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
     return CapsNet((8, width, channels), classes=5, dim=9, **sizes, decoder_units=(11,), **options)
+
+
+def make_plain(channels=1, width=7):
+    """A network without routing."""
+    return keras.Sequential(
+        [keras.Input((8, width, channels)), keras.layers.Flatten(), keras.layers.Dense(5, "softmax")]
+    )
 
 
 def make_images(shape=(4, 8, 7, 1), seed=0):

@@ -1,5 +1,6 @@
 """The Python blocks of the README and of the pages in docs run as they stand."""
 
+import functools
 import importlib.util
 import json
 import pathlib
@@ -9,14 +10,16 @@ import sys
 import keras
 import pytest
 
+from tf_capsules import text
+
 ROOT = pathlib.Path(__file__).parents[1]
 SERVING = ROOT / "docs" / "serving.md"
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
 BLOCKS = {
-    f"{page.name}, line {text[: found.start()].count(chr(10)) + 2}": found.group(1)
+    f"{page.name}, line {content[: found.start()].count(chr(10)) + 2}": found.group(1)
     for page in PAGES
-    for text in [page.read_text()]
-    for found in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for content in [page.read_text()]
+    for found in re.finditer(r"^```python\n(.*?)^```", content, re.MULTILINE | re.DOTALL)
 }
 
 
@@ -30,6 +33,18 @@ def run_client(code, ports):
     exec(compile(code, "docs", "exec"), {"__name__": "__main__"})
 
 
+load_once = functools.cache(text.load)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Blocks train for two epochs at most, and load one transformer."""
+    fit = keras.Model.fit
+    monkeypatch.setattr(keras.Model, "fit", lambda *x, epochs=1, **options: fit(*x, epochs=min(epochs, 2), **options))
+    monkeypatch.setattr(text, "load", load_once)
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="some of them serve")
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
 @pytest.mark.parametrize("place", BLOCKS)
@@ -78,8 +93,7 @@ def test_the_configuration_of_a_server_is_one():
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("CONTRIBUTING.md")], ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page):
-    text = page.read_text()
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", prose)
     assert [link for link in links if not (page.parent / link).exists()] == []
     assert [name for name in re.findall(r"`(results/\w+\.csv)`", prose) if not (ROOT / name).exists()] == []

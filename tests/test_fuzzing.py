@@ -196,7 +196,7 @@ words = st.one_of(st.sampled_from(OPTIONS), st.sampled_from(VALUES), st.text(max
 @example(command="train", rest=["--data", "a\0b"])
 @example(command="train", rest=["0", "a\nb"])
 @example(command="evaluate", rest=["sabour2017-digits", "--weights", "\0"])
-@settings(few, max_examples=300)
+@settings(few, max_examples=150)
 def test_command_lines(command, rest):
     def stop(*_, **__):
         raise ValueError("no work is done in this test")

@@ -1,11 +1,10 @@
 import dataclasses
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 from analysis.capsnets import small_capsnet
+from runs.processes import run_script
 
 from tf_capsules import cli
 from tf_capsules.analysis import estimate_cost
@@ -183,7 +182,8 @@ print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) 
 @of_graphs
 def test_the_peak_is_as_near_to_a_measured_one_as_is_said():
     """In a process of its own, above what it holds before its first step."""
-    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+    done = run_script(MEASURED)
+    assert done.returncode == 0, done.stderr
     measured, estimated = map(float, done.stdout.split()[-2:])
     assert measured > 200
     assert 0.9 < measured / estimated < 1.7

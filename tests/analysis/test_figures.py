@@ -2,12 +2,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from runs.steps import untraced_steps
 
 from tf_capsules import recipes
 from tf_capsules.analysis import figures as drawing
 from tf_capsules.datasets.pipeline import Split
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.runs import Settings, train
+
+FEW = Settings(epochs=1, train_limit=32, test_limit=40, jit="off")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +22,8 @@ def toys(tmp_path_factory):
         preprocess=(("pad_crop", 2, "edge"),),
         epochs=1,
     )
-    return train(recipe, tmp_path_factory.mktemp("runs") / "toys", Settings(jit="off"), verbose=0)
+    with untraced_steps():
+        return train(recipe, tmp_path_factory.mktemp("runs") / "toys", Settings(jit="off"), verbose=0)
 
 
 def test_each_figure_that_the_recipe_names_is_drawn(toys):
@@ -99,7 +103,8 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
         model_options=dict(filters=4, types=2, dim=4, decoder_units=(7,)),
         figures=("reconstructions", "dimension_perturbation"),
     )
-    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
+    with untraced_steps():
+        run = train(recipe, tmp_path / "run", FEW, verbose=0)
     names = tuple(f"kind {number}" for number in range(10))
     spec = dataclasses.replace(run.data.spec, class_names=names)
     figures = dict(drawing.draw(dataclasses.replace(of_other_data(run, spec=spec), trained_on=spec)))
@@ -117,7 +122,8 @@ def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
         model_options=dict(filters=4, types=2, pose=(2, 2), convolutions=((3, 3, 1),)),
         figures=("routing_maps",),
     )
-    run = train(recipe, tmp_path / "run", Settings(epochs=1, train_limit=64, jit="off"), verbose=0)
+    with untraced_steps():
+        run = train(recipe, tmp_path / "run", FEW, verbose=0)
     _, labels = run.examples(4)
     figure = dict(drawing.draw(run))["routing_maps"]
     titles = [axes.get_title() for axes in figure.axes[:16:4]]

@@ -21,7 +21,7 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
 
 def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
     run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
-    given = ["--dataset", "digits", "--train-limit", "64", "--test-limit", "20", "--batch-size", "16"]
+    given = ["--dataset", "digits", "--train-limit", "32", "--test-limit", "10", "--batch-size", "16"]
     given += ["--decay-steps", "100"]  # a rate that follows the length of the run keeps it from growing longer
     assert cli.main(["train", "sabour2017-mnist-cnn", "-o", run, "--epochs", "1", *given, *short]) == 0
     capsys.readouterr()
@@ -39,8 +39,10 @@ def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys):
-    command = ["train", "-o", str(tmp_path / "run"), "--epochs", "1", "--train-limit", "100", "--test-limit", "60"]
+def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys, monkeypatch):
+    get = recipes.get
+    monkeypatch.setattr(recipes, "get", lambda name: get(name).replace(figures=()))
+    command = ["train", "-o", str(tmp_path / "run"), "--epochs", "1", "--train-limit", "40", "--test-limit", "30"]
     assert cli.main([*command, "--diagnostics", "--no-export"]) == 0
     assert (tmp_path / "run" / "diagnostics.csv").read_text().count("class_capsules") == 3  # iterations
     assert (tmp_path / "run" / "figures" / "routing_diagnostics.png").stat().st_size > 10_000

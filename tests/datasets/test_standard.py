@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from runs.processes import run_script
 
 pytest.importorskip("tensorflow")
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -68,13 +69,7 @@ def test_absent_data_fail_at_once(name, builder, tmp_path):
 
 
 def test_the_environment_names_the_folder(tmp_path):
-    import os
-    import subprocess
-    import sys
-
-    code = "from tf_capsules import datasets; datasets.load('mnist')"
-    environment = os.environ | {"TFDS_DATA_DIR": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    run = run_script("from tf_capsules import datasets; datasets.load('mnist')", TFDS_DATA_DIR=str(tmp_path))
     assert f"fetch it into {tmp_path}, load" in run.stderr
 
 

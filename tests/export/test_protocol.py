@@ -26,7 +26,7 @@ SIGNATURES = ["serving_default", "serving_float32", "serving_uint8", "serving_by
 
 def make_model():
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
-    return CapsNet(SHAPE, classes=5, dim=9, **sizes, decoder_units=None)
+    return CapsNet(SHAPE, classes=5, dim=9, **sizes, decoder_units=None, iterations=1)
 
 
 def make_images(count=4, seed=0):

@@ -2,7 +2,7 @@ import importlib.util
 
 import keras
 import pytest
-from served import make_model
+from served import make_plain
 
 from tf_capsules import export
 
@@ -29,7 +29,7 @@ def test_versions_are_numbered_and_never_replaced(tmp_path):
 
 def test_warmup_requests_are_written_with_the_rest_or_not_at_all(tmp_path, monkeypatch):
     pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
-    model = make_model()
+    model = make_plain()
     target = export.export_saved_model(model, tmp_path / "model", warmup=True)
     warmup = target / "assets.extra" / "tf_serving_warmup_requests"
     assert warmup.stat().st_size > 500
@@ -45,5 +45,5 @@ def test_warmup_requests_are_written_with_the_rest_or_not_at_all(tmp_path, monke
 def test_without_their_package_warmup_requests_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="package tensorflow-serving-api, which is not installed"):
-        export.export_saved_model(make_model(), tmp_path / "model", warmup=True)
+        export.export_saved_model(make_plain(), tmp_path / "model", warmup=True)
     assert not list(tmp_path.iterdir())

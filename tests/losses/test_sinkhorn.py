@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import JIT, array, float64, gradients_of, run
+from backend import BACKEND, JIT, array, float64, gradients_of, run
 from keras import ops
 
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence, sinkhorn, transport_cost
@@ -139,6 +139,7 @@ def test_the_gradient_goes_through_the_cost_and_on_demand_through_the_plan(plan_
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("options", [{}, {"cost": "l2"}, {"epsilon": 1e-3}, {"epsilon": 1e-3, "plan_gradient": True}])
 def test_value_and_gradients_are_finite_for_zeros_and_a_small_epsilon(options, jit):
+    options = options | ({"iterations": 4} if jit else {})  # compiling takes long, the longer the program
     some, zeros = X.copy(), np.zeros_like(X)
     some[1] = some[3] = 0
     function = gradients_of(lambda y, x: SinkhornDivergence(**options)(y, x, WEIGHTS), jit)
@@ -194,10 +195,12 @@ def test_half_precision_features_are_compared_in_float32(of, dtype):
 
 def test_trains_a_network():
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
-    model.compile(keras.optimizers.Adam(0.05), SinkhornDivergence(), jit_compile=JIT)
+    # A few steps take less time than tracing one.
+    eagerly = {"run_eagerly": BACKEND == "tensorflow"}
+    model.compile(keras.optimizers.Adam(0.05), SinkhornDivergence(iterations=4), jit_compile=JIT, **eagerly)
     losses = model.fit(X, Y, epochs=20, batch_size=5, shuffle=False, verbose=0).history["loss"]
     assert losses[-1] < 0.5 * losses[0]
-    by_hand = divergence_by_hand(model.predict(X, verbose=0), Y)
+    by_hand = divergence_by_hand(model.predict(X, verbose=0), Y, iterations=4)
     np.testing.assert_allclose(model.evaluate(X, Y, verbose=0), by_hand, atol=1e-5)
 
 

@@ -1,15 +1,10 @@
-import os
-import pathlib
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 from backend import BACKEND, JIT, array
+from runs.processes import run_script
 from sweep import MODELS
 
-import tf_capsules
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import class_scores
@@ -26,6 +21,8 @@ WHOLE_AND_PARTS = {
     "part_labels": PART_LABELS,
 }
 WEIGHTS = np.array([1.0, 0.0, 2.0, 0.5, 0.25, 1.0], "float32")
+# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
+EAGER = BACKEND == "tensorflow"
 
 
 def tiny(**compile_options):
@@ -60,7 +57,7 @@ def losses_by_hand(model, y):
     "y", [LABELS, LABELS[:, None], ONE_HOT, WHOLE_AND_PARTS], ids=["sparse", "column", "rows", "parts"]
 )
 def test_loss_by_hand(y):
-    model = tiny()
+    model = tiny(run_eagerly=EAGER)
     by_hand = losses_by_hand(model, y)
     loss = model.compute_loss(IMAGES, y, model(IMAGES))
     np.testing.assert_allclose(array(loss), by_hand.mean(), rtol=1e-5)
@@ -141,10 +138,10 @@ def test_a_training_step_compiled_by_xla_is_the_same():
         np.testing.assert_allclose(array(b), array(a), atol=1e-6, err_msg=a.path)
 
 
-def growing():
+def growing(**options):
     """Compiled with a margin that grows; its parameters do not change, so that its losses tell the margin."""
     model = MODELS["CapsNet without decoder"].make()
-    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False)
+    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False, **options)
     return model
 
 
@@ -181,7 +178,7 @@ def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
 
 
 def test_a_growing_margin_belongs_to_one_training(tmp_path):
-    model, bare = growing(), MODELS["CapsNet without decoder"].make()
+    model, bare = growing(run_eagerly=EAGER), MODELS["CapsNet without decoder"].make()
     bare.save_weights(tmp_path / "bare.weights.h5")
     next_loss(model)
     model.save_weights(tmp_path / "counted.weights.h5")
@@ -192,7 +189,8 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
         model.load_weights(tmp_path / "bare.weights.h5")
     assert count(model) == 0
     next_loss(model)
-    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(5, "linear")), jit_compile=False)
+    loss = SpreadLoss(SpreadMargin.over(5, "linear"))
+    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=False, run_eagerly=EAGER)
     assert count(model) == 0 and len(model.weights) == len(bare.weights) + 1
     loss, expected = next_loss(model)
     np.testing.assert_allclose(loss, expected(2), rtol=1e-5)
@@ -217,7 +215,7 @@ def test_class_scores_of_a_plain_network():
 
 
 def test_a_fresh_process_loads_models_and_weights(tmp_path):
-    model = tiny()
+    model = tiny(run_eagerly=EAGER)
     model.fit(IMAGES, LABELS, verbose=0)
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "set.weights.h5")
@@ -235,9 +233,7 @@ for name, model in dict(loaded=loaded, rebuilt=rebuilt).items():
     np.savez(folder / f"{{name}}.npz", decoded=decoded, **outputs)
 print(loaded.evaluate(images, np.array({LABELS.tolist()}), verbose=0))
 """
-    root = pathlib.Path(tf_capsules.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "KERAS_BACKEND": BACKEND}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    done = run_script(script)
     assert done.returncode == 0, done.stderr
     expected = model.predict(IMAGES, verbose=0)
     expected["decoded"] = array(model.reconstruct(expected["poses"]))

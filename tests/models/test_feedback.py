@@ -1,13 +1,10 @@
-import os
-import pathlib
-import subprocess
-import sys
 import warnings
 
 import keras
 import numpy as np
 import pytest
 from backend import BACKEND, JIT, array
+from runs.processes import run_script
 from sweep import capsnet
 
 from tf_capsules.losses import MarginLoss, PairedKLDivergence, SinkhornDivergence, SpreadLoss, SpreadMargin
@@ -19,6 +16,8 @@ IMAGES = RANDOM.uniform(size=(SAMPLES, 9, 8, 2)).astype("float32")
 LABELS = RANDOM.integers(0, CLASSES, SAMPLES)
 WEIGHTS = RANDOM.uniform(0.5, 2, SAMPLES).astype("float32")
 LINKS = [("low", "capsules"), ("high", "top")]
+# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
+EAGER = BACKEND == "tensorflow"
 
 
 def network():
@@ -33,12 +32,12 @@ def network():
     return keras.Model(images, x, name="network")
 
 
-def tiny(links=LINKS[:1], optimizer=None, **options):
+def tiny(links=LINKS[:1], optimizer=None, eager=False, **options):
     units = {} if len(links[0]) == 3 else {"groups": 2}
     model = with_feedback(network(), links, **units, **options)
     optimizer = optimizer or keras.optimizers.Adam(0.01)
     accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-    model.compile(optimizer, MarginLoss(), weighted_metrics=[accuracy], jit_compile=JIT)
+    model.compile(optimizer, MarginLoss(), weighted_metrics=[accuracy], jit_compile=JIT, run_eagerly=eager)
     model.optimizer.build(model.trainable_variables)  # otherwise TensorFlow traces a step twice
     return model
 
@@ -189,9 +188,9 @@ def divergences(model, sample_weight):
 
 
 def test_the_loss_of_a_step_by_hand():
-    model = tiny(LINKS, weight=3.0, optimizer=keras.optimizers.SGD(0.0))
+    model = tiny(LINKS, weight=3.0, optimizer=keras.optimizers.SGD(0.0), eager=EAGER)
     plain = model.model
-    plain.compile(keras.optimizers.SGD(0.0), MarginLoss(), jit_compile=JIT)
+    plain.compile(keras.optimizers.SGD(0.0), MarginLoss(), jit_compile=JIT, run_eagerly=EAGER)
     weights = model.get_weights()
     expected = divergences(model, WEIGHTS)
     options = dict(batch_size=SAMPLES, verbose=0, sample_weight=WEIGHTS)
@@ -234,7 +233,7 @@ def test_a_step_compiled_by_xla_is_finite_also_for_images_of_zeros():
 
 def test_evaluate_and_predict_never_touch_the_units(monkeypatch):
     monkeypatch.setattr(FeedbackAgreement, "call", lambda *_, **__: 1 / 0)
-    model = tiny()
+    model = tiny(eager=EAGER)
     model.evaluate(IMAGES, LABELS, verbose=0)
     assert model.predict(IMAGES, verbose=0).shape == (SAMPLES, CLASSES)
     with pytest.raises(ZeroDivisionError):
@@ -243,7 +242,7 @@ def test_evaluate_and_predict_never_touch_the_units(monkeypatch):
 
 def test_saved_training_goes_on(tmp_path):
     unit = FeedbackAgreement(2, divergence=PairedKLDivergence(), name="mine")
-    model = tiny([(*LINKS[0], unit)], weight=2.5)
+    model = tiny([(*LINKS[0], unit)], weight=2.5, eager=EAGER)
     options = dict(batch_size=8, epochs=1, shuffle=False, verbose=0)
     model.fit(IMAGES, LABELS, **options)
     model.save(tmp_path / "training.keras")
@@ -263,9 +262,6 @@ def test_saved_training_goes_on(tmp_path):
         np.testing.assert_allclose(array(b), array(a), atol=1e-5, err_msg=a.path)
 
 
-PATH_OF_TESTS = pathlib.Path(__file__).parents[1]
-
-
 def test_a_capsule_classifier(tmp_path):
     case = capsnet(padding="same")
     images, labels = case.arrays()["images"], np.array([0, 2, 1, 1, 2])
@@ -276,7 +272,7 @@ def test_a_capsule_classifier(tmp_path):
     histories = []
     for each in (plain, model):
         loss = SpreadLoss(SpreadMargin("linear", scale=10))
-        each.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"], jit_compile=JIT)
+        each.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"], jit_compile=JIT, run_eagerly=EAGER)
         histories.append(each.fit(images, labels, validation_data=(images, labels), **options).history)
     assert histories[1].keys() == {*histories[0], "feedback"}
     for name, values in histories[0].items():
@@ -300,13 +296,11 @@ def test_two_mirrored_devices_give_the_weights_of_one():
     if BACKEND != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
     # Each replica gets the same images: normalization and divergences are a replica's own.
-    script = f"""
-import sys
-sys.path[:0] = [{str(PATH_OF_TESTS.parent)!r}, {str(PATH_OF_TESTS)!r}, {str(PATH_OF_TESTS / "models")!r}]
+    script = """
 import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from test_feedback import IMAGES, LABELS, WEIGHTS, keras, tiny
+from models.test_feedback import IMAGES, LABELS, WEIGHTS, tiny
 def trained(scope, repeats):
     keras.utils.set_random_seed(0)
     with scope:
@@ -323,8 +317,7 @@ for a, b in zip(one[:2], two[:2]):
 for a, b in zip(one[2], two[2], strict=True):
     np.testing.assert_allclose(b, a, atol=1e-5)
 """
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
+    done = run_script(script, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -393,7 +386,7 @@ def test_a_sequential_model_and_a_nested_one():
     inner = keras.Sequential([keras.Input((9, 8, 4)), keras.layers.Conv2D(6, 3, padding="same")], name="inner")
     layers = [keras.layers.Conv2D(4, 1, name="low"), inner, keras.layers.Flatten(), keras.layers.Dense(CLASSES)]
     model = with_feedback(keras.Sequential([keras.Input((9, 8, 2)), *layers]), [("low", "inner")], groups=2)
-    model.compile("sgd", MarginLoss(), jit_compile=JIT)
+    model.compile("sgd", MarginLoss(), jit_compile=JIT, run_eagerly=EAGER)
     assert np.isfinite(model.train_on_batch(IMAGES, LABELS)).all()
     np.testing.assert_allclose(array(model(IMAGES)), array(model.model(IMAGES)), atol=1e-6)
 
@@ -405,7 +398,8 @@ def test_losses_by_the_names_of_outputs_and_an_export_of_the_network_alone(tmp_p
     x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(16, 3, 2, padding="same", name="high")(x))
     network = keras.Model(images, [keras.layers.Dense(5, name="kind")(x), keras.layers.Dense(1, name="size")(x)])
     model = with_feedback(network, [("low", "high")], groups=1)
-    model.compile("adam", {"kind": "mse", "size": "mae"}, metrics={"size": ["mse"]}, jit_compile=JIT)
+    losses, metrics = {"kind": "mse", "size": "mae"}, {"size": ["mse"]}
+    model.compile("adam", losses, metrics=metrics, jit_compile=JIT, run_eagerly=EAGER)
     examples = np.random.default_rng(0).random((6, 8, 8, 3)).astype("float32")
     history = model.fit(examples, {"kind": np.zeros((6, 5)), "size": np.zeros((6, 1))}, verbose=0).history
     assert set(history) == {"loss", "feedback", "kind_loss", "size_loss", "size_mse"}

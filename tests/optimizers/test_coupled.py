@@ -9,7 +9,7 @@ from optimizers.pytorch import job, needs_torch, weights_after
 
 from tf_capsules.optimizers import CoupledAdam, CoupledRMSprop, CoupledSGD
 
-STEPS, SCALES = 50, (1e-3, 1e-5, 1e-7)
+STEPS, SCALES = 20, (1e-3, 1e-5, 1e-7)
 SHARES = 0, 0.5  # the weight decay over the gradients' size
 
 

@@ -1,8 +1,10 @@
 """Votes that are never made answer as stored ones do."""
 
+import functools
+
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of, run, slow_on_jax
+from backend import array, float64, gradients_of, results_and_gradients, run, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes
@@ -93,8 +95,8 @@ USES = {
 }
 
 
-def compare(form, method, matrix, use_bias, dtype, one_column=False):
-    make, groups = FORMS[form]
+def problem(groups, method, matrix, use_bias, dtype, one_column):
+    """The names of the arguments, their values, and what asks votes of a form for the answer to them."""
     arrays = make_arrays(groups, matrix, use_bias, dtype, one_column)
     names = ["poses", "kernel"] + ["bias"] * use_bias * (method != "masses") + list(USES[method])
     names = [name for name in names if method != "masses" or name in ("weights", "activations")]
@@ -107,10 +109,24 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
 
         return from_values
 
-    fast, slow = answer(make), answer(stored)
-    values = [arrays[name] for name in names]
-    expected = run(slow, *values)
-    result = run(fast, *values)
+    return names, [arrays[name] for name in names], answer
+
+
+@functools.cache  # of all forms with so many groups
+def of_stored(*case):
+    """The answer of stored votes, a direction, and the gradients in it."""
+    _, values, answer = problem(*case)
+    expected = run(answer(stored), *values)
+    direction = np.random.default_rng(2).normal(size=expected.shape).astype(expected.dtype)
+    return expected, direction, results_and_gradients(answer(stored), [direction])(*values)[1]
+
+
+def compare(form, method, matrix, use_bias, dtype, one_column=False):
+    make, groups = FORMS[form]
+    case = groups, method, matrix, use_bias, dtype, one_column
+    names, values, answer = problem(*case)
+    expected, direction, expected_gradients = of_stored(*case)
+    result, gradients = results_and_gradients(answer(make), [direction])(*values)
     assert result.dtype == dtype and result.shape == expected.shape
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
@@ -118,10 +134,7 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
         through_store = run(answer(lambda *v: make(*v).store(centered)), *values)  # noqa: B023
         np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
 
-    direction = np.random.default_rng(2).normal(size=expected.shape).astype(dtype)
-    _, gradients = gradients_of(lambda *v: ops.sum(direction * fast(*v)))(*values)
-    _, expected = gradients_of(lambda *v: ops.sum(direction * slow(*v)))(*values)
-    for name, gradient, reference in zip(names, gradients, expected, strict=True):
+    for name, gradient, reference in zip(names, gradients, expected_gradients, strict=True):
         scale = tolerance * max(1.0, np.abs(reference).max())
         np.testing.assert_allclose(gradient, reference, rtol=tolerance, atol=scale, err_msg=name)
 

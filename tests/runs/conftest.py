@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
+from runs.steps import untraced_steps
 from small_runs import RECTIFIED, SHORT, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.runs import Settings, train
+
+
+@pytest.fixture
+def eager():
+    with untraced_steps():
+        yield
 
 
 @pytest.fixture(scope="session")

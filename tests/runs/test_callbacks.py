@@ -10,7 +10,7 @@ from tf_capsules.runs import RunFolder, Settings, TrainingError, callbacks, trai
 from tf_capsules.runs.callbacks import Recorder
 
 
-def test_progress_without_a_terminal_tells_the_time_left(tmp_path, monkeypatch, capsys):
+def test_progress_without_a_terminal_tells_the_time_left(eager, tmp_path, monkeypatch, capsys):
     write_arrays(tmp_path / "mine.npz")
     monkeypatch.setattr(training, "Progress", functools.partial(callbacks.Progress, seconds=0))
     train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "mine.npz"), epochs=2, batch_size=30))
@@ -26,7 +26,7 @@ class NotANumber(keras.losses.Loss):
         return keras.ops.sum(y_pred, axis=-1) * float("nan")
 
 
-def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_path):
+def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(eager, tmp_path):
     good = train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0)
     before = (good.folder / "last-0001.weights.h5").read_bytes()
     folder = RunFolder(good.folder)
@@ -43,7 +43,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(tmp_pat
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before and folder.checkpoints() == [1]
 
 
-def test_killed_while_writing_leaves_the_last_checkpoint_whole(rectified_run, tmp_path, monkeypatch):
+def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_run, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -68,8 +68,9 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(rectified_run, tm
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_the_history_tells_how_far_batches_differ(tmp_path, monkeypatch):
-    run = train(TINY.replace(epochs=1, batch_size=10), tmp_path / "run", SHORT, verbose=0)
+def test_the_history_tells_how_far_batches_differ(eager, tmp_path, monkeypatch):
+    settings = Settings(train_limit=20, test_limit=40)
+    run = train(TINY.replace(epochs=1, batch_size=10), tmp_path / "run", settings, verbose=0)
     accuracies = []
     for images, labels in run.data.test(batch_size=10):
         lengths = keras.ops.convert_to_numpy(run.model(images)["activations"])

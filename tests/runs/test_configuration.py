@@ -22,7 +22,7 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
         train(TINY.replace(batch_size=40), run.folder, SHORT, resume=True)
 
 
-def test_a_run_goes_on_where_its_data_have_moved(run_on_arrays, tmp_path, monkeypatch, capsys):
+def test_a_run_goes_on_where_its_data_have_moved(eager, run_on_arrays, tmp_path, monkeypatch, capsys):
     shutil.copytree(run_on_arrays.folder, tmp_path / "run")
     config = (tmp_path / "run" / "config.json").read_text()
     assert config.count(run_on_arrays.settings.data) == 1
@@ -54,7 +54,7 @@ def test_other_data_under_the_same_name_are_not_resumed_on(run_on_arrays, tmp_pa
         train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
 
 
-def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
+def test_nothing_to_resume_is_said_and_a_new_run_starts(eager, tmp_path, capsys):
     recipe, settings = TINY.replace(epochs=1), Settings(train_limit=50, test_limit=20)
     (tmp_path / "run").mkdir()
     run = train(recipe, tmp_path / "run", settings, resume=True, verbose=2)
@@ -63,7 +63,7 @@ def test_nothing_to_resume_is_said_and_a_new_run_starts(tmp_path, capsys):
     assert "a new run starts" not in capsys.readouterr().out
 
 
-def test_a_run_that_ended_in_its_first_epoch_is_replaced(tmp_path, capsys):
+def test_a_run_that_ended_in_its_first_epoch_is_replaced(eager, tmp_path, capsys):
     wild, settings = TINY.replace(epochs=1, learning_rate=1e38), Settings(train_limit=100, test_limit=20)
     with pytest.raises(TrainingError, match="at step 2 of epoch 1. No epoch was .*, or --dtype float32.$"):
         train(wild, tmp_path / "run", settings, verbose=0)
@@ -121,7 +121,7 @@ def test_configurations_of_before_are_those_of_the_same_run(path, tmp_path):
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 
 
-def test_a_run_of_before_goes_on(tmp_path, capsys):
+def test_a_run_of_before_goes_on(eager, tmp_path, capsys):
     options = {"types": 4, "decoder_units": [8, 9]}
     settings = Settings(epochs=1, decay_steps=40, train_limit=200, test_limit=60, network=options)
     first = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)

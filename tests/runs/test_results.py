@@ -15,7 +15,7 @@ def test_results_are_appended_and_other_columns_refused(tmp_path, run):
         append_row(path, {"other": 1})
 
 
-def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(tmp_path):
+def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(eager, tmp_path):
     (tmp_path / "other.csv").write_text("other\n1\n")
     bad = {
         "other.csv": "has the columns \\['other'\\], not",

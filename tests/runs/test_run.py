@@ -21,7 +21,7 @@ def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
     np.testing.assert_allclose(lengths, keras.ops.convert_to_numpy(run.model(images)["activations"]), atol=1e-6)
 
 
-def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch):
+def test_a_run_whose_data_have_gone_is_loaded_without_them(eager, tmp_path, monkeypatch):
     path = tmp_path / "mine.npz"
     x, _ = write_arrays(path, 10, (8, 8, 1))
     run = train(RECTIFIED, tmp_path / "run", Settings(data=str(path), epochs=1), verbose=0)
@@ -40,7 +40,7 @@ def test_a_run_whose_data_have_gone_is_loaded_without_them(tmp_path, monkeypatch
     assert elsewhere.data.spec.name == "digits" and 0 <= elsewhere.evaluate()["accuracy"] <= 1
 
 
-def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, monkeypatch):
+def test_other_data_must_have_the_images_and_classes_of_the_run(eager, run, tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     write_arrays(tmp_path / "large.npz", 10, (9, 8, 1))
     with pytest.raises(TrainingError, match=r"large.npz has images \(9, 8, 1\) of 10 .* trained on images \(8, 8, 1\)"):
@@ -62,7 +62,7 @@ def test_other_data_must_have_the_images_and_classes_of_the_run(run, tmp_path, m
         load_run(run.folder, dataset="mnist").evaluate()
 
 
-def test_a_folder_is_read_as_the_run_s_images_were(run, tmp_path, monkeypatch):
+def test_a_folder_is_read_as_the_run_s_images_were(eager, run, tmp_path, monkeypatch):
     Image = pytest.importorskip("PIL.Image")
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     for label in range(10):
@@ -73,9 +73,10 @@ def test_a_folder_is_read_as_the_run_s_images_were(run, tmp_path, monkeypatch):
     assert given.data.spec.image_shape == (8, 8, 1) and given.evaluate()["loss"] > 0
 
 
-def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
-    settings = Settings(epochs=3, train_limit=64, test_limit=20, batch_size=16, keep_epochs=True)
-    run = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)
+def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    settings = Settings(epochs=3, train_limit=32, test_limit=20, batch_size=16, keep_epochs=True)
+    run = train(TINY, tmp_path / "run", settings, verbose=0)
     assert RunFolder(run.folder).checkpoints() == [1, 2, 3]
     models = run.models(most=2)
     assert list(models) == ["epoch 1", "epoch 3"] and list(run.models()) == ["epoch 1", "epoch 2", "epoch 3"]
@@ -86,7 +87,7 @@ def test_weights_of_every_epoch_are_kept_on_demand(tmp_path):
     with pytest.raises(TrainingError, match="weights of the epochs 1, 2, 3; --keep-epochs .* Received: 4"):
         load_run(run.folder, 4)
     with pytest.raises(TrainingError, match="keep_epochs True, now False"):
-        train("sabour2017-digits", run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
+        train(TINY, run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
 
 
 def test_without_them_there_is_one_model(run):

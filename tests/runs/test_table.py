@@ -10,7 +10,7 @@ from tf_capsules.runs.results import append_row
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
 
 ROWS = ["sabour2017-digits", "sabour2017-digits@1"]
-OPTIONS = ["--epochs", "2", "--train-limit", "200", "--test-limit", "60"]
+OPTIONS = ["--epochs", "2", "--train-limit", "64", "--test-limit", "30"]
 OPTIONS += ["--network", "decoder_units=8,9", "--network", "types=4"]
 NETWORK = {"decoder_units": [8, 9], "types": 4}
 
@@ -37,7 +37,7 @@ def in_this_process(monkeypatch):
 
 
 @needs_tensorflow
-def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, capfd, in_this_process):
+def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_path, capfd, in_this_process):
     command = ["table", *ROWS, "--output", str(tmp_path), *OPTIONS]
     # As an interruption leaves it: the first row is trained, but neither evaluated nor written down.
     first = ["train", ROWS[0], "--output", str(tmp_path / ROWS[0]), "--no-figures", "--no-export", *OPTIONS]
@@ -50,8 +50,8 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert [row["recipe"] for row in done] == ["sabour2017-digits"] * 2
     assert all("network decoder_units=8,9; network types=4" in row["note"] for row in done)
     assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
-    assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 60 after each epoch
-    assert all("train_limit 200" in row["note"] for row in done)
+    assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 30 after each epoch
+    assert all("train_limit 64" in row["note"] for row in done)
     lines = said.splitlines()[-2:]
     for line, name, row in zip(lines, ROWS, done, strict=True):
         assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
@@ -64,7 +64,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
     assert capfd.readouterr().out.count("has it") == 2
     assert (tmp_path / "table.csv").read_bytes() == written
     # With other settings it is another row.
-    same = dict(epochs=2, train_limit=200, network=NETWORK)
+    same = dict(epochs=2, train_limit=64, network=NETWORK)
     others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "decay_steps": 9, "train_limit": 100, "epoch_size": 50}
     others |= {"network": None, "dataset": "rendered_toys"}
     changes = [{}, {"train_limit": None}, *({name: value} for name, value in others.items())]
@@ -78,7 +78,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(tmp_path, cap
 
     (panel,) = table.draw_table(ROWS, tmp_path).axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
-    assert [line.get_xdata().tolist() for line in panel.get_lines()] == [[200, 400]] * 2
+    assert [line.get_xdata().tolist() for line in panel.get_lines()] == [[64, 128]] * 2
     # A row of which there is a result and no run.
     (panel,) = table.draw_table([*ROWS[:1], "sabour2017-digits@2"], tmp_path).axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations"]

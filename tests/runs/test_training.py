@@ -1,16 +1,13 @@
 import csv
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
 import keras
 import numpy as np
 import pytest
-from small_runs import DIGITS, RECTIFIED, REPOSITORY, SHORT, TINY, write_arrays
+from runs.processes import run_script
+from small_runs import DIGITS, RECTIFIED, SHORT, TINY, write_arrays
 from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text
@@ -34,19 +31,19 @@ def test_a_run_folder_holds_config_history_weights_and_result(run):
     assert result["train_examples"] == 120 and result["test_examples"] == 70 and result["seed"] == 0
 
 
-def test_feedback_units_train_along_and_are_left_behind(tmp_path, monkeypatch):
+def test_feedback_units_train_along_and_are_left_behind(eager, tmp_path, monkeypatch):
     options = dict(types=3, layers=(1,), coefficients=None)
     recipe = DIGITS.replace(
         model=li2018.EncapNet,
         feedback=li2018_feedback.feedback,
         feedback_options=dict(divergence="kl"),  # is sooner traced than Sinkhorn's
-        batch_size=30,
+        batch_size=20,
         decays=None,
         figures=(),
     )
     recipe = dataclasses.replace(recipe, model_options=options)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
-    short = Settings(train_limit=60, test_limit=30, epochs=1)
+    short = Settings(train_limit=20, test_limit=20, epochs=1)
     train(recipe, tmp_path / "run", short, verbose=0)
     run = train(recipe, tmp_path / "run", dataclasses.replace(short, epochs=2), resume=True, verbose=0)
     whole = train(recipe, tmp_path / "whole", dataclasses.replace(short, epochs=2), verbose=0)
@@ -83,7 +80,7 @@ def test_a_step_is_traced_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["sabour2017-multimnist", "sabour2017-multimnist-cnn"])
-def test_capsule_networks_and_plain_classifiers_train_on_several_targets(tmp_path, name):
+def test_capsule_networks_and_plain_classifiers_train_on_several_targets(eager, tmp_path, name):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("images made on the fly need TensorFlow")
     tiny = dict(filters=4, types=2, pose=3, dim=4, kernel_size=3, decoder_units=(7,))
@@ -149,7 +146,7 @@ def plain_network(image_shape, classes):
     return keras.Sequential(layers)
 
 
-def test_epochs_of_few_steps_are_told(tmp_path, capsys):
+def test_epochs_of_few_steps_are_told(eager, tmp_path, capsys):
     settings = dataclasses.replace(SHORT, epochs=1, train_limit=60)
     train(TINY, tmp_path / "few", settings, verbose=2)
     assert "hint: an epoch is 2 steps of up to 50 examples; from so few a smaller" in capsys.readouterr().out
@@ -157,7 +154,7 @@ def test_epochs_of_few_steps_are_told(tmp_path, capsys):
     assert "hint:" not in capsys.readouterr().out
 
 
-def test_epochs_of_a_part_are_tested_kept_and_named(tmp_path):
+def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
     settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
     run = train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
     assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
@@ -170,38 +167,33 @@ def test_epochs_of_a_part_are_tested_kept_and_named(tmp_path):
 
 
 def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path):
-    script = f"""
-import sys
-sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
+    script = """
+import os, signal, sys
 from small_runs import SPREAD
-from tf_capsules.runs import Settings, train
-recipe = SPREAD.replace(epochs=5)
-settings = Settings(train_limit=230, test_limit=30, deterministic=True)
+from tf_capsules.runs import Settings, train, training
+
+class Killed(training.Recorder):
+    def on_train_batch_end(self, batch, logs=None):
+        if (len(self.rows), batch) == (1, 1):  # in the middle of the second epoch
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().on_train_batch_end(batch, logs)
+
+if sys.argv.pop(1) == "kill":
+    training.Recorder = Killed
+settings = Settings(train_limit=130, test_limit=30, deterministic=True)
 for folder in sys.argv[1:]:
-    train(recipe, folder, settings, resume=True, verbose=0)
+    train(SPREAD.replace(epochs=3), folder, settings, resume=True, verbose=0)
 """
-
-    def start(*folders):
-        folders = [str(tmp_path / folder) for folder in folders]
-        return subprocess.Popen([sys.executable, "-c", script, *folders], stderr=subprocess.PIPE)
-
-    killed = start("killed")
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed").glob("last-*.weights.h5")) and time.monotonic() < deadline:
-        assert killed.poll() is None, killed.stderr.read().decode()
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    done = RunFolder(tmp_path / "killed").checkpoints()
-    assert done and done[-1] < 5, "the process was not killed in the middle of its run"
-    resumed = start("killed", "whole")
-    _, errors = resumed.communicate()
-    assert resumed.returncode == 0, errors.decode()
+    killed = run_script(script, "kill", tmp_path / "killed")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert RunFolder(tmp_path / "killed").checkpoints() == [1]
+    resumed = run_script(script, "resume", tmp_path / "killed", tmp_path / "whole")
+    assert resumed.returncode == 0, resumed.stderr
     from h5py import File
 
     with (
-        File(tmp_path / "whole" / "last-0005.weights.h5") as a,
-        File(tmp_path / "killed" / "last-0005.weights.h5") as b,
+        File(tmp_path / "whole" / "last-0003.weights.h5") as a,
+        File(tmp_path / "killed" / "last-0003.weights.h5") as b,
     ):
         compared = []
 
@@ -218,10 +210,10 @@ def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
     # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
-    script = f"""
+    script = """
 import sys
-sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests")!r}]
-import keras, numpy as np
+import numpy as np
+from runs.steps import untraced_steps
 from small_runs import RECTIFIED
 from tf_capsules.losses import SpreadLoss
 from tf_capsules.runs import Settings, train
@@ -230,7 +222,8 @@ recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_
 options = dict(train_limit=131, test_limit=31)
 mirrored = Settings(strategy="mirrored", devices=2, **options)
 two = train(recipe, sys.argv[1] + "/two", mirrored, verbose=0)
-one = train(recipe, sys.argv[1] + "/one", Settings(**options), verbose=0)
+with untraced_steps():
+    one = train(recipe, sys.argv[1] + "/one", Settings(**options), verbose=0)
 first = build_model(recipe, one.data.spec)
 for a, b in zip(one.model.get_weights(), two.model.get_weights(), strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)
@@ -239,19 +232,16 @@ assert moved > 1e-3, moved
 assert one.result["value"] == two.result["value"], (one.result, two.result)
 assert abs(one.result["test_loss"] / two.result["test_loss"] - 1) < 1e-4, (one.result, two.result)
 """
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False, env=environment
-    )
+    done = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
+def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeypatch):
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
     tiny = dict(dim=6, parts=5, pose=3, iterations=2)
     recipe = recipes.get("heinsen2019-sst2").replace(model_options=tiny, epochs=2, batch_size=4, figures=())
-    settings = Settings(data_dir=str(write_trees(tmp_path / "trees")), cache=str(tmp_path / "cache"))
+    settings = Settings(data_dir=str(write_trees(tmp_path / "trees", sentences=4)), cache=str(tmp_path / "cache"))
     whole = train(recipe, tmp_path / "whole", settings, verbose=0)
     assert [row["epoch"] for row in whole.history] == [1, 2]
     assert {"val_loss_std", "val_accuracy_std"} <= set(whole.history[0])
@@ -285,7 +275,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(tmp_path, monkeypatch):
     assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
 
 
-def test_training_stops_where_familiar_viewpoints_are_known_well_enough(views, tmp_path, capsys):
+def test_training_stops_where_familiar_viewpoints_are_known_well_enough(eager, views, tmp_path, capsys):
     results = tmp_path / "results.csv"
     first = train(views, tmp_path / "run", Settings(stop_at=0.001), verbose=0, results=results)
     assert len(first.history) == 1 and first.history[0]["val_accuracy"] >= 0.001

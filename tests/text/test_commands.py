@@ -1,5 +1,7 @@
 """The command line on texts, with a small random BERT."""
 
+import functools
+
 import pytest
 from toys import write_trees
 
@@ -22,11 +24,20 @@ def run(bert, tmp_path_factory):
         "--data-dir",
         str(write_trees(folder / "trees")),
     ]
-    command += ["--cache", str(folder / "cache"), "--epochs", "1", "--output", str(folder / "run")]
+    command += ["--cache", str(folder / "cache"), "--epochs", "1", "--iterations", "2"]
+    command += ["--output", str(folder / "run")]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert cli.main(command) == 0
     return folder / "run", said.getvalue()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_once():
+    """Each exported model is loaded for the first prediction alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exported, "ExportedModel", functools.cache(exported.ExportedModel))
+        yield
 
 
 def test_training_ends_with_pictures_a_served_text_and_the_accuracy(run):

@@ -1,9 +1,6 @@
 import json
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -32,19 +29,6 @@ def with_head(transformer):
     return module
 
 
-SERVE = """
-import json, sys, time
-import numpy as np
-import tensorflow as tf, tensorflow_text
-folder, texts = sys.argv[1], [bytes.fromhex(text) for text in json.loads(sys.argv[2])]
-serve = tf.saved_model.load(folder).signatures["serving_default"]
-answers = [serve(tf.constant(part))["probabilities"].numpy() for part in (texts, texts[:1])]
-answers.append(serve(tf.constant([], tf.string))["probabilities"].numpy())
-assert not {"keras_hub", "tf_capsules", "transformers", "torch"} & set(sys.modules)
-np.savez(sys.argv[3], *answers)
-"""
-
-
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 class TestGraph:
     @pytest.fixture
@@ -66,26 +50,21 @@ class TestGraph:
             counts.append(transformer.graph.encode.experimental_get_tracing_count())
         assert len(set(counts)) == 1
 
-    def test_served_without_this_package(self, transformer, tmp_path):
+    def test_saved_with_each_weight_once_and_served(self, transformer, tmp_path):
+        """By a process without this package: export/test_text.py."""
         module = with_head(transformer)
-        tf.saved_model.save(module, tmp_path / "served", signatures=module.serve)
-        texts = json.dumps([part.hex() for part in BYTES])
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [sys.executable, "-c", SERVE, str(tmp_path / "served"), texts, str(tmp_path / "answers.npz")]
-        subprocess.run(command, check=True, env=environment, cwd=tmp_path)
-        states, mask = transformer.hidden_states(BYTES)
-        mean = np.einsum("bnlm,bn->bm", states, mask) / mask.sum(1, keepdims=True)
-        expected = np.exp(mean) / np.exp(mean).sum(-1, keepdims=True)
-        with np.load(tmp_path / "answers.npz") as answers:
-            np.testing.assert_allclose(answers["arr_0"], expected, rtol=1e-4)
-            np.testing.assert_allclose(answers["arr_1"], expected[:1], rtol=1e-4)
-            assert answers["arr_2"].shape == (0, transformer.width)
-
-    def test_each_weight_is_stored_once(self, transformer, tmp_path):
-        tf.saved_model.save(with_head(transformer), tmp_path)
+        tf.saved_model.save(module, tmp_path, signatures=module.serve)
         stored = sum(file.stat().st_size for file in tmp_path.glob("variables/*"))
         numbers = sum(int(np.prod(weight.shape)) for weight in transformer.graph.variables)
         assert numbers > 2000 and 4 * numbers <= stored < 4 * numbers * 1.1 + 10_000
+        states, mask = transformer.hidden_states(BYTES)
+        mean = np.einsum("bnlm,bn->bm", states, mask) / mask.sum(1, keepdims=True)
+        expected = np.exp(mean) / np.exp(mean).sum(-1, keepdims=True)
+        loaded = tf.saved_model.load(str(tmp_path))
+        for texts in (BYTES, BYTES[:1], []):
+            answer = loaded.signatures["serving_default"](tf.constant(texts, tf.string))["probabilities"]
+            assert answer.shape == (len(texts), transformer.width)
+            np.testing.assert_allclose(answer, expected[: len(texts)], rtol=1e-4)
 
     def test_no_word_is_remembered(self, transformer):
         before = transformer.tokenize(TEXTS)
