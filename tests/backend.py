@@ -98,6 +98,20 @@ def _with_gradients(function, jit):
     return results_and_their_gradients
 
 
+@contextlib.contextmanager
+def untraced_steps():
+    """Of models that are compiled in it, on TensorFlow: for runs of so few steps that tracing one takes longer."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if BACKEND == "tensorflow":
+            compile_model = keras.Model.compile
+
+            def compile_eagerly(self, *args, **options):
+                compile_model(self, *args, **{**options, "run_eagerly": True})
+
+            monkeypatch.setattr(keras.Model, "compile", compile_eagerly)
+        yield
+
+
 def float64():
     """A context in which float64 is to be had."""
     if BACKEND == "jax":

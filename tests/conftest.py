@@ -4,7 +4,7 @@ import os
 import pytest
 
 # Programs of tests run once: compiling them in full takes far longer than running them. XLA reads this when it first
-# compiles, on TensorFlow; JAX has a setting of its own.
+# compiles, under TensorFlow and JAX alike.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 
@@ -13,17 +13,6 @@ def pytest_collection_finish():
     # Tracing makes many objects, few of them garbage: looking for it less often saves a fifth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_jax():
-    """JAX's part of the quick compiling."""
-    import keras
-
-    if keras.backend.backend() == "jax":
-        import jax
-
-        jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(autouse=True)

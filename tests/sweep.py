@@ -322,7 +322,7 @@ MODELS = {
     "TextCapsNet": heinsen_network(TextCapsNet, {"layers": 3, "width": 7, "dim": 6, "iterations": 2}, TEXT),
     "TextCapsNet norm after": heinsen_network(
         TextCapsNet,
-        {"layers": 2, "width": 8, "dim": 6, "norm": "post", "density": "soft_k_means", "iterations": 1},
+        {"layers": 2, "width": 8, "dim": 6, "norm": "post", "density": "soft_k_means", "iterations": 2},
         {**TEXT, "embeddings": (BATCH, 4, 2, 8)},
     ),
     "SelfAttentionCapsNet": Case(

@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of the pages in docs run as they stand."""
+"""The Python blocks of the README and of the pages in docs run as they stand, but for two epochs at the most."""
 
 import functools
 import importlib.util

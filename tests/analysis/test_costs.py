@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from analysis.capsnets import small_capsnet
-from runs.processes import run_script
+from processes import run_script
 
 from tf_capsules import cli
 from tf_capsules.analysis import estimate_cost

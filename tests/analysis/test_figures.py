@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from runs.steps import untraced_steps
+from backend import untraced_steps
 
 from tf_capsules import recipes
 from tf_capsules.analysis import figures as drawing

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-from runs.steps import untraced_steps
+from backend import untraced_steps
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets import imagenet

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from runs.processes import run_script
+from processes import run_script
 
 pytest.importorskip("tensorflow")
 tfds = pytest.importorskip("tensorflow_datasets")

@@ -72,10 +72,9 @@ def run_layer_contract(case, tmp_path):
     expected = numbers(outputs)
     assert all(np.isfinite(x).all() for x in tree.flatten(expected))
 
-    # Symbolic shapes and dtypes are the real ones, for any and for a given batch size. Those of a model, which takes
-    # long to trace and is made of symbolic calls, are read of the graph below, where there is one.
+    # Symbolic shapes and dtypes are the real ones, for any and for a given batch size; a model takes long to trace.
     is_model = isinstance(layer, keras.Model)
-    for size in () if is_model and BACKEND == "tensorflow" else (batch, None):
+    for size in (None,) if is_model else (batch, None):
         inputs = symbolic(arguments, size)
         specs = call(layer, inputs)
         check_specs(specs, outputs, size)

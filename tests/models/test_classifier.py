@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, JIT, array
-from runs.processes import run_script
+from processes import run_script
 from sweep import MODELS
 
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
@@ -138,10 +138,10 @@ def test_a_training_step_compiled_by_xla_is_the_same():
         np.testing.assert_allclose(array(b), array(a), atol=1e-6, err_msg=a.path)
 
 
-def growing(**options):
+def growing():
     """Compiled with a margin that grows; its parameters do not change, so that its losses tell the margin."""
     model = MODELS["CapsNet without decoder"].make()
-    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False, **options)
+    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False)
     return model
 
 
@@ -178,7 +178,7 @@ def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
 
 
 def test_a_growing_margin_belongs_to_one_training(tmp_path):
-    model, bare = growing(run_eagerly=EAGER), MODELS["CapsNet without decoder"].make()
+    model, bare = growing(), MODELS["CapsNet without decoder"].make()
     bare.save_weights(tmp_path / "bare.weights.h5")
     next_loss(model)
     model.save_weights(tmp_path / "counted.weights.h5")
@@ -189,8 +189,7 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
         model.load_weights(tmp_path / "bare.weights.h5")
     assert count(model) == 0
     next_loss(model)
-    loss = SpreadLoss(SpreadMargin.over(5, "linear"))
-    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=False, run_eagerly=EAGER)
+    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(5, "linear")), jit_compile=False)
     assert count(model) == 0 and len(model.weights) == len(bare.weights) + 1
     loss, expected = next_loss(model)
     np.testing.assert_allclose(loss, expected(2), rtol=1e-5)

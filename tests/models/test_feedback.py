@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, JIT, array
-from runs.processes import run_script
+from processes import run_script
 from sweep import capsnet
 
 from tf_capsules.losses import MarginLoss, PairedKLDivergence, SinkhornDivergence, SpreadLoss, SpreadMargin

@@ -303,6 +303,7 @@ def test_gradients_flow_through_all_iterations():
         ("stored", False, {}),
         ("stored", True, {"normalization": "min_max", "inverse_temperature": (1, 2)}),
         ("shared", False, {"normalization": "min_max", "inverse_temperature": (1, 2, 3)}),
+        ("shared", False, {"normalization": "data"}),
         ("shared", True, {"normalization": "data"}),
     ],
 )

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from runs.steps import untraced_steps
+from backend import untraced_steps
 from small_runs import RECTIFIED, SHORT, TINY, write_arrays
 
 from tf_capsules import datasets, recipes

@@ -6,7 +6,7 @@ import signal
 import keras
 import numpy as np
 import pytest
-from runs.processes import run_script
+from processes import run_script
 from small_runs import DIGITS, RECTIFIED, SHORT, TINY, write_arrays
 from toys import ToyTransformer, write_checkpoint, write_trees
 
@@ -213,7 +213,7 @@ def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
     script = """
 import sys
 import numpy as np
-from runs.steps import untraced_steps
+from backend import untraced_steps
 from small_runs import RECTIFIED
 from tf_capsules.losses import SpreadLoss
 from tf_capsules.runs import Settings, train
