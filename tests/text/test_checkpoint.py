@@ -105,9 +105,7 @@ def test_a_name_that_the_hub_has_not(tmp_path, monkeypatch):
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        FileNotFoundError, match="^there is no folder and no installed package 'nobody/nothing', and"
-    ):
+    with pytest.raises(FileNotFoundError, match="^there is no folder and no installed package 'nobody/nothing', and"):
         find("nobody/nothing")
 
 
