@@ -9,6 +9,8 @@ from keras import ops, tree
 BACKEND = keras.backend.backend()
 # Of `compile` where XLA is not what is tested: on TensorFlow a few small steps take less time than compiling one.
 JIT = "auto" if BACKEND == "jax" else False
+# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
+EAGER = BACKEND == "tensorflow"
 slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 
 
@@ -46,7 +48,11 @@ def any_batch(model, inputs):
 
 def gradients_of(function, jit=False):
     """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
-    return _with_gradients(lambda *xs: 2 * (function(*xs),), jit)
+    def value(*xs):
+        result = function(*xs)
+        return result, result
+
+    return _with_gradients(value, jit)
 
 
 def results_and_gradients(function, directions, jit=False):
@@ -102,7 +108,7 @@ def _with_gradients(function, jit):
 def untraced_steps():
     """Of models that are compiled in it, on TensorFlow: for runs of so few steps that tracing one takes longer."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        if BACKEND == "tensorflow":
+        if EAGER:
             compile_model = keras.Model.compile
 
             def compile_eagerly(self, *args, **options):

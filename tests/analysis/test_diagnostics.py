@@ -4,7 +4,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array
+from backend import EAGER, JIT, array
 
 from tf_capsules.analysis import RoutingDiagnostics, diagnostics, measure_couplings
 from tf_capsules.models.sabour2017 import CapsNet
@@ -23,7 +23,7 @@ def small(iterations=3):
 
 def test_the_callback_writes_a_row_a_layer_and_iteration_and_goes_on(tmp_path):
     model = small()
-    options = dict(jit_compile=JIT, run_eagerly=BACKEND == "tensorflow")  # tracing takes longer than these few steps
+    options = dict(jit_compile=JIT, run_eagerly=EAGER)
     model.compile(keras.optimizers.Adam(0.01), keras.losses.MeanSquaredError(), **options)
     targets = np.eye(3, dtype="float32")[LABELS]
     path = tmp_path / "diagnostics.csv"

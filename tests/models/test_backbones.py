@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array
+from backend import EAGER, JIT, array
 
 from tf_capsules.models import heinsen2019, hinton2018, li2018, sabour2017, tsai2020
 
@@ -60,7 +60,7 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
     if head != "dynamic":
         return
     # Tracing takes longer than the one step; JAX would compile each operation by itself.
-    model.compile("adam", "mse", jit_compile=JIT, run_eagerly=BACKEND == "tensorflow")
+    model.compile("adam", "mse", jit_compile=JIT, run_eagerly=EAGER)
     before = array(model.encoder.layers[1].trainable_weights[0])
     model.fit(images, np.eye(3)[[0, 2]], verbose=0)
     assert np.abs(array(model.encoder.layers[1].trainable_weights[0]) - before).max() > 0

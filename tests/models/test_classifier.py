@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array
+from backend import BACKEND, EAGER, JIT, array
 from processes import run_script
 from sweep import MODELS
 
@@ -21,8 +21,6 @@ WHOLE_AND_PARTS = {
     "part_labels": PART_LABELS,
 }
 WEIGHTS = np.array([1.0, 0.0, 2.0, 0.5, 0.25, 1.0], "float32")
-# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
-EAGER = BACKEND == "tensorflow"
 
 
 def tiny(**compile_options):

@@ -3,7 +3,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array
+from backend import BACKEND, EAGER, JIT, array
 from processes import run_script
 from sweep import capsnet
 
@@ -16,8 +16,6 @@ IMAGES = RANDOM.uniform(size=(SAMPLES, 9, 8, 2)).astype("float32")
 LABELS = RANDOM.integers(0, CLASSES, SAMPLES)
 WEIGHTS = RANDOM.uniform(0.5, 2, SAMPLES).astype("float32")
 LINKS = [("low", "capsules"), ("high", "top")]
-# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
-EAGER = BACKEND == "tensorflow"
 
 
 def network():

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array, gradients_of
+from backend import BACKEND, EAGER, JIT, array, gradients_of
 from keras import ops
 
 from tf_capsules.layers import HeinsenRouting
@@ -93,7 +93,7 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8, iterations=2)
     accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
     # On TensorFlow tracing takes longer than a few steps.
-    options = dict(jit_compile=JIT, run_eagerly=BACKEND == "tensorflow")
+    options = dict(jit_compile=JIT, run_eagerly=EAGER)
     model.compile(keras.optimizers.Adam(0.05), SoftmaxCrossentropy(), weighted_metrics=[accuracy], **options)
     random = np.random.default_rng(0)
     x = {"embeddings": random.normal(size=(4, 3, 2, 5)).astype("float32"), "mask": np.ones((4, 3), "float32")}

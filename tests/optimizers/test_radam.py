@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, JIT, array, compiled
+from backend import BACKEND, EAGER, JIT, array, compiled
 from keras import ops
 from optimizers.pytorch import job, needs_torch, weights_after
 from oracle import HEINSEN
@@ -159,8 +159,7 @@ def network(steps=12):
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(3)])
     optimizer = RAdam(one_cycle(1e-5, 0.05, steps), one_cycle(0.81, 0.9, steps, inverted=True))
-    # A few steps take less time than tracing one.
-    model.compile(optimizer, "mse", jit_compile=JIT, run_eagerly=BACKEND == "tensorflow")
+    model.compile(optimizer, "mse", jit_compile=JIT, run_eagerly=EAGER)
     model.optimizer.build(model.trainable_variables)
     return model
 
