@@ -48,6 +48,7 @@ def any_batch(model, inputs):
 
 def gradients_of(function, jit=False):
     """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
+
     def value(*xs):
         result = function(*xs)
         return result, result
