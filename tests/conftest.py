@@ -1,11 +1,14 @@
 import gc
 import os
+import sys
 
 import pytest
 
-# Programs of tests run once: compiling them in full takes far longer than running them. XLA reads this when it first
-# compiles, under TensorFlow and JAX alike.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+# Programs of tests run once: optimizing them takes longer than running them. AS_USERS_COMPILE=1 optimizes them all the
+# same. XLA reads its flags when it first compiles, under TensorFlow and JAX alike.
+QUICK = not os.environ.get("AS_USERS_COMPILE")
+if QUICK:
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 
 def pytest_collection_finish():
@@ -13,6 +16,9 @@ def pytest_collection_finish():
     # Tracing makes many objects, few of them garbage: looking for it less often saves a fifth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    tensorflow = sys.modules.get("tensorflow")
+    if QUICK and tensorflow:
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(autouse=True)
