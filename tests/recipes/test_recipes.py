@@ -38,7 +38,7 @@ PARAMETERS = {
     "hinton2018-smallnorb-vector-no-coordinates": 4_779_274,
     "hinton2018-smallnorb-margin": 317_194,
     "hinton2018-smallnorb-crossentropy": 317_194,
-    "hinton2018-smallnorb-small": 68_754,
+    **dict.fromkeys(("hinton2018-smallnorb-small", "hinton2018-smallnorb-small-short"), 68_754),
     "hinton2018-smallnorb-cnn": 4_253_349,
     "hinton2018-novel-azimuth": 317_194,
     "hinton2018-novel-azimuth-test-toys": 317_194,
@@ -122,7 +122,7 @@ PARAMETERS = {
     "mazzia2021-smallnorb": 151_664 + 229_570,
     "mazzia2021-smallnorb-short": 151_664,
     # A decoder of 36x36 pixels.
-    "mazzia2021-multimnist": 154_656 + 576 + 607_744 + 1025 * 36 * 36,
+    **dict.fromkeys(("mazzia2021-multimnist", "mazzia2021-multimnist-short"), 154_656 + 576 + 607_744 + 1025 * 36 * 36),
     **dict.fromkeys(("heinsen2019-smallnorb", "heinsen2019-smallnorb-short"), 272_592),
     "heinsen2019-sst5": 142_912,
     "heinsen2019-sst2": 141_376,

@@ -83,13 +83,7 @@ SST2_MINILM = SST5_MINILM.row(
 
 RECIPES = (
     SMALLNORB,
-    SMALLNORB.row(
-        "heinsen2019-smallnorb-short",
-        "smallNORB, whole stereo pairs of 96x96, a short regime for two cores",
-        source="no row of the paper: a short regime",
-        device="two CPU cores, with --dtype mixed_bfloat16",
-        epochs=15,
-    ),
+    SMALLNORB.short(15),
     SMALLNORB.row(
         "heinsen2019-toys",
         "toys drawn by code with smallNORB's factors, for where smallNORB is not at hand",

@@ -73,6 +73,14 @@ def _row(key, title, error, **changes):
     return SMALLNORB.row(f"hinton2018-smallnorb-{key}", f"smallNORB, {title}", f"{error} error", **changes)
 
 
+SMALL = _row(
+    "small",
+    "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
+    "2.2%",
+    source="section 4",
+    model_options=dict(filters=64, types=8, capsules=(16, 16)),
+)
+
 RECIPES = (
     _row(
         "r1",
@@ -108,12 +116,12 @@ RECIPES = (
         note="The softmax is over activation logits. Over activations in (0, 1) the loss could not fall below 0.905.",
     ),
     CNN,
-    _row(
-        "small",
-        "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
-        "2.2%",
-        source="section 4",
-        model_options=dict(filters=64, types=8, capsules=(16, 16)),
+    SMALL,
+    SMALL.short(
+        12,
+        title="smallNORB, 2 routing iterations, the network of 68K parameters",
+        batch_size=32,
+        model_options=dict(iterations=2),
     ),
     *_novel("azimuth", "capsules", "13.5%"),
     *_novel("azimuth", "CNN", "20.0%"),

@@ -71,18 +71,7 @@ SIX_LAYERS = (
 
 # Table 1 (c), (e), (f) on two cores: one cycle up and down, and crops and flips, which the paper's rows are without.
 SHORT = tuple(
-    row.replace(
-        name=f"{row.name}-short",
-        title=f"{row.title}, a short regime for two cores",
-        published=None,
-        source="no row of the paper: a short regime",
-        device="two CPU cores, with --dtype mixed_bfloat16",
-        epochs=24,
-        learning_rate=3e-3,
-        drops=(),
-        warmup=0.2,
-        preprocess=(("pad_crop", 4, "zero"), ("flip",)),
-    )
+    row.short(24, learning_rate=3e-3, preprocess=(("pad_crop", 4, "zero"), ("flip",)), note=row.note)
     for row in SIX_LAYERS
     if row.name in ("li2018-cifar10-cnn", "li2018-cifar10-short-master", "li2018-cifar10-short")
 )

@@ -22,8 +22,8 @@ DIGITS = Recipe(
     "not 256; images are resampled bilinearly.",
 )
 
-# One cycle of the learning rate, up and down as a half cosine, instead of a slow decay.
-SHORT = dict(batch_size=64, learning_rate=3e-3, decays=None, warmup=0.2, source="no row of the paper: a short regime")
+# What the short regimes share.
+STEPS = dict(batch_size=64, learning_rate=3e-3)
 
 TOYS = DIGITS.row(
     "mazzia2021-smallnorb",
@@ -57,24 +57,22 @@ TWO_DIGITS = DIGITS.row(
 
 RECIPES = (
     DIGITS,
-    DIGITS.row(
-        "mazzia2021-mnist-short",
-        "MNIST, self-attention routing, a short regime for two cores",
-        epochs=60,
-        device="two CPU cores; about 40 minutes with --dtype mixed_bfloat16",
-        **SHORT,
-    ),
+    DIGITS.short(60, **STEPS, device="two CPU cores; about 40 minutes with --dtype mixed_bfloat16"),
     TOYS,
-    TOYS.row(
-        "mazzia2021-smallnorb-short",
-        "smallNORB, self-attention routing without a decoder, a short regime for two cores",
-        epochs=40,
+    TOYS.short(
+        40,
+        **STEPS,
+        title="smallNORB, self-attention routing without a decoder",
         mixup=1.0,
         model_options=dict(decoder=None),
-        device="two CPU cores, with --dtype mixed_bfloat16",
         note="The decoder would take most of a training step. Mixed pairs keep the network from learning the training "
         "toys by heart.",
-        **SHORT,
     ),
     TWO_DIGITS,
+    TWO_DIGITS.short(
+        30,
+        **STEPS,
+        dataset_options=dict(pairs_per_digit=1),
+        note="Both digits must be right. An epoch has each training digit as a base once, with a new partner.",
+    ),
 )

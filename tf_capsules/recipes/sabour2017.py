@@ -112,17 +112,7 @@ RECIPES = (
         loss=keras.losses.SparseCategoricalCrossentropy,
         figures=("training_curves",),
     ),
-    MNIST.row(
-        "sabour2017-mnist-short",
-        "MNIST, 3 routing iterations, with reconstruction, a short regime for two cores",
-        epochs=16,
-        # One cycle, up and down as a half cosine, instead of a slow decay.
-        learning_rate=2e-3,
-        decays=None,
-        warmup=0.2,
-        source="no row of the paper: a short regime",
-        device="two CPU cores, with --dtype mixed_bfloat16",
-    ),
+    MNIST.short(16, learning_rate=2e-3),
     NO_RECONSTRUCTION.row(
         "sabour2017-mnist-r1-no-reconstruction",
         "MNIST, 1 routing iteration, without reconstruction",

@@ -250,15 +250,7 @@ DIVERSE_MULTIMNIST = (
 RECIPES = (
     _iterations(CIFAR10, "r1", "1 iteration"),
     CIFAR10,
-    CIFAR10.row(
-        "tsai2020-cifar10-short",
-        "CIFAR-10, inverted attention, 2 concurrent iterations, a short regime for two cores",
-        source="no row of the paper: a short regime",
-        device="two CPU cores",
-        epochs=40,
-        drops=(),
-        warmup=0.2,
-    ),
+    CIFAR10.short(40),
     *(_iterations(CIFAR10, f"r{count}", f"{count} concurrent iterations") for count in (3, 4, 5)),
     _iterations(DYNAMIC, "r1", "1 iteration: no routing"),
     DYNAMIC,

@@ -51,8 +51,9 @@ class Recorder(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
         for name in ("loss", self.monitor.removeprefix("val_")):
-            # Keras logs the mean over all batches so far.
-            sums = np.arange(1, len(self.batches) + 1) * [batch[name] for batch in self.batches]
+            # Keras logs the mean over all batches so far. The last one may be smaller: it is left out.
+            means = [batch[name] for batch in self.batches[:-1] or self.batches]
+            sums = np.arange(1, len(means) + 1) * means
             row[f"val_{name}_std"] = float(np.diff(sums, prepend=0.0).std())
         self.rows.append(row)
         if self.folder is not None:
