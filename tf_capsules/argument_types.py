@@ -1,4 +1,4 @@
-"""Types of arguments that many layers and networks have in common, for their type hints."""
+"""Type hints of the arguments that many layers and networks share."""
 
 import os
 from collections.abc import Callable, Sequence

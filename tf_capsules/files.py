@@ -1,6 +1,6 @@
-"""Files: what is wrong with one becomes one ValueError that names it; one that is written is there whole or not at all.
+"""Reads and writes files. A bad file raises one ValueError that names it. A file is written whole or not at all.
 
-Nothing that a file holds is run: no pickles, no serialized code.
+No code in a file is run: no pickles, no serialized code.
 """
 
 import collections.abc
@@ -21,8 +21,8 @@ import numpy as np
 def reading(path, complaint, but=()):
     """Turns any exception inside into a ValueError that begins with the path and a complaint.
 
-    Parsers fail on damaged bytes in every way there is, hence any exception counts. Those for an absent file or Python
-    package, those in `but`, and a ValueError that begins with the path stay what they are.
+    Any exception counts, because parsers fail on damaged bytes in every way. Exceptions for an absent file or Python
+    package, those in `but`, and a ValueError that begins with the path are raised unchanged.
 
     >>> with reading("run.json", "is no configuration"):
     ...     {}["recipe"]
@@ -41,10 +41,10 @@ def reading(path, complaint, but=()):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A path to write a file or a folder to, which takes the place of `path` once it is written whole.
+    """A path to write a file or a folder to. It replaces `path` when it is written whole.
 
-    A process that is killed, or a machine that stops, at any moment leaves the old file or the new one. The name ends
-    as that of `path` does, by which Keras tells kinds of files. Absent folders above are made.
+    If the process is killed or the machine stops, the old file or the new one is there, whole. The name ends as that of
+    `path`, because Keras tells kinds of files by their endings. Absent parent folders are made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def replacing(path):
     path = pathlib.Path(path)
     part, aside = path.with_name(f".part.{path.name}"), path.with_name(f".old.{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove(part)  # of a process that was killed
+    _remove(part)  # left by a process that was killed
     try:
         yield part
         if not part.is_dir():
@@ -73,7 +73,7 @@ def replacing(path):
 
 
 def writable(path):
-    """The path, if the folder that is to hold it, or the first one above that exists, may be written to."""
+    """The path, if its nearest parent folder that exists may be written to; else a ValueError."""
     path = pathlib.Path(path)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
@@ -105,9 +105,9 @@ def one_line(error):
 
 
 def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
-    """The arrays of a .npz archive, all or of these keys those that are there, as a dict.
+    """The arrays of a .npz archive as a dict: all of them, or those of `keys` that it has.
 
-    Pickled objects, which may run code, and what is no archive or damaged give a ValueError, see `reading`.
+    Raises a ValueError (see `reading`) for a damaged file, for no archive, and for pickled objects, which may run code.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no .npz archive")
         arrays = {}
-        # Opened here, for NumPy leaves a damaged file open.
+        # Opened here, because NumPy leaves a damaged file open.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
                 try:
@@ -134,7 +134,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
 def read_csv(path, columns=(), complaint="can't be read as a table"):
     """The rows of a CSV file with a header, as dicts of strings.
 
-    What is no text, a row of another length, or a missing one of the columns gives a ValueError, see `reading`.
+    Raises a ValueError (see `reading`) for no text, a row of another length, or a missing one of `columns`.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w+") as file:
@@ -155,7 +155,7 @@ def read_csv(path, columns=(), complaint="can't be read as a table"):
 
 
 def is_of(value, hint):
-    """Whether a value is of a type as it stands in a signature; a whole number is a float, a truth value is no number.
+    """Whether a value fits a type hint. A whole number counts as a float; True and False count as no number.
 
     >>> is_of(3, float | None), is_of(True, int), is_of((8, 8, 1), tuple[int, int, int]), is_of("8", tuple[str, ...])
     (True, False, True, False)

@@ -1,4 +1,4 @@
-"""TensorFlow and what goes with it, each imported when a name in it is first used: other Keras backends go without."""
+"""TensorFlow and its companions, imported at their first use, so that other Keras backends do without them."""
 
 import importlib
 

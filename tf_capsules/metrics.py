@@ -9,15 +9,15 @@ from tf_capsules.routing.precision import at_least_float32
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class ExactMatch(keras.metrics.MeanMetricWrapper):
-    """Share of the samples of which exactly the present classes are predicted.
+    """Share of the samples whose predicted classes are exactly the present ones.
 
-    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right):
-    predicted are the k most active classes, k being each sample's own number of present ones, so that a sample is right
-    when its least active present class beats its most active absent one. Tsai et al. 2020, section 6 (numbers that
-    are not known): predicted are all classes above a threshold.
+    Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right).
+    The k most active classes are predicted; k is the sample's number of present classes. So a sample is right if its
+    least active present class beats its most active absent class. Tsai et al. 2020, section 6 (the number of classes
+    is not known): all classes above a threshold are predicted.
 
     Args:
-        threshold: None for the k most active classes, or what the activation of a class has to exceed.
+        threshold: None: the k most active classes are predicted. A number: the classes with a higher activation.
         name, dtype: of the metric.
 
     Call arguments:

@@ -1,7 +1,7 @@
 """Adversarial images: the fast gradient sign method and the basic iterative method.
 
-Epsilon is the most by which any value of an image is changed, in the units of the network's input: shares of the pixel
-range where a recipe feeds images in [0, 1], standard deviations of an image or of its channels where it standardizes.
+Epsilon is the largest change of any value of an image, in units of the network's input: shares of the pixel range if a
+recipe feeds images in [0, 1]; standard deviations of an image or of channels if it standardizes or normalizes them.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
     Args:
         gradient: the `InputGradient` of the attacked model. Any model may judge the images.
         images: (batch, height, width, channels); the result has this shape, float32.
-        labels: (batch,), the right classes, whose loss grows; with `targeted` the wanted ones, whose loss shrinks.
-        epsilon: the most by which a value may change, 0 or more, in the units of the images (see this module).
+        labels: (batch,), the right classes: their loss grows. With `targeted` the wanted classes: their loss shrinks.
+        epsilon: the largest change of a value, 0 or more, in the units of the images (see this module).
         targeted: whether labels are targets.
         bounds: None, or the (lowest, highest) value that a pixel may take, for instance (0, 1).
 
@@ -50,9 +50,9 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
     Source: Kurakin et al. 2017, section 2.2; Hinton et al. 2018, section 5.2.
 
     Args:
-        steps: number of steps, 1 or more, each with a gradient of its own.
+        steps: number of steps, 1 or more. Each step computes a new gradient.
         step_size: change of each value in a step, above 0; None for epsilon / steps.
-        gradient, images, labels, epsilon, targeted, bounds: as in `fgsm`, and so are the result and the errors.
+        gradient, images, labels, epsilon, targeted, bounds: see `fgsm`, also for the result and the errors.
     """
     images = checked_images(images, bounds)
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
@@ -68,7 +68,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
 
 
 def _direction(gradient, images, labels, targeted):
-    """The sign of the change, int8, because it is kept while all epsilons are tried."""
+    """The sign of the change. It is int8, to save memory, because it is kept for all epsilons."""
     return np.sign(gradient(images, labels)).astype("int8") * (-1 if targeted else 1)
 
 
@@ -89,7 +89,7 @@ def craft(gradient, attack, images, labels, epsilons, steps, targeted, bounds):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttackedImages:
-    """Images under a growing attack, and what the attacked model takes them for.
+    """Images under a growing attack, and the classes that the attacked model predicts.
 
     Attributes:
         attack: "fgsm" or "bim".
@@ -111,7 +111,7 @@ class AttackedImages:
 
 
 def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack="bim", steps=10, bounds=None):
-    """Attacks images without a target, by more and more, and classifies them: `AttackedImages`.
+    """Attacks images without a target, with growing strength, and classifies them. Returns `AttackedImages`.
 
     Args:
         gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`, also for the errors.

@@ -1,4 +1,4 @@
-"""Which inputs speak for which class: the couplings of two routings, followed from the inputs to the classes."""
+"""Which inputs speak for which class: the coupling coefficients of the routings, multiplied from inputs to classes."""
 
 import functools
 
@@ -9,7 +9,7 @@ from tf_capsules.layers import HeinsenRouting, SequenceCapsules
 
 
 def routings(model):
-    """The Heinsen routings "parts", where there is one, and "classes" of a network's encoder; () if it has others."""
+    """The `HeinsenRouting` layers "parts" (if there is one) and "classes" of a network's encoder; () for others."""
     layers = {layer.name: layer for layer in getattr(getattr(model, "encoder", None), "layers", ())}
     found = [layers[name] for name in ("parts", "classes") if name in layers]
     return tuple(found) if "classes" in layers and all(isinstance(layer, HeinsenRouting) for layer in found) else ()
@@ -20,17 +20,17 @@ def class_shares(model, inputs, return_outputs=False):
 
     Source: Heinsen 2019, section 2. A routing sends a share F_i R_ij of child i's data to parent j, where the R_ij of a
     child sum to 1. So child i gives class k the share F_i sum_j R1_ij R2_jk. Over the classes these sum to the child's
-    activation F_i. Following the couplings so is ours; what a class gains or pays for a share is in its betas.
+    activation F_i. The product of couplings is ours, not the paper's. A class's betas say what a share gains or costs.
 
     Args:
         model: one of the capsule networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the
             layers "parts" and "classes", or in "classes" alone, all `HeinsenRouting`; else a ValueError.
         inputs: what the model is called with.
-        return_outputs: also return the model's outputs, which cost nothing more.
+        return_outputs: also return the model's outputs, at no extra cost.
 
     Returns:
         (batch, tokens, layers, classes) for texts, 0 for masked tokens; (batch, rows, columns, types, classes) for
-        images; in at least float32. With `return_outputs` a pair: the outputs, a dict, and these.
+        images; in at least float32. With `return_outputs` a pair: the outputs (a dict) and the shares.
 
     Example:
         >>> from tf_capsules.models.heinsen2019 import TextCapsNet

@@ -1,4 +1,4 @@
-"""What a network takes before it is trained: parameters, activations, votes, multiply-adds, memory."""
+"""Estimates what a network takes, before it is trained: parameters, activations, votes, multiply-adds, memory."""
 
 import contextlib
 import dataclasses
@@ -13,9 +13,9 @@ from tf_capsules.layers.arguments import positive_int
 
 OTHER = "(loss, optimizer, other)"
 
-# The modules that trace a step, by the backend's name: each has `scope`, `size_of`, `trace` and `measure`. The last
-# returns multiply-adds, the bytes at the peak beside weights, slots and inputs by what they are for, and multiply-adds
-# and bytes at the peak of each row's forward pass, or None where the backend does not tell.
+# The module that traces a step, by backend. Each has `scope`, `size_of`, `trace` and `measure`. `measure` returns the
+# multiply-adds; a dict of the other bytes at the peak (without weights, slots and inputs); and for the forward pass of
+# each row its multiply-adds and bytes at the peak, or None in place of all rows if the backend does not tell.
 _TRACERS = {"tensorflow": "graph_costs", "jax": "xla_costs"}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
@@ -24,14 +24,14 @@ _BYTES = ("activations", "stored_votes", "held_votes", "kept")
 
 @dataclasses.dataclass
 class LayerCost:
-    """What a layer takes for one batch. A layer that is called several times counts each time.
+    """What a layer takes for one batch. Several calls of a layer add up, except for parameters and votes.
 
     Attributes:
-        name, kind: of the layer, and of its class.
-        parameters: numbers, trained or not.
+        name, kind: the name of the layer, and that of its class.
+        parameters: how many numbers its weights have, trained or not.
         activations: bytes of what the layer returns.
         stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package.
-        held_votes: bytes that it holds of its votes, or in their place for each pair of a child and a parent; or None.
+        held_votes: bytes that it holds: its votes, or what replaces them for each (child, parent) pair; None as above.
         multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries; None on JAX.
         kept: bytes of its forward pass that exist when memory is at its peak; None on JAX.
     """
@@ -67,11 +67,11 @@ class Cost:
 
     @property
     def peak(self):
-        """Bytes beyond those of a process that has imported its libraries."""
+        """Bytes at the peak, beyond those of a process that has only imported its libraries."""
         return sum(self.memory.values())
 
     def total(self, name):
-        """The sum of a number over the layers that have it; None where none has."""
+        """The sum of a number over the layers that have it; None if no layer has it."""
         numbers = [getattr(layer, name) for layer in self.layers]
         return None if set(numbers) == {None} else sum(number or 0 for number in numbers)
 
@@ -99,25 +99,25 @@ class Cost:
 
 
 def estimate_cost(model, batch_size, training=True, size=None, targets=None):
-    """Estimates what a network takes, a `Cost`, from its step as the backend traces it. Nothing is computed.
+    """Estimates what a network takes, from its step as the backend traces it. Computes nothing; returns a `Cost`.
 
-    With TensorFlow memory is that of the graph's tensors, each from the operation that makes it to its last reader,
-    plus a part for TensorFlow itself. Gaps of the allocator and scratch memory are left out: in the training steps of
-    six networks on two CPU cores a process took 1.1 to 1.6 times as much (`benchmarks/cost_estimate.py`). On JAX the
-    step is compiled, for the devices at hand. Its memory and its multiply-adds, half of the floating-point operations,
-    are those that XLA finds, which tells nothing by layer.
+    With TensorFlow, memory counts each tensor of the graph from the operation that makes it to its last reader, plus a
+    part for TensorFlow itself. It leaves out gaps of the allocator and scratch memory: a process took 1.1 to 1.6 times
+    as much in the training steps of six networks on two CPU cores (`benchmarks/cost_estimate.py`). With JAX, XLA
+    compiles the step for the devices at hand and reports the memory and the floating-point operations of the whole
+    step, nothing by layer. Multiply-adds are half of these operations.
 
     Args:
-        model: a Keras model with known inputs, functional or a `CapsuleClassifier`, of any layers; compiled, to train.
+        model: a functional Keras model or a `CapsuleClassifier`, of any layers, with known inputs; compiled, to train.
         batch_size: examples.
-        training: whether a training step or an inference is meant.
-        size: of each further axis of the inputs whose size is unknown, such as a text's tokens.
-        targets: what labels look like, a `keras.KerasTensor` without the batch's axis or a structure of these; None:
+        training: True for a training step, False for an inference.
+        size: the size of all other input axes that are unknown, such as a text's number of tokens.
+        targets: what labels look like: a `keras.KerasTensor` without the batch axis, or a structure of these. None:
             class numbers. A loss on values, such as "mse", needs it: `keras.KerasTensor(model.output_shape[1:])`.
 
     Raises:
-        ValueError: another backend than TensorFlow or JAX, a batch size below 1, a model without inputs or, for
-            training, not compiled; inputs of unknown size; a loss that takes no class numbers, without `targets`.
+        ValueError: another backend than TensorFlow or JAX; a batch size below 1; a model without inputs, or for
+            training not compiled; inputs of unknown size; no `targets` for a loss that takes no class numbers.
 
     Example:
         >>> from tf_capsules.models.tsai2020 import AttentionCapsNet
@@ -195,7 +195,7 @@ def _specs(model, batch_size, size):
 
 
 def _layers(model):
-    """The layers that a table has rows for: those of models and of chains inside, each once, in order."""
+    """The layers that have a row in the table, in order, each once. Inner models and chains give their layers."""
     found = {}
     for layer in model.layers:
         if isinstance(layer, keras.Model):
@@ -209,7 +209,7 @@ def _layers(model):
 
 @contextlib.contextmanager
 def _watched(calls, scope):
-    """Within it each layer notes what it is called with and returns, and runs in the `scope` of its row's number."""
+    """Inside, `calls` records the arguments and results of each layer, and a layer runs in the `scope` of its row."""
 
     def watch(number, layer):
         call = layer.call

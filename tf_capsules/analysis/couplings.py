@@ -6,7 +6,7 @@ import numpy as np
 from tf_capsules.analysis.inference import inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, stopped
 
-DEAD = 0.1  # part of an even share below which a capsule counts as dead
+DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
 
 
 def measure_couplings(model, inputs):
@@ -14,10 +14,10 @@ def measure_couplings(model, inputs):
 
     Args:
         model: a `CapsuleClassifier` or a functional Keras model, with a routing layer; else a ValueError.
-        inputs: a batch of what the model takes.
+        inputs: a batch of the model's inputs.
 
     Returns:
-        Dict from the name of a layer to a list of arrays (batch, ..., children, parents), one an iteration. A
+        Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration. A
         `ConcurrentRouting` gives an entry for each layer of its chain. Layers of your own are found by the argument
         `return_couplings` of their call; one without `iterations` is measured once.
 
@@ -46,13 +46,13 @@ def measure_couplings(model, inputs):
 
 
 def couplings_at(routing, lowest, found, number, at):
-    """What layer `number` of a `ConcurrentRouting` takes in iteration `at`, a tuple, and its couplings.
+    """The children (a tuple) and the couplings of layer `number` of a `ConcurrentRouting` in iteration `at`.
 
-    Both count from 0. `lowest` is what the lowest layer takes, `found` what `return_iterations` gave.
+    Both numbers count from 0. `lowest`: the inputs of the lowest layer. `found`: the result of `return_iterations`.
     """
     children = lowest
     if number > 0:
-        # The first concurrent iteration reads the new results of the layer below, later ones those of the one before.
+        # Concurrent: iteration 0 reads the layer below in the same iteration, a later one in the iteration before.
         children = found[number - 1][-1 if routing.schedule == "sequential" else max(at - 1, 0)]
     children = tuple(children) if isinstance(children, (tuple, list)) else (children,)
     parents = found[number][at - 1] if at > 0 else None
@@ -62,7 +62,7 @@ def couplings_at(routing, lowest, found, number, at):
 def last_couplings(routing, lowest, found=None):
     """The couplings that made the last layer's result: (layer, its children as a tuple, couplings), the lowest first.
 
-    With concurrent routing each layer below the last is one iteration earlier. Arguments: see `couplings_at`.
+    With concurrent routing, each layer is one iteration earlier than the layer above. Arguments: see `couplings_at`.
     """
     found = routing(*lowest, return_iterations=True) if found is None else found
     at, results = routing.iterations - 1, []
@@ -76,7 +76,7 @@ def last_couplings(routing, lowest, found=None):
 def coupling_entropy(couplings):
     """Mean entropy of a child's couplings, divided by that of even couplings: 1 is even, 0 is all to one parent.
 
-    The couplings are (..., children, parents), not negative; a child without any is left out.
+    `couplings` is (..., children, parents), 0 or more. A child whose couplings are all 0 is left out.
 
     >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
     0.5
@@ -91,7 +91,7 @@ def coupling_entropy(couplings):
 
 
 def dead_capsules(couplings):
-    """Share of the parents, of couplings (batch, ..., parents), below a tenth of an even share in every example.
+    """Share of parents that get less than a tenth of an even share in every example. Couplings: (batch, ..., parents).
 
     >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
     1.0

@@ -10,7 +10,7 @@ OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
 
 def perturb_dimensions(model, image, label, offsets=OFFSETS):
-    """Reconstructions from a class capsule of which one dimension at a time is changed.
+    """Reconstructs an image from a class capsule while it changes one dimension of the capsule at a time.
 
     Source: Sabour et al. 2017, section 5.1 and figure 4. The changed capsule is not squashed again.
 
@@ -18,10 +18,10 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
         model: a `CapsuleClassifier` with a decoder.
         image: (height, width, channels).
         label: the class whose capsule is changed and decoded.
-        offsets: what is added to a dimension, from -0.25 to 0.25 in steps of 0.05.
+        offsets: the numbers to add to a dimension; by default -0.25 to 0.25 in steps of 0.05.
 
     Returns:
-        (dimensions, offsets, height, width, channels), the dimensions of a matrix pose row by row.
+        (dimensions, offsets, height, width, channels). The dimensions of a matrix pose are counted row by row.
 
     Raises:
         ValueError: no decoder, a label that is no class, or an image of another shape.
@@ -65,7 +65,7 @@ def reconstruct_parts(model, images, labels):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reconstructions:
-    """Images, and what the decoder makes of one of their class capsules.
+    """Images, and what the decoder draws from one of their class capsules.
 
     Attributes:
         images, decoded: (examples, height, width, channels).
@@ -82,15 +82,15 @@ class Reconstructions:
 
 
 def measure_reconstructions(model, images, labels, right=6, wrong=2):
-    """Reconstructs some images, the correctly classified ones first, from a class capsule, as `Reconstructions`.
+    """Reconstructs some images from a class capsule, correctly classified ones first. Returns `Reconstructions`.
 
     Source: Sabour et al. 2017, figure 3.
 
     Args:
         model, images: see `reconstruct_parts`.
         labels: (batch,).
-        right: number of correctly classified images, the first ones.
-        wrong: number of wrongly classified images, as far as there are any. Each twice: from prediction and label.
+        right: how many correctly classified images to show at most: the first ones.
+        wrong: how many wrongly classified images to show at most, each twice: decoded from prediction and from label.
             A ValueError if there is no image to show; for the other errors see `reconstruct_parts`.
     """
     predictions, labels = predict_classes(model, images, labels)
@@ -113,8 +113,8 @@ class OverlappingReconstructions:
     Attributes:
         images: (examples, height, width, channels), both objects together.
         parts: (examples, 2, height, width, channels), each object alone.
-        labels, predictions, wrong: (examples, 2): the true classes, the two most active ones, and a wrong choice, the
-            first label with the least active class. Shared classes stand at the same place.
+        labels, predictions, wrong: (examples, 2): the true classes; the two most active classes; the first label with
+            the least active class. A class in both labels and predictions has the same place in both.
         decoded: (3, examples, 2, height, width, channels), from these three choices.
         classes: number of the model's classes.
     """
@@ -146,7 +146,7 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
         )
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]
-    # A shared class keeps its place, and with it its colour.
+    # A predicted class that is a label takes the label's place, and so its colour.
     swapped = (predictions == labels[:, ::-1]).any(-1, keepdims=True)
     predictions = np.where(swapped, predictions[:, ::-1], predictions)
     wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)

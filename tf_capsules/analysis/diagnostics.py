@@ -23,7 +23,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     iteration. A histogram counts the class probabilities. It warns where routing does nothing, and says what to change.
 
     Args:
-        inputs: a batch of 32 to 100 of what the model takes.
+        inputs: a batch of the model's inputs, best 32 to 100 examples.
         path: a CSV file, which a resumed training continues, or None. Histograms go to `..._lengths.csv`.
         log_dir: folder for TensorBoard, or None; needs TensorFlow.
 
@@ -113,7 +113,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
 
 def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", "dead_capsules", "change")):
-    """The rows that a `RoutingDiagnostics` wrote, with numbers as numbers; none where there is no file."""
+    """The rows that a `RoutingDiagnostics` wrote, with numbers converted; [] if there is no file."""
     if not pathlib.Path(path).exists():
         return []
     whole = ("epoch", "iteration")

@@ -9,9 +9,9 @@ from tf_capsules.analysis import plots, viewpoints
 
 
 def draw(run):
-    """Yields (name, matplotlib figure) for each figure of the recipe of a `tf_capsules.runs.Run` that the run can give.
+    """Yields (name, matplotlib figure) for each figure that the recipe of a `tf_capsules.runs.Run` names.
 
-    A figure is left out where the run has no history or its data lack what it shows: a printed line says why.
+    A figure is left out if the run lacks the history, the decoder or the data for it: a printed line says why.
     """
     for name in run.recipe.figures:
         lack = LACKS[name](run) if name in LACKS else None

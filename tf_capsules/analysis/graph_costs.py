@@ -1,4 +1,4 @@
-"""Multiply-adds of a TensorFlow graph, and the bytes of the tensors that it holds at a time. Nothing is run."""
+"""Counts the multiply-adds of a TensorFlow graph, and the bytes of the tensors that exist at a time. Runs nothing."""
 
 import collections
 import math
@@ -6,8 +6,8 @@ import re
 
 import keras
 
-# What a first step adds to a process beside its tensors: a part for the kernels, and one for each operation of the
-# graph, as `benchmarks/cost_estimate.py runtime` measures them.
+# Bytes that a first step adds to a process besides its tensors: once for the kernels, and for each operation of the
+# graph. `benchmarks/cost_estimate.py runtime` measures both.
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
 
 # Operations whose result is their input under another name or shape.
@@ -25,14 +25,14 @@ _INNER |= {name: ["then_branch", "else_branch"] for name in ("If", "StatelessIf"
 
 
 def scope(number):
-    """In it operations have names that say which row of the table they belong to."""
+    """A name scope: the names of the operations in it say which row of the table they belong to."""
     import tensorflow as tf
 
     return tf.name_scope(f"cost_{number}_")
 
 
 def trace(model, inputs, labels=None):
-    """The graph of the training step of inputs and labels, `keras.KerasTensor`s; without labels of the inference."""
+    """The graph of a training step on inputs and labels (`keras.KerasTensor`s); without labels, of an inference."""
     import tensorflow as tf
 
     specs = [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), inputs)]
@@ -43,7 +43,7 @@ def trace(model, inputs, labels=None):
 
 
 def measure(graph, rows):
-    """What a step takes, see `costs.py`. The last of so many rows is for what belongs to no layer."""
+    """What a step takes, see `costs.py`. `rows` is the number of rows; the last one is for what belongs to no layer."""
     counts, tensors = multiply_adds(graph), peak_tensors(graph)
     layers = [[0, 0] for _ in range(rows)]
     for part, amounts in enumerate((counts.items(), ((op, size) for size, op in tensors))):
@@ -61,7 +61,7 @@ def measure(graph, rows):
 
 
 def multiply_adds(graph):
-    """Products of two numbers by operation, those in all rounds of a loop, in the larger one of two branches."""
+    """Products of two numbers, by operation. A loop counts all its rounds; a condition counts its larger branch."""
     counts = {}
     for op in needed(graph):
         inner = [sum(multiply_adds(one).values()) for one in _graphs_of(op)]
@@ -74,8 +74,8 @@ def multiply_adds(graph):
 def peak_tensors(graph):
     """The tensors of a `FuncGraph` that exist when they take the most bytes, as a list of (bytes, operation).
 
-    Operations run one after the other as they were traced. A tensor exists from the operation that makes it to the last
-    one that reads it. Inputs, constants and variables are left out.
+    Operations count as run one after the other, in the order of tracing. A tensor exists from the operation that makes
+    it to the last one that reads it. Inputs, constants and variables are left out.
     """
     operations = needed(graph)
     readers = collections.Counter(t.ref() for op in operations for t in op.inputs)
@@ -100,7 +100,7 @@ def peak_tensors(graph):
 
 
 def size_of(tensor):
-    """Bytes of a tensor or a variable; 0 of what is no array or has an unknown shape."""
+    """Bytes of a tensor or a variable; 0 if it is no array or its shape is unknown."""
     import tensorflow as tf
 
     dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.shape)
@@ -134,7 +134,7 @@ def _products(op):
         return math.prod(sizes.values())
     for name, skipped in (("DepthwiseConv2dNative", 2), ("Conv2D", 1), ("Conv3D", 1)):
         if op.type.startswith(name):
-            # Each entry of the result, or in a gradient of what comes back, meets the kernel without its last axes.
+            # Each entry of the result (in a gradient: of the incoming gradient) meets the kernel without its last axes.
             kernel = op.outputs[0].shape if "BackpropFilter" in op.type else shapes[1]
             entries = shapes[2] if "Backprop" in op.type else op.outputs[0].shape
             return (entries.num_elements() or 0) * math.prod(kernel[:-skipped])

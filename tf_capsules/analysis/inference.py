@@ -8,24 +8,24 @@ from tf_capsules.models import class_probabilities
 
 
 def predict(model, images, batch_size=100):
-    """The outputs of a model in inference mode: a dict of arrays, or the class scores of a plain network."""
+    """The outputs of a model in inference mode: a dict of arrays, or one array for a plain network."""
     outputs = [model(batch, training=False) for batch in in_batches(model, images, batch_size)]
     return keras.tree.map_structure(lambda *parts: np.concatenate([to_numpy(part) for part in parts]), *outputs)
 
 
 def predict_probabilities(model, inputs):
-    """The score of each class as (batch, classes): a probability, unless the model gives something else."""
+    """The class probabilities (batch, classes), or what a plain network gives in their place."""
     return to_numpy(class_probabilities(model, model(inputs, training=False)))
 
 
 def inputs_of(layer, network, inputs):
-    """What a layer of a functional network takes when the network takes `inputs`, as a tuple."""
+    """The inputs of a layer, as a tuple, when its functional network is called with `inputs`."""
     found = keras.Model(network.input, keras.tree.flatten(layer.input))(inputs, training=False)
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
 def in_batches(model, images, batch_size):
-    """The images, float32, as a list of batches; a ValueError unless there are some of the model's own shape."""
+    """The images as a list of float32 batches; a ValueError for no images, or images of another shape."""
     shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
     images = np.asarray(images, "float32")
     fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
@@ -56,6 +56,6 @@ def predict_classes(model, images, labels):
 
 
 def first_of_each_class(labels, index, count):
-    """Of the examples `index` the first of each class, at most `count` of them, as a list."""
+    """The first example of each class among the examples `index`, at most `count`, as a list."""
     _, first = np.unique(labels[index], return_index=True)
     return [int(i) for i in index[np.sort(first)][:count]]

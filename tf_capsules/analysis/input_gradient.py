@@ -20,19 +20,19 @@ class InputGradient:
 
     Source: Goodfellow et al. 2015, section 4 (the loss of the right class); Hinton et al. 2018, section 5.2.
 
-    The loss "crossentropy" suits networks of all kinds. For a plain classifier it is `-log p_t` of its class
-    probabilities p. Capsule activations a are no distribution: each is the probability that its own class is present.
-    Their log odds, `log(a / (1 - a))`, correspond to a CNN's logits, so the softmax is taken of them. They rank the
-    classes as the network does, and their slope does not vanish where squashing or the logistic function is flat.
-    Activations divided by their sum would not do: the step would raise all other capsules alike, and the network would
-    look robust. No loss is the strongest everywhere: check a claim of robustness with a second one.
+    The loss "crossentropy" suits networks of all kinds. For a plain classifier it is `-log p_t`, where p_t is the
+    probability of the label. Capsule activations a are no distribution: each is the probability that its class is
+    present. Their log odds, `log(a / (1 - a))`, correspond to a CNN's logits, so the loss takes the softmax of these.
+    Log odds rank the classes as the network does. Their slope does not vanish where squashing or the logistic function
+    is flat. Activations divided by their sum would not do: the step would raise all other capsules alike, and the
+    network would look robust. No loss is the strongest everywhere: check a claim of robustness with a second one.
 
-    The loss "trained" is the one the model was compiled with, without reconstruction. It is not the default, because
-    margin loss and spread loss, and their gradients, are exactly 0 for each image that is classified well enough.
+    The loss "trained" is the one the model was compiled with, without reconstruction. It is not the default: for an
+    image that is classified well enough, margin loss and spread loss are exactly 0, and so are their gradients.
 
     Args:
         model: a `CapsuleClassifier`, or a Keras model from images to class probabilities.
-        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class scores, for instance of logits.
+        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class outputs, for instance logits.
         batch_size: images at a time. The last batch is filled up, so that one compiled program serves all.
 
     Call arguments:
@@ -68,7 +68,7 @@ class InputGradient:
         return gradients
 
     def classify(self, images):
-        """The classes (batch,) with the highest scores."""
+        """The predicted classes (batch,): those with the highest output."""
         return self._in_batches(self._scores, images).argmax(-1)
 
     def _in_batches(self, function, images, *columns):
@@ -118,7 +118,7 @@ def _crossentropy(model, labels, outputs):
 
 
 def _compiled(model, loss):
-    """Two functions on the current backend: class scores of images, and the gradient of images and labels."""
+    """Two functions on the current backend: images to class outputs, and images and labels to the gradient."""
 
     def scores(images):
         return class_scores(model(images, training=False))

@@ -48,8 +48,8 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
 def measure_pose_changes(model, images, iterations=50, schedule=None, layer="routing", batch_size=20):
     """How far the poses of each layer move in each iteration of concurrent routing.
 
-    Source: an open question of Tsai et al. 2020, section 4.1: do poses converge where all layers are routed together
-    with the same weights in all iterations, as in a deep equilibrium model?
+    Source: an open question of Tsai et al. 2020, section 4.1. All layers are routed together, with the same weights in
+    all iterations, as in a deep equilibrium model. Do the poses converge?
 
     Args:
         model: a `CapsuleClassifier`, or a functional model, with a `ConcurrentRouting` layer.

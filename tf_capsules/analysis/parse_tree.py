@@ -19,9 +19,9 @@ class Level:
         layer: name of the routing layer.
         shares: the share of each class in what a child sends up, (rows, columns, types, classes) for children on a
             grid, else (children, classes). Shares sum to 1 over the classes; they are 0 where no window looks.
-        weights: how much each child sends up, shaped like `shares` without the classes: its activation, if it has one,
-            times the sum of its couplings on all ways up. Where several windows see a child the sum exceeds 1.
-        couplings: to the capsules of the layer above, shaped like `shares` with parents for classes; None in windows.
+        weights: how much each child sends up, shaped like `shares` without the classes: its activation (if it has one)
+            times the sum of its couplings over all paths up. If several windows see a child, this sum can exceed 1.
+        couplings: to the layer above, shaped like `shares` with parents in place of classes; None in windows.
     """
 
     layer: str
@@ -42,7 +42,7 @@ class Level:
 
     @property
     def taken(self):
-        """Of what each parent took the share that came from each child, (children, parents)."""
+        """The share of each child in what each parent took, (children, parents)."""
         taken = self.weights[..., None] * self.couplings
         return taken / np.maximum(taken.sum(0), 1e-30)
 

@@ -10,7 +10,7 @@ from tf_capsules.layers.arguments import one_of, positive_int
 
 GOALS = {"untargeted": "accuracy", "targeted": "success"}
 
-# Of the rows of `measure_attacks`.
+# The columns of the rows of `measure_attacks`.
 COLUMNS: tuple[str, ...] = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
 COLUMNS += ("zero_gradient_share", "gradient_norm")
 
@@ -28,7 +28,7 @@ def measure_gradients(gradient, images, labels):
 def measure_attacks(
     gradients, images, labels, epsilons=EPSILONS, attacks=ATTACKS, goals=GOALS, steps=10, bounds=None, only_right=False
 ):
-    """How several models resist attacks on the same images. Attacks are made on each model and shown to all.
+    """How several models resist attacks on the same images. Each model is attacked; all models classify the results.
 
     Source: Hinton et al. 2018, section 5.2 and figure 3. The measure of an untargeted attack is the accuracy that is
     left. The measure of a targeted attack is its success: each image is attacked towards each other class, and success
@@ -38,15 +38,15 @@ def measure_attacks(
         gradients: dict from a model's name to its `InputGradient`.
         images, labels, bounds: see `fgsm`; the labels are the right classes.
         epsilons: see `fgsm`; 0, the unchanged images, is always measured.
-        attacks, goals: of "fgsm" and "bim", of "untargeted" and "targeted".
-        steps: of the basic iterative method.
+        attacks, goals: one or both of "fgsm" and "bim"; one or both of "untargeted" and "targeted".
+        steps: number of steps of the basic iterative method.
         only_right: attack only the images that all models classify correctly, so that all begin at the same accuracy.
             Otherwise a network with more errors on clean images looks less robust.
 
     Returns:
-        An iterator of rows, dicts with the keys `COLUMNS`. For each attack and epsilon there is a row for every model.
-        "model" judged; the attack followed the gradient of "made_on", whose `measure_gradients` are
-        "zero_gradient_share" and "gradient_norm"; "value" is that of "metric", "accuracy" or "success".
+        An iterator of rows, dicts with the keys `COLUMNS`: one for each attack, epsilon and classifying model. "model"
+        classified images that were made on "made_on", whose gradient has "zero_gradient_share" and "gradient_norm"
+        (see `measure_gradients`). "value" is the value of "metric", which is "accuracy" or "success".
 
     Raises:
         ValueError: unknown names, epsilons, images or labels out of range, models of other classes, or no image left.
@@ -105,7 +105,7 @@ def _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bou
 def table(rows):
     """The rows of `measure_attacks` as lines of text: a block for each attack and goal, in percent, and the gradients.
 
-    A line is a model that judges and one that was attacked.
+    Each line is for the model that classified and the one that was attacked.
 
     >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "metric": "accuracy"}
     >>> row |= {"zero_gradient_share": 0.25, "gradient_norm": 1.5}
@@ -136,11 +136,11 @@ def table(rows):
 
 
 def masking_signs(rows):
-    """Signs of masked gradients in the rows of `measure_attacks`, as sentences; without any they may be masked, too.
+    """Signs of masked gradients in the rows of `measure_attacks`, as sentences. Without any, they may be masked, too.
 
     Source: Hinton et al. 2018, section 5.2 (images made on another network should not fool a model better than those
     made on itself); Athalye et al. 2018, section 3.1 (one step should not do better than several). A difference counts
-    from two standard errors on, a share of zeros from a half on.
+    if it exceeds two standard errors; a share of zeros counts from one half on.
 
     >>> row = {"model": "a", "made_on": "a", "attack": "fgsm", "goal": "untargeted", "epsilon": 0.1, "images": 50}
     >>> masking_signs([row | {"metric": "accuracy", "value": 0.9, "zero_gradient_share": 0.75}])

@@ -1,4 +1,4 @@
-"""What the analysis asks of routing layers beyond their own answers. Classes of layers are told apart only here."""
+"""What the analysis asks of routing layers, and what it has to know of their classes."""
 
 import inspect
 
@@ -11,7 +11,7 @@ from tf_capsules.layers.base import RoutingLayer
 
 
 def find_layer(model, name, *kinds):
-    """The layer of this name, and of one of these classes, in a network; a ValueError where there is none."""
+    """The layer of this name in a network; a ValueError if there is none, or if it has none of these classes."""
     layer = getattr(model, "encoder", model).get_layer(name)
     if not isinstance(layer, kinds):
         wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds)
@@ -25,7 +25,7 @@ def is_chain(layer):
 
 
 def gives_couplings(layer):
-    """Whether coupling coefficients can be asked of the layer, or of the layers of its chain."""
+    """Whether the layer, or the layers of its chain, can return coupling coefficients."""
     return is_chain(layer) or "return_couplings" in inspect.signature(layer.call).parameters
 
 
@@ -41,7 +41,7 @@ def stopped(routing, iterations):
 
 
 def route_again(model, images, name, iterations=None, schedule=None):
-    """A `ConcurrentRouting` with other options, what its lowest layer takes (a tuple), and all results on a batch."""
+    """A `ConcurrentRouting` with other options, its lowest layer's inputs (a tuple), and all results on a batch."""
     routing = find_layer(model, name, ConcurrentRouting)
     options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
     again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
@@ -50,7 +50,7 @@ def route_again(model, images, name, iterations=None, schedule=None):
 
 
 def activations_of(routing, children):
-    """Activations (batch, ...) among what a layer takes, a tuple; None where there are none."""
+    """The activations (batch, ...) among a layer's inputs (a tuple), or None if there are none."""
     if len(children) < 2:
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
@@ -58,7 +58,7 @@ def activations_of(routing, children):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and of what it holds of them; Nones where a routing layer can't tell."""
+    """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones for a routing layer that can't tell."""
     if not isinstance(layer, RoutingLayer):
         return (None, None) if gives_couplings(layer) else (0, 0)
     found = [

@@ -16,7 +16,7 @@ _DEGREES = {"azimuth": lambda number: 20 * number, "elevation": lambda number: 3
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Views:
-    """Which examples of a split show each toy, in the order of one factor while the others stay.
+    """The examples of a split that show each toy, in the order of one factor; the other factors are fixed.
 
     Attributes:
         factor: "azimuth" or "elevation".
@@ -32,7 +32,7 @@ class Views:
     index: np.ndarray
 
     def toy(self, label, instance=None):
-        """The row of a category's toy of that number, None for the first; a ValueError where there is none."""
+        """The row of a category's toy with this number (None: its first toy); a ValueError if there is none."""
         wanted = (self.labels == label) & (instance is None or self.instances == instance)
         if not wanted.any():
             raise ValueError(f"There is no instance {instance} of category {label}.")
@@ -46,7 +46,7 @@ class ViewPoses:
     Attributes:
         views: the `Views`.
         poses: (toys, views, pose vectors, size), the rows of the pose matrices.
-        activated: (toys, views), the class with the highest score.
+        activated: (toys, views), the predicted class.
     """
 
     views: Views
@@ -80,7 +80,7 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
     Args:
         arrays: those of a `Split`: aligned columns `label`, `instance`, `elevation`, `azimuth` and `lighting`.
         factor: "azimuth" or "elevation".
-        elevation, azimuth, lighting: the fixed numbers of the other two.
+        elevation, azimuth, lighting: the numbers at which the other two factors are fixed.
 
     Raises:
         ValueError: another factor, a column that is missing or unknown (-1), or a toy without one of the views.
@@ -112,13 +112,13 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
 def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
     """Poses of the true category's capsule, view by view, as `ViewPoses`. For errors see `find_views`.
 
-    Source: Heinsen 2019, figures 6 and 7. Their captions speak of the activated capsule; the author's code takes that
-    of the true category. `ViewPoses.differing` counts the images where these differ.
+    Source: Heinsen 2019, figures 6 and 7. The captions name the activated capsule. The author's code takes the capsule
+    of the true category, as this function does. `ViewPoses.differing` counts the images where the two differ.
 
     Args:
         predict: function from images (batch, height, width, channels) in [0, 1] to a dict of "activations" (batch,
             classes) and "poses" (batch, classes, rows, columns), for instance `functools.partial(inference.predict,
-            model)`. The rows are the pose vectors; a vector pose (batch, classes, size) is a single one.
+            model)`. Each row of a pose is a pose vector; a vector pose (batch, classes, size) is a single one.
         split: a `Split` with the factors of smallNORB.
         factor: "azimuth" or "elevation".
         preprocess: steps of `tf_capsules.datasets.augment`, applied as in evaluation.
@@ -157,7 +157,7 @@ def compare_poses(poses):
 def project_poses(poses):
     """The pose vectors (views, pose vectors, size) of one toy as points of a plane, (views, pose vectors, 2).
 
-    Source: Heinsen 2019, figure 4: metric multidimensional scaling, by which distances between points are close to
+    Source: Heinsen 2019, figure 4: metric multidimensional scaling. It keeps the distances between points close to
     those between the vectors. It starts from the two principal axes, so equal poses give equal points.
     """
     from sklearn.manifold import smacof
@@ -174,7 +174,7 @@ def project_poses(poses):
 
 
 def signed_areas(points):
-    """Areas of closed polygons (..., corners, 2); a polygon that has been flipped over changes its sign.
+    """Areas of closed polygons (..., corners, 2). If a polygon is flipped over, its area changes sign.
 
     >>> signed_areas(np.array([[0, 0], [2, 0], [2, 1], [0, 1]]))
     np.float64(2.0)

@@ -1,4 +1,4 @@
-"""How the votes for a class lie about the pose of its capsule."""
+"""Where the votes for a class lie relative to the pose of its capsule."""
 
 import dataclasses
 
@@ -22,8 +22,8 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
         batch_size: images routed at a time.
 
     Returns:
-        A pair of (iterations, batch, children, classes): Euclidean distances of the votes from the pose that an
-        iteration finds, and the couplings by which it weighs the votes. Couplings sum to 1 over the classes.
+        A pair of arrays (iterations, batch, children, classes): Euclidean distances of the votes from the pose that an
+        iteration finds, and the couplings that weight the votes in it. Couplings sum to 1 over the classes.
 
     Raises:
         ValueError: a layer of another kind, or images of another shape.
@@ -32,7 +32,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     inputs = keras.tree.flatten(routing.input)
     layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
     each = [(one.poses, one.couplings) for one in (layer.routed(*inputs, return_couplings=True) for layer in layers)]
-    # Called, not `predict`: that would compile the network, which takes longer than a few batches.
+    # The network is called: `predict` would compile it, which takes longer than a few batches.
     routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
@@ -57,7 +57,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
         bins: an odd number.
 
     Returns:
-        A pair of (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
+        A pair of arrays (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
 
     Raises:
         ValueError: a layer of another kind, an even number of bins, or images and labels that do not fit.
@@ -90,7 +90,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExampleVotes:
-    """Some images and where the votes for each class lie.
+    """Some images, and the distances of the votes from each class capsule.
 
     Attributes:
         images: (examples, height, width, channels).
@@ -113,9 +113,9 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Args:
         model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
         images, labels: (batch, height, width, channels) and (batch,).
-        right: number of correctly classified images, the first ones, each of another class.
-        wrong: the same for wrongly classified images, as far as there are any. A ValueError if there is no image to
-            show; for the other errors see `measure_vote_similarities`.
+        right: how many correctly classified images to show at most: the first ones, each of another class.
+        wrong: how many wrongly classified images to show at most, of further classes. A ValueError if there is no
+            image to show; for the other errors see `measure_vote_similarities`.
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)

@@ -1,4 +1,4 @@
-"""What XLA's compiler finds that a step on JAX takes. Nothing is run."""
+"""What a step on JAX takes, as XLA's compiler reports it. Runs nothing."""
 
 import contextlib
 import math
@@ -7,19 +7,19 @@ import keras
 
 
 def scope(number):
-    """No scope: what XLA finds is for the whole step."""
+    """No scope: XLA reports the whole step only."""
     return contextlib.nullcontext()
 
 
 def size_of(array):
-    """Bytes of an array, or of what has its shape and dtype."""
+    """Bytes of an array, or of anything with a shape and a dtype."""
     import jax
 
     return math.prod(array.shape) * jax.numpy.dtype(array.dtype).itemsize
 
 
 def trace(model, inputs, labels=None):
-    """The compiled training step of inputs and labels, `keras.KerasTensor`s; without labels the inference."""
+    """The compiled training step on inputs and labels (`keras.KerasTensor`s); without labels, the inference."""
     import jax
 
     trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)

@@ -1,7 +1,7 @@
 """The command `tf-capsules`: list, cost, train, table, evaluate, attack, predict, export, figures.
 
-A module each, with a function `add_parser` for its options and `run`, which calls and prints: all that a command does
-can be called from `tf_capsules.runs`, `tf_capsules.export` and `tf_capsules.analysis`.
+Each command is a module: `add_parser` declares its options, `run` calls the package and prints. All that a command
+does can also be called from `tf_capsules.runs`, `tf_capsules.export` and `tf_capsules.analysis`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ COMMANDS = ("list", "cost", "train", "table", "evaluate", "attack", "predict", "
 
 
 def main(arguments=None):
-    """Runs the command line; returns the exit status: 0, or 2 for what the user has to change."""
+    """Runs the command line and returns the exit status: 0; 2 for an error that the user can mend; 130 interrupted."""
     parser = make_parser()
     options, unknown = parser.parse_known_args(arguments)
     formatwarning = warnings.formatwarning
@@ -40,7 +40,7 @@ def main(arguments=None):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a mistake in one line, as all others are told."""
+    """Reports a mistake in one line, like all other errors."""
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")

@@ -59,7 +59,7 @@ def run(options):
             raise ValueError("--version needs TARGET, the folder of the model's versions.")
         number = int(options.version) if options.version.isdecimal() else options.version
         target = export.version_folder(target, None if number == "next" else number)
-    # Converters take float32 alone; the weights are float32 under every dtype policy.
+    # Converters take only float32. The weights are float32 under every dtype policy.
     changes = {"dtype": "float32"} if of_file else {}
     exported = find_run(options.folder, options.weights, **changes)
     print(f"exported: {export_run(exported, target, form, options.default, options.warmup)}")

@@ -1,4 +1,4 @@
-"""Options of the command line that are made from the declaration of `Settings`, and those that commands share."""
+"""Options of the command line: those made from the declarations of `Settings`, and those that commands share."""
 
 import argparse
 import ast
@@ -9,12 +9,12 @@ IMAGES = ("dataset", "data", "image_size", "class_list", "box_file", "data_dir",
 DATA = (*IMAGES, "test_limit", "cache", "cache_limit")
 PROCESSES = ("processes", "process", "coordinator")
 
-# What may be said of a training; a table names iterations in its rows, and its rows are trained by one process each.
+# Options of train and of table. A table names iterations in its rows, and each row is trained by one process.
 TRAINING = tuple(name for name in DECLARED if name not in ("iterations", *PROCESSES))
 
 
 def add_settings(parser, names, **help):
-    """Adds options of `Settings`, in the order of the names; `help` has other texts for some of them."""
+    """Adds the options of `Settings` with these names, in this order; `help` replaces the help of some of them."""
     for name in names:
         declared = DECLARED[name]
         arguments = {"help": help.get(name, declared.help).replace("%", "%%")}

@@ -1,4 +1,4 @@
-"""Data sets by name; what a set needs is imported when it is loaded.
+"""Data sets by name. The packages that a set needs are imported when it is loaded.
 
 >>> from tf_capsules import datasets
 >>> digits = datasets.load("digits")
@@ -12,7 +12,7 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name, also of the function: (module, description, image shape, classes); None where it depends on the user's files
+# name of the set and its function: (module, description, image shape, classes); None if it depends on the user's files
 _SETS = {
     "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
     "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
@@ -25,7 +25,7 @@ _SETS = {
     "smallnorb": ("smallnorb", "toys from two cameras (24,300 + 24,300 pairs)", (96, 96, 2), 5),
     "smallnorb_novel_azimuth": ("smallnorb", "smallNORB at novel azimuths (8,100 + 16,200 pairs)", (96, 96, 2), 5),
     "smallnorb_novel_elevation": ("smallnorb", "smallNORB at novel elevations (8,100 + 16,200 pairs)", (96, 96, 2), 5),
-    # For copies without the poses of training pairs.
+    # For copies of smallNORB whose training pairs lack pose labels.
     "smallnorb_novel_azimuth_test_toys": ("smallnorb", "test toys, novel azimuths (4,860 + 6,480)", (96, 96, 2), 5),
     "smallnorb_novel_elevation_test_toys": ("smallnorb", "test toys, novel elevations (4,860 + 6,480)", (96, 96, 2), 5),
     "rendered_toys": ("rendered_toys", "toys drawn by code, two cameras (2,000 + 1,000 pairs)", (48, 48, 2), 5),
@@ -53,7 +53,7 @@ def of_texts(name):
 
 
 def describe():
-    """Rows (name, description, image shape, classes) of all data sets; None where these depend on the user's files."""
+    """Rows (name, description, image shape, classes) of all data sets; None if these depend on the user's files."""
     return tuple((name, *row[1:]) for name, row in _SETS.items())
 
 
@@ -62,15 +62,15 @@ def load(name, data_dir=None, download=False, **options):
 
     Args:
         name: one of `names()`.
-        data_dir: the folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
-            ~/tensorflow_datasets), of the original files of affNIST, smallNORB or the Sentiment Treebank, or of the
-            user's own images; not used by `digits`.
-        download: fetch and prepare the set where it is absent, if tensorflow-datasets can.
+        data_dir: a folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
+            ~/tensorflow_datasets), of original files (affNIST, smallNORB, the Sentiment Treebank), or of the user's own
+            images. `digits` does not use it.
+        download: fetch and prepare the set if it is absent and tensorflow-datasets can do so.
         options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
 
     Raises:
         ValueError: an unknown name or option, or a bad value.
-        FileNotFoundError: at once where the data are absent: it says where they were looked for and how to get them.
+        FileNotFoundError: at once if the data are absent. It says where they were looked for and how to get them.
 
     >>> load("digits").image_shape
     (8, 8, 1)

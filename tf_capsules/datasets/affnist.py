@@ -37,8 +37,8 @@ def affnist_standin(data_dir=None, download=False, maps_per_digit=32, source="mn
     """A stand-in for affNIST: training as in `expanded_mnist`; test digits under random affine maps, made on the fly.
 
     A map is a rotation within 20 degrees, a shear within 0.2, a scale of 0.8 to 1.2 per axis and a translation that
-    keeps the digit on the canvas, each uniform, as affNIST describes its own; interpolation is bilinear. Index i has
-    digit i mod n, so the first n examples show each digit once. The maps are fixed.
+    keeps the digit on the canvas, each uniform, as affNIST describes its maps. Interpolation is bilinear. Example i
+    shows digit i mod n, so the first n examples show each digit once. The maps are fixed.
 
     Args:
         data_dir, download: of the digits, as in `load`.
@@ -73,12 +73,12 @@ def affine(image, pad, angle, shear, scale, place):
     """Scales, shears, rotates and places a digit on a black canvas, (H + 2 pad, W + 2 pad, C) float32 in [0, 1].
 
     Args:
-        image: (H, W, C) uint8; what is not 0 is the digit.
+        image: (H, W, C) uint8; pixels that are not 0 are the digit.
         pad: the canvas is larger than the image by this many pixels on every side.
         angle: in degrees, clockwise as the image is seen.
         shear: columns moved right for each row down.
         scale: factors (down, right).
-        place: (down, right) in [0, 1]: from the first place where the digit is all on the canvas to the last.
+        place: (down, right) in [0, 1]: 0 is the first and 1 the last place with the whole digit on the canvas.
     """
     height, width, _ = image.shape
     size = np.array([height + 2 * pad, width + 2 * pad])
@@ -92,11 +92,11 @@ def affine(image, pad, angle, shear, scale, place):
     points = np.indices((height, width), "float32").reshape(2, -1).T - centre
     ink = tf.reshape(tf.reduce_any(image > 0, axis=-1), (-1, 1))
     mapped = tf.where(ink, points @ tf.transpose(matrix), 0.0)  # a black image counts as its centre
-    edge = (size - 1) / 2 - 1  # a pixel is left for what interpolation spreads
+    edge = (size - 1) / 2 - 1  # one pixel less, because interpolation spreads the digit
     first, last = -edge - tf.reduce_min(mapped, axis=0), edge - tf.reduce_max(mapped, axis=0)
     move = first + (last - first) * tf.cast(tf.stack(place), tf.float32)
 
-    # The operation wants the way back, from the canvas to the image, with the column before the row.
+    # The operation takes the inverse map, from the canvas to the image, with the column before the row.
     back = tf.linalg.inv(matrix)
     offset = centre - tf.linalg.matvec(back, (size - 1) / 2 + move)
     transform = tf.stack([back[1, 1], back[1, 0], offset[1], back[0, 1], back[0, 0], offset[0], 0.0, 0.0])
@@ -113,9 +113,9 @@ def affine(image, pad, angle, shear, scale, place):
 def affnist(data_dir=None, download=False, mnist_dir=None):
     """affNIST: training as in `expanded_mnist`, the official 320,000 affinely mapped digits for testing.
 
-    `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat. Fetch them by hand:
-    a FileNotFoundError says from where, a ValueError names a file of something else. `download` is for MNIST alone.
-    MNIST is in `mnist_dir`, a folder of prepared tensorflow-datasets; None: `data_dir` where it has mnist/.
+    `data_dir` is the folder of the official "transformed" files, test.mat or test_batches/*.mat. Fetch them by hand: a
+    FileNotFoundError says from where. A ValueError names a file that is no affNIST file. `download` is for MNIST alone.
+    `mnist_dir` is the folder of prepared tensorflow-datasets with MNIST; None: `data_dir`, if it has mnist/.
     """
     folder = pathlib.Path(data_dir or ".")
     files = [path for path in [folder / "test.mat"] if path.is_file()] or sorted(folder.glob("test_batches/*.mat"))

@@ -9,10 +9,10 @@ from tf_capsules.datasets.draws import ArrayDraw
 
 
 class ShuffledBatches(keras.utils.PyDataset):
-    """What makes batches of examples: their order, the short or filled last batch, weights and mixup.
+    """Base class of batches in memory: order of the examples, short or filled last batch, weights and mixup.
 
-    A subclass defines `_inputs(positions, passes, own)`, the float32 inputs (an array or a dict of them) of a batch of
-    examples at those positions, each in a pass over all of them; of these it returns the slice `own`.
+    A subclass defines `_inputs(positions, passes, own)`: the float32 inputs of a batch, an array or a dict of arrays.
+    `positions` are its examples, `passes` the pass over all examples of each. Only the slice `own` is returned.
 
     Args:
         labels: whole numbers (N,).
@@ -47,7 +47,7 @@ class ShuffledBatches(keras.utils.PyDataset):
             x, y = self._inputs(positions, passes, own), self._labels[positions[own]].astype(np.int32)
         else:
             x, y = self._inputs(positions, passes, slice(None)), self._labels[positions].astype(np.int32)
-            # Order and examples draw from keys of two and three numbers, so four are none of theirs.
+            # Order and examples draw with keys of two and three numbers. A key of four differs from all of them.
             x, y = self._mixed(np.random.default_rng((this.seed, epoch, step, 1)), x, y, real.sum())
             x, y = keras.tree.map_structure(lambda values: values[own], (x, y))
         if not this.pad:
@@ -59,7 +59,7 @@ class ShuffledBatches(keras.utils.PyDataset):
         share = random.beta(alpha, alpha, self.batching.batch_size).astype(np.float32)[: len(y)]
         partner = np.concatenate([random.permutation(real), np.arange(real, len(y))])
 
-        def mix(values):  # so that what is equal in both stays exactly that
+        def mix(values):  # in this form, values that are equal in both stay exactly equal
             return values + share.reshape(-1, *[1] * (values.ndim - 1)) * (values[partner] - values)
 
         label = mix(np.eye(classes, dtype=np.float32)[y])
@@ -70,7 +70,7 @@ class ArrayBatches(ShuffledBatches):
     """The batches (x, y) or (x, y, weights) of `Split.batches`, from NumPy arrays.
 
     Order and augmentation are a pure function of (seed, epoch, index), though not the same one as in `Split.batches`.
-    Item i is batch `i % steps` of epoch `initial_epoch + i // steps`, `steps` being the batches of an epoch.
+    Item i is batch `i % steps` of epoch `initial_epoch + i // steps`; `steps` is the number of batches in an epoch.
 
     Args:
         x: images (N, H, W, C), uint8 or float32 in [0, 1].
@@ -103,5 +103,5 @@ class ArrayBatches(ShuffledBatches):
         if isinstance(crop, str):
             return augment.FixedCrop(crop)
         if crop is not None:
-            return ArrayDraw(crop, index, 0, 2)  # four numbers, the last one not that of mixup
+            return ArrayDraw(crop, index, 0, 2)  # four numbers; the last one differs from mixup's
         return ArrayDraw(self.batching.seed, epoch, index) if self.batching.training else None

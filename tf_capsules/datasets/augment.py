@@ -5,14 +5,14 @@ A recipe names its steps as plain values, so that they can stand in a configurat
     (("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",))
 
 ================  =========================  ===========================================================================
-step              values                       in training; nothing in evaluation, unless it says so
+step              values                       in training; in evaluation nothing, or "the same", or as the row says
 ================  =========================  ===========================================================================
 shift             pixels                     moved by integers in [-pixels, pixels] per axis, zeros move in
 crop              size                       a random size x size window; in evaluation the central one
 pad               pixels                     zeros on every side; the same
-pad_crop          pixels, "edge" or "zero"   a random window, of the image's own size, of the padded image
-shift_within                                 moved by whole pixels, what is not zero staying in the image
-rotate            degrees                    half of the images turned by a normal number of degrees, up to that many
+pad_crop          pixels, "edge" or "zero"   a random window of the padded image, as large as the image
+shift_within                                 moved by whole pixels; all nonzero pixels stay in the image
+rotate            degrees                    half of the images turned by a normal random angle, at most that much
 narrow            share, below 1             made narrower by up to that share
 erase             size                       a random square of size x size set to zero
 flip                                         mirrored left to right, probability 1/2
@@ -21,12 +21,12 @@ contrast          lowest, highest factor     distance from the channel's mean mu
 jitter            amplitude, at most 0.5     brightness, contrast, saturation, hue: by up to that share, see `_jitter`
 standardize                                  mean 0 and deviation 1 over the whole image; the same
 standardize_each                             mean 0 and deviation 1 in each channel; the same
-normalize         means, deviations          less the channel's mean, over its deviation, a number a channel; the same
+normalize         means, deviations          minus mean, divided by deviation, one of each for each channel; the same
 downscale         factor                     mean over factor x factor blocks; the same
 resize            size                       brought to size x size, bilinearly; the same
 ================  =========================  ===========================================================================
 
-Nothing is clipped but by the parts of jitter: brightness and contrast may leave [0, 1].
+Only the parts of jitter clip their results: brightness and contrast may leave [0, 1].
 """
 
 import math
@@ -50,7 +50,7 @@ def shifted(image, down, right, most, xp=numpy):
 
 
 class FixedCrop:
-    """In place of random numbers: the step "crop" takes the window of this name, one of `FIXED_CROPS`."""
+    """Replaces the random numbers: the step "crop" takes the window of this name, one of `FIXED_CROPS`."""
 
     def __init__(self, name):
         place, _, self._mirrored = name.partition(", ")
@@ -90,7 +90,7 @@ def _pad_crop(image, draw, xp, pixels, fill):
     if fill == "zero":
         return _shift(image, draw, xp, pixels)
     for axis, size in enumerate(image.shape[:2]):
-        # Indices beyond the edge are those of the edge: as if it were padded with itself.
+        # Indices beyond the edge become those of the edge, as if the edge were repeated.
         index = xp.clip(xp.arange(size, dtype=numpy.int32) + draw.integers(-pixels, pixels), 0, size - 1)
         image = xp.take(image, index, axis=axis)
     return image
@@ -110,7 +110,7 @@ def _contrast(image, draw, xp, lowest, highest):
 
 
 def _jitter(image, draw, xp, amplitude):
-    """Brightness, contrast, saturation times 1 + a number within the amplitude; the hue turned by such a share."""
+    """Multiplies brightness, contrast, saturation by 1 + a number in [-amplitude, amplitude]; turns hue by such one."""
     grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look
 
     def multiplied(image, about):
@@ -124,11 +124,11 @@ def _jitter(image, draw, xp, amplitude):
 
 
 def turned_hue(image, turn, xp=numpy):
-    """An image (H, W, 3) in [0, 1] whose hue is turned by a share of the circle; 1/3 makes green of red."""
+    """Turns the hue of an image (H, W, 3) in [0, 1] by a share of the colour circle; 1/3 turns red into green."""
     highest = xp.max(image, axis=-1, keepdims=True)
     chroma = highest - xp.min(image, axis=-1, keepdims=True)
     red, green, blue = xp.split(image, 3, axis=-1)
-    # The place on the circle in sixths: red at 0, green at 2, blue at 4. That of a grey does not matter.
+    # The place on the circle in sixths: red at 0, green at 2, blue at 4. The place of a grey does not matter.
     safe = xp.where(chroma > 0, chroma, xp.ones_like(chroma))
     place = xp.where(
         highest == red,
@@ -167,7 +167,7 @@ def _resize(image, draw, xp, size):
 
 
 def _bilinear(count, size):
-    """The weights (size, count) of pixels in a row of `size` that spans a row of `count`, centers being half-way."""
+    """The weights (size, count) that resize a row of `count` pixels to `size`; pixel i has its centre at i + 0.5."""
     at = numpy.clip((numpy.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
     return numpy.maximum(1 - numpy.abs(at[:, None] - numpy.arange(count)), 0)
 

@@ -1,4 +1,4 @@
-"""Which examples make which batch, whoever makes them: the options of all streams, and their arithmetic."""
+"""Which examples belong to which batch: the options of all streams, and their arithmetic."""
 
 import dataclasses
 from numbers import Integral
@@ -16,25 +16,25 @@ class Batching:
     Args:
         count: how many examples there are.
         batch_size: examples a batch; the last batch of an epoch holds the rest.
-        training: in a random order and with augmentation, else in order and without. Order, augmentation and
-            generated images are a pure function of (seed, epoch, index of the example).
+        training: True: random order and augmentation. False: the order of the examples, no augmentation. Order,
+            augmentation and generated images are a pure function of (seed, epoch, index of the example).
         seed: of the training stream, 0 to 2**31 - 1.
         epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
         limit: use the first `limit` examples only.
-        epoch_size: number of examples in an epoch of training, which goes on where the last one stopped: order,
-            augmentation and generated images depend on the pass over all examples, not the epoch. None: all.
-        pad: fill an epoch's last batch by repeating examples from the epoch's start, and yield weights
-            (batch,): 0 for the fill; for the rest in training batch_size / (size of the rest), so that a mean over
-            the batch is the mean over the rest, and in evaluation steps * batch_size / size for all batches, so
-            that the mean over the epoch is that over its examples.
-        mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in
-            Heinsen 2019): x becomes (1 - r) x + r x[permutation], and so do the one-hot labels, with one r from
-            Beta(alpha, alpha) for each sample and one permutation for the batch, a pure function of (seed, epoch,
-            step). The fill of `pad` is left out: it is neither mixed nor mixed in.
-        crop: in evaluation, a number from 0: the step "crop" takes a random window instead of the central one, a
-            pure function of (crop, index of the example); or one of `tf_capsules.datasets.augment.FIXED_CROPS`.
-        part: (index, count): of each batch, whose size is a multiple of count, only these rows, for one of so many
-            processes that train together; with `pad`, which makes all batches equally large. None: all.
+        epoch_size: number of examples in an epoch of training. An epoch goes on where the last one stopped: order,
+            augmentation and generated images depend on the pass over all examples, not on the epoch. None: all.
+        pad: fill an epoch's last batch with examples from the epoch's start, and yield weights (batch,). The fill has
+            weight 0. In training, real examples have batch_size / (their number in the batch), so that a mean over the
+            batch is the mean over them. In evaluation they have steps * batch_size / size, so that the mean over the
+            epoch is the mean over its examples.
+        mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in Heinsen
+            2019). x becomes (1 - r) x + r x[permutation], and so do the one-hot labels. There is one r from
+            Beta(alpha, alpha) for each sample and one permutation for the batch. They are a pure function of (seed,
+            epoch, step). The fill of `pad` is neither mixed nor mixed in.
+        crop: for evaluation. A number from 0: the step "crop" takes a random window, a pure function of (crop, index
+            of the example). One of `tf_capsules.datasets.augment.FIXED_CROPS`: that window. None: the central one.
+        part: (index, count): only the rows of process `index` in each batch, when `count` processes train together.
+            `count` must divide `batch_size`; `pad` must be set, so that all batches are equally large. None: all rows.
 
     Raises:
         ValueError: arguments out of their range.
@@ -93,12 +93,12 @@ class Batching:
                 raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
 
     def check_labels(self, labels):
-        """Raises a ValueError where these labels can't be mixed as one-hot rows of so many classes."""
+        """Raises a ValueError if `mixup` has too few classes for these labels."""
         if self.mixup is not None and not (highest := np.max(labels)) < self.mixup[1]:
             raise ValueError(f"mixup of labels up to {highest} needs more classes than that, not {self.mixup[1]!r}")
 
     def check_steps(self, steps):
-        """The preprocess steps that are done, as tuples; a ValueError where none of them could crop as `crop` says."""
+        """The preprocess steps that apply, as tuples; a ValueError if `crop` is given and none of them is a crop."""
         steps = augment.check(steps) if self.training else augment.in_evaluation(steps)
         if self.crop is not None and not any(step[0] == "crop" for step in steps):
             raise ValueError(f'crops need a preprocess step "crop"; there are {steps!r}')
@@ -126,7 +126,7 @@ class Batching:
 
     @property
     def rows(self):
-        """The rows of each batch that are given, as a slice."""
+        """The rows of each batch that this process gets, as a slice."""
         if self.part is None:
             return slice(None)
         index, count = self.part
@@ -134,9 +134,9 @@ class Batching:
         return slice(index * size, (index + 1) * size)
 
     def order(self, epoch, positions):
-        """Where positions in an epoch are in the passes over all examples: places in a pass, and the pass.
+        """Maps positions in an epoch to places in a pass over all examples, and to the number of that pass.
 
-        In evaluation there is one order, and the place is the index of the example. Arrays and tensors alike.
+        In evaluation a place is the index of the example. Takes arrays and tensors.
         """
         places = positions % self.size
         if self.training:

@@ -8,7 +8,7 @@ _DRAWS_PER_EXAMPLE = 64
 
 
 class TensorDraw:
-    """The random numbers of one example: a pure function of (key, index, how many were drawn before).
+    """The random numbers of one example: a pure function of (key, index, number of earlier draws).
 
     >>> draw = TensorDraw(key=0, index=5)
     >>> down = draw.integers(-2, 2)         # an int32 tensor of shape (); both ends included

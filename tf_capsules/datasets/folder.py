@@ -15,11 +15,11 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 def folder(data_dir=None, download=False, image_size=32, channels=3):
     """Images from folders named after their classes, `PATH/cat/1.png`, `PATH/dog/2.jpg`, ...
 
-    Where PATH has the folders `train` and `test`, each holds the class folders of one split; else 20% of each class
+    If PATH has the folders `train` and `test`, each holds the class folders of one split. Otherwise 20% of each class
     are the test split (seed 0). Images are turned upright, resized to `image_size` without keeping their proportions,
-    and stand in a fixed random order. Of an animation the first picture is taken. Files with other suffixes than png,
-    jpg, jpeg, bmp, gif and webp, and folders in a class folder, are left out with a warning that counts them; names
-    that begin with a dot are left out without.
+    and put into a fixed random order. Of an animation, the first picture is used. Files with other suffixes than png,
+    jpg, jpeg, bmp, gif and webp, and folders in a class folder, are left out; a warning counts them. Names that begin
+    with a dot are left out without a warning.
 
     Args:
         data_dir: PATH.
@@ -30,7 +30,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     Raises:
         FileNotFoundError: no such folder.
         ValueError: fewer than two class folders, a class without images or with too few to split, splits of different
-            classes, files that cannot be read as an image, of which the first ten are named, or a bad option.
+            classes, files that cannot be read as an image (it names the first ten), or a bad option.
 
     >>> pets = load("folder", "pets", image_size=(48, 64))
     """

@@ -17,27 +17,27 @@ from tf_capsules.routing.arguments import positive_int
 def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box_file=None):
     """The training and the validation split of ImageNet, as tensorflow-datasets' `imagenet2012` prepares them.
 
-    Pictures stay on the disk and are read by their number, for which the set has to be prepared with
-    `file_format="array_record"`. The first time the names of all files are read, which takes as long as reading the
-    set once, and kept in ~/.cache/tf_capsules. Without boxes an example is the central square of a picture. With boxes
-    it is the smallest square that holds the box, about its centre; where it leaves the picture there is black. Both
-    are resized (bilinear, antialiased).
+    Pictures stay on the disk and are read by their number, so the set has to be prepared with
+    `file_format="array_record"`. The first load reads the names of all files and keeps them in ~/.cache/tf_capsules;
+    this takes as long as reading the set once. Without boxes, an example is the central square of a picture. With
+    boxes, it is the smallest square around the centre of a box that holds the box; it is black outside the picture.
+    Examples are resized (bilinear, antialiased).
 
     Args:
         data_dir: the folder of prepared tensorflow-datasets.
-        download: prepare the set where it is absent; its archives, which image-net.org gives to those who register,
-            must lie in `data_dir`/downloads/manual.
+        download: prepare the set if it is absent. Its archives must lie in `data_dir`/downloads/manual; image-net.org
+            gives them to those who register.
         image_size: side of the images in pixels.
-        class_list: a text file of WordNet numbers such as n01440764, one a line, two or more of the set's 1,000: the
-            classes that are kept, in the order of that file. None: all.
+        class_list: a text file of the classes to keep, two or more of the set's 1,000: a WordNet number such as
+            n01440764 a line. They are numbered in the order of the file. None: all.
         box_file: a CSV file without header: file name, left, top, right, bottom, the last four as shares of width and
-            height (the form of TensorFlow's `process_bounding_boxes.py`). One example a box, none for other pictures.
-            None: whole pictures.
+            height (the form of TensorFlow's `process_bounding_boxes.py`). Each box is an example; pictures without a
+            box are left out. None: whole pictures.
 
     Raises:
         FileNotFoundError: the set, or one of the files, is not there.
-        ValueError: the set is not prepared for random access; a class that is none; a line of the box file that is no
-            box; a class without an example in one of the splits.
+        ValueError: the set is not prepared for random access; the class list names an unknown class; a line of the box
+            file is no box; a class has no example in one of the splits.
 
     >>> birds = load("imagenet", image_size=128, class_list="birds.txt")
     """
@@ -47,8 +47,8 @@ def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box
 def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
     """The 200 classes in which a ResNet-18 is worst, 255,725 boxes for training and 17,101 for testing.
 
-    Source: Li et al. 2018, section 5.2. Their list, `class_list`, must be given: it is kept beside the authors' code.
-    The boxes are those of ImageNet. Neither comes with tensorflow-datasets. Without a box file examples are whole
+    Source: Li et al. 2018, section 5.2. `class_list` must be given: the authors keep this list beside their code. The
+    boxes are those of ImageNet. Neither comes with tensorflow-datasets. Without a box file, examples are whole
     pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
     """
     if class_list is None:
@@ -157,7 +157,7 @@ def _split(source, index, label_of, classes, boxes, image_size, part):
 
 
 def _square(picture, top, left, side):
-    """That window of a picture; black where it lies outside."""
+    """A square window of a picture; black outside the picture."""
     size = tf.shape(picture)[:2]
     start = tf.stack([top, left])
     first, last = tf.maximum(start, 0), tf.minimum(start + side, size)

@@ -12,11 +12,11 @@ def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4,
 
     Source: Sabour et al. 2017, section 6. Each digit of a split is the base of `pairs_per_digit` images; its partner
     is a digit of another class from the same split. Both are padded with `pad` zeros on every side, each is shifted
-    by integers in [-max_shift, max_shift] per axis, and the sum is clipped at 255. Index i has base digit i mod n, so
-    the first n examples show each digit once. Training draws both anew each epoch; in evaluation they are fixed.
+    by integers in [-max_shift, max_shift] per axis, and the sum is clipped at 255. Example i has base digit i mod n, so
+    the first n show each digit once. Each training epoch draws new partners and shifts; in evaluation they are fixed.
 
-    Differs from the authors' code: partners are drawn with replacement, and shifts for each image rather than once
-    for the thousand images of a base digit.
+    Differs from the authors' code: partners are drawn with replacement; shifts are drawn for each image, not once for
+    the thousand images of a base digit.
 
     Args:
         data_dir, download: of the single digits, as in `load`.
@@ -34,10 +34,10 @@ def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4,
 def diverse_multimnist(data_dir=None, download=False, pairs_per_digit=1, max_shift=4, pad=4, source="mnist"):
     """DiverseMultiMNIST: with probability 1/6 one digit, else two digits of different classes.
 
-    Source: Tsai et al. 2020, section 6. Arguments and digits as in `multimnist`. Of an image with one digit, the
+    Source: Tsai et al. 2020, section 6. Arguments and digits are as in `multimnist`. In an image with one digit, the
     second part is black and its label is -1.
 
-    Differs from the paper, which makes new test images for every evaluation: they are the same each time, so that
+    Differs from the paper, which makes new test images for every evaluation. Here test images stay the same, so that
     networks and epochs are compared on the same images.
     """
     return _overlaid("diverse_multimnist", data_dir, download, pairs_per_digit, max_shift, pad, source, single=1 / 6)
@@ -66,13 +66,13 @@ def single_digits(source, data_dir, download):
 
 
 def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
-    """The split of overlaid digits, of a single one with probability `single`, of the digits in `arrays`."""
+    """A split of overlaid pairs of the digits in `arrays`; with probability `single` an image has one digit."""
     labels = np.asarray(arrays["label"])
     digits, height, width, channels = arrays["image"].shape
     counts = np.bincount(labels, minlength=classes)
     if (counts > 0).sum() < 2:
         raise ValueError("overlaid digits need at least two classes in a split")
-    # With the digits sorted by class, those of another class than c are the ones that follow class c, in a circle.
+    # Sorted by class and read in a circle, the digits of other classes than c are those that follow class c.
     by_class, ends = np.argsort(labels, kind="stable"), np.cumsum(counts)
 
     def example(tensors, index, draw):

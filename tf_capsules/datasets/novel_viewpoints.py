@@ -12,7 +12,7 @@ def novel_viewpoints(train, test, factor):
     Source: Hinton, Sabour, Frosst 2018, section 5.1.
 
     Args:
-        train, test: columns of smallNORB's factors, and any others beside them: a dict of arrays (N, ...).
+        train, test: dicts of arrays (N, ...): the columns of smallNORB's factors, and any others.
         factor: "azimuth": 300 to 40 degrees are familiar, 60 to 280 novel; "elevation": 30 to 40 degrees are familiar,
             45 to 70 novel.
 

@@ -17,7 +17,7 @@ def load_npz(path, texts=False, class_names=None):
             [0, 1], or texts (N,), strings; labels (N,) or (N, 1), whole numbers from 0; and, if wanted, class_names,
             strings (classes,).
         texts: whether texts are wanted, not images.
-        class_names: of a file that does not name its classes; None for their numbers, each of which y_train must have.
+        class_names: names for a file without class_names. None: the class numbers; y_train must have each of them.
 
     Returns:
         A dict: images (N, H, W, C) uint8 or float32, or texts (N,) str; labels (N,) int32; class_names, a tuple of str.
@@ -83,7 +83,7 @@ def _checked_labels(y, count, part):
 
 
 def _checked_names(named, known, *labels):
-    """The names in the file; else those that are known; else the numbers of the training labels."""
+    """The names in the file; without these the known names; without these the numbers of the training labels."""
     train, test = map(np.unique, labels)
     if named is not None:
         if named.ndim != 1 or named.dtype.kind != "U" or len(set(named.tolist())) < max(len(named), 1):

@@ -12,24 +12,24 @@ from tf_capsules.datasets.draws import TensorDraw
 from tf_capsules.lazy import tf, tnp
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) depend on this key and the example's index
-# alone, so that every evaluation sees the same images. Training examples have keys from 0 to 2**51, mixed batches have
-# negative ones, the windows of evaluation's random crops keys from 2**52.
+# alone, so that every evaluation sees the same images. Training examples have keys from 0 to 2**51, mixed batches
+# other negative keys, random crops in evaluation keys from 2**52 on.
 _FIXED_KEY = -1
 _CROP_KEY = 2**52
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """One part of a data set, of which any example can be made from its index.
+    """One part of a data set. Any of its examples can be made from its index.
 
     Args:
         arrays: aligned NumPy arrays, among them `label` (N,) integers and, unless `example` needs none, `image`
             (N, H, W, C) uint8.
         size: number of examples in an epoch; N unless `example` is given.
         image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
-        example: makes the examples of a generated set: `example(tensors, index, draw)` with the arrays as tensors, the
-            index as an int64 tensor of shape () and a `TensorDraw`, returns an image (H, W, C), uint8 or float32 in
-            [0, 1], and the target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
+        example: a function `example(tensors, index, draw)` that makes the examples of a generated set. It gets the
+            arrays as tensors, an int64 tensor of shape () and a `TensorDraw`. It returns an image (H, W, C), uint8 or
+            float32 in [0, 1], and a target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
 
     >>> split = Split({"image": images, "label": labels})
     >>> for x, y in split.batches(32, training=True, seed=1):
@@ -70,15 +70,15 @@ class Split:
     def batches(self, batch_size, *, preprocess=(), **batching):
         """A `tf.data.Dataset` of batches (x, y), or (x, y, weights) with `pad`.
 
-        x is float32 (batch, H, W, C), scaled to [0, 1] and then preprocessed. y is the label, int32 (batch,), or for
-        sets whose images hold several digits a dict: `label` float32 (batch, classes) with a one for each digit's
-        class, `parts` float32 (batch, K, H, W, C), the single digits, and `part_labels` int32 (batch, K). With `mixup`
-        y is a dict of `label`, float32 (batch, classes), the mixed one-hot labels, and `unmixed`, int32 (batch,), the
-        labels of the images before they were mixed.
+        x is float32 (batch, H, W, C), scaled to [0, 1] and then preprocessed. y is the label, int32 (batch,). If images
+        hold several digits, y is a dict: `label` float32 (batch, classes) with a one for each digit's class, `parts`
+        float32 (batch, K, H, W, C), the single digits, and `part_labels` int32 (batch, K). With `mixup` y is a dict:
+        `label` float32 (batch, classes), the mixed one-hot labels, and `unmixed` int32 (batch,), the labels of the
+        images before they were mixed.
 
         Args:
-            batch_size, batching: options and errors of `Batching`, before any data is read. Mixup with several targets
-                an image, and crop without a step "crop", are ValueErrors, too.
+            batch_size, batching: options and errors of `Batching`. A ValueError, before any data is read, also for
+                mixup with several targets an image, and for `crop` without a step "crop".
             preprocess: steps of `tf_capsules.datasets.augment`.
         """
         this = Batching(self.size, batch_size, **batching)
@@ -175,8 +175,8 @@ def _mixed(x, y, key, step, batch_size, real, alpha, classes):
 
 
 def _shuffled(index, seed, passes, size):
-    """Where each of these places is in the random order of its pass over so many examples."""
-    # What tf.random.experimental.index_shuffle calls, with the same third number, but one seed for each place.
+    """The example at each of these places, in the random order of its pass over `size` examples."""
+    # As in tf.random.experimental.index_shuffle, with the same third number, but with one seed for each place.
     seeds = [tf.fill(tf.shape(passes), np.int64(number)) for number in (498247692, seed)]
     seeds = tf.stack([*seeds, passes], axis=1)
     return tf.raw_ops.RandomIndexShuffle(index=index, seed=seeds, max_index=np.int64(size - 1), rounds=4)
@@ -193,11 +193,11 @@ def _signature(one, shape):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training and a test split with what there is to say about them.
+    """A training and a test split, and what describes them.
 
     `note` names an alteration or a stand-in and belongs in every report of a figure; it is "" for an original.
     `multi_label` says that an image may show several classes, so that targets are dicts (see `Split.batches`).
-    `familiar` has the test split's toys at the viewpoints of the training split, where the test split has novel ones.
+    If the test split has novel viewpoints, `familiar` has its toys at the viewpoints of the training split.
     """
 
     name: str

@@ -21,7 +21,7 @@ _FACTORS = {"label": 5, "instance": 10, "elevation": 9, "azimuth": 18, "lighting
 
 _NOTE = "synthetic: solids drawn by code with the factors of smallNORB, not smallNORB"
 
-_RADIUS = 0.8  # of a toy, half the width of the picture being 1
+_RADIUS = 0.8  # of a toy; half the width of the picture is 1
 _PAIRS = 32  # drawn at a time
 _TIRES, _GLASS = 0.5, 0.6
 _LIGHTINGS = (
@@ -46,14 +46,14 @@ def rendered_toys(
 ):
     """Synthetic toys from two cameras, with the classes, factors and arrays of smallNORB; drawn when it is loaded.
 
-    Each split has five toys of each of five categories, of the same five kinds but of other proportions. The cameras
-    stand 6 degrees apart, on 9 elevations of 30 to 70 degrees and 18 azimuths of 20 degrees; there are 6 lightings.
+    Each split has five toys in each of five categories: the same five kinds, in other proportions. The two cameras are
+    6 degrees apart. There are 9 elevations from 30 to 70 degrees, 18 azimuths 20 degrees apart, and 6 lightings.
 
     Args:
         data_dir, download: not used.
         size: pixels to a side.
         train_pairs, test_pairs: how many of a split's 24,300 pairs are drawn, chosen at random (seed 0); None for all.
-        elevations, azimuths, lightings: of which of their numbers, from 0.
+        elevations, azimuths, lightings: the numbers, from 0, that are drawn.
 
     Returns:
         A Dataset with images (size, size, 2). The splits' arrays also hold `instance`, `elevation`, `azimuth` and
@@ -72,10 +72,10 @@ def rendered_toys(
 def rendered_toys_novel_azimuth(
     data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
 ):
-    """Rendered toys, trained on at azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+    """Rendered toys; training: azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
 
     Source of the division: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and errors are those of
-    `rendered_toys`; there are `test_pairs` familiar and as many novel pairs, of up to 8,100 and 16,200.
+    `rendered_toys`. `test_pairs` counts familiar pairs (up to 8,100), and likewise novel pairs (up to 16,200).
     """
     return _novel("azimuth", size, train_pairs, test_pairs, lightings)
 
@@ -83,7 +83,7 @@ def rendered_toys_novel_azimuth(
 def rendered_toys_novel_elevation(
     data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
 ):
-    """As `rendered_toys_novel_azimuth`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    """As `rendered_toys_novel_azimuth`; training: the three lowest elevations, 30 to 40 degrees."""
     return _novel("elevation", size, train_pairs, test_pairs, lightings)
 
 
@@ -150,7 +150,7 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
 
 @functools.cache
 def _toy(label, instance):
-    """The solids of a toy, brought to size, and the middle of the whole."""
+    """The solids of a toy, scaled to size, and the middle of the toy."""
     random = np.random.default_rng((label, instance))
     kind = next(numbers.index(instance) for numbers in _INSTANCES.values() if instance in numbers)
     solids = _MAKERS[label](kind, random.uniform)
@@ -290,7 +290,7 @@ def _airplane(kind, pick):
 
 
 def _wing(root, chord, span, sweep, rise, taper):
-    """A wing from `root` to the side, to the right where `span` is negative; its tip lies back and up by so much."""
+    """A wing from `root`, to the right if `span` is negative; its tip lies back by `sweep` and up by `rise`."""
     side, half = np.sign(span), np.array([chord, abs(span), 0.035]) / 2
     middle = root + np.array([-sweep, span, rise]) / 2
     slopes = [(ahead, 0.5 * (1 - taper) * side, 0, 0.5 * (1 + taper)) for ahead in (-1, 1)]

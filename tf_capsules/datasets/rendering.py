@@ -1,7 +1,7 @@
 """Stereo pictures of convex solids by ray casting, with lamps and shadows on the floor, in NumPy.
 
-A solid is an affine image of a ball, a round bar or a block. Camera and lamps are far away, so that the rays of a
-picture are parallel, and where they meet a solid is linear or quadratic in the pixel's place.
+A solid is an affine image of a ball, a round bar or a block. Camera and lamps are far away, so the rays of a picture
+are parallel. A linear or quadratic equation says where a ray meets a solid.
 
 >>> table = [block((-0.4, -0.3, 0.5), (0.4, 0.3, 0.6)), bar((0, 0, 0), (0, 0, 0.5), 0.1)]
 >>> stereo_pairs(table, [20, 90, 160], [40, 40, 50], Lighting(0.4, ((0.5, 120, 60),)), size=32).shape
@@ -14,16 +14,16 @@ import typing
 
 import numpy as np
 
-PAINT, FLOOR = 0.78, 0.95  # share of the light that is thrown back
+PAINT, FLOOR = 0.78, 0.95  # share of the light that they reflect
 _SAMPLES = 2  # rays per pixel and axis
-_SKY = -55, 50  # whence most of the ambient light comes, as a lamp's azimuth and height
+_SKY = -55, 50  # where most of the ambient light comes from: azimuth and height, as of a lamp
 _FACES = np.array([[*axis, 1.0] for axis in (*np.eye(3), *-np.eye(3))])
 
 
 class Lighting(typing.NamedTuple):
     """Strength of the ambient light, and (strength, azimuth, height) of each lamp.
 
-    Angles are in degrees; as the cameras see it, a lamp of azimuth 0 is on the right and one of 90 behind the scene.
+    Angles are in degrees. Seen by the cameras, a lamp of azimuth 0 is on the right, one of 90 behind the scene.
     """
 
     ambient: float
@@ -34,7 +34,7 @@ class Lighting(typing.NamedTuple):
 class Solid:
     """The points `centre + matrix @ p` of a convex set of places p in [-1, 1]^3; z is up, the floor is at 0.
 
-    To the set belong all p with `sum(curved * p**2) <= 1`, and `plane[:3] @ p <= plane[3]` for every plane.
+    The set holds all p with `sum(curved * p**2) <= 1`, and `plane[:3] @ p <= plane[3]` for every plane.
     """
 
     centre: np.ndarray
@@ -72,7 +72,7 @@ def block(low, high, shear=None, slopes=(), paint=PAINT):
     """A box between two corners, which may be sheared and cut.
 
     Args:
-        shear: {(i, j): by}: axis i moves by so much from the middle to the upper end of axis j.
+        shear: {(i, j): by}: axis i moves by `by` from the middle to the upper end of axis j.
         slopes: (x, y, z, limit), planes x p_x + y p_y + z p_z <= limit that cut the box; p is in [-1, 1]^3.
     """
     low, high = np.array(low, float), np.array(high, float)
@@ -88,11 +88,11 @@ def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0),
 
     Args:
         solids: sequence of `Solid`.
-        azimuths, elevations: (pairs,), where the middle between the cameras is, in degrees; from azimuth -90 the x axis
-            points to the right, and it turns clockwise, seen from above, as the azimuth grows.
-        lighting: a `Lighting`; the lamps go round with the cameras.
-        target: what is seen in the middle.
-        reach: half the width of what is seen.
+        azimuths, elevations: (pairs,), the place of the middle between the cameras, in degrees. Seen from azimuth -90,
+            the x axis points to the right. As the azimuth grows, it turns clockwise, seen from above.
+        lighting: a `Lighting`; the lamps move with the cameras.
+        target: the point in the middle of the picture.
+        reach: half the width that the picture shows.
         stereo: degrees of azimuth between the cameras.
     """
     from scipy.ndimage import uniform_filter
@@ -106,8 +106,8 @@ def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0),
 
     sky, lamps = towards(*_SKY), [(strength, towards(*place)) for strength, *place in lighting.lamps]
 
-    # Shadows are soft: one ray a pixel will do. The floor's points are linear in the pixel's place too; from there rays
-    # go to the lamp.
+    # Shadows are soft, so one ray a pixel is enough. The floor's points are linear in the pixel's place, too. Rays go
+    # from there to the lamp.
     corner = target + (up - right) * (reach - pixel / 2)
     to_floor = np.eye(3) - forward[:, :, None] * [0, 0, 1] / forward[:, 2, None, None]
     floor = np.full((views, size, size), FLOOR * lighting.ambient, "float32")
@@ -153,9 +153,9 @@ def _trace(solids, corner, rays, count, lights):
     """Where the rays of each view meet each solid.
 
     The first pixel's ray begins at `corner`, (views, 3). The columns of `rays`, (views, 3, 3), lead from a pixel's ray
-    to the next to the right, to the next below, and along a ray. `lights` are ambient strength, direction of the sky,
-    and lamps; None: no shades. Yields for each solid a window (three index arrays), and in it (views, height, width):
-    how far along its ray the solid is met, whether it is met, and how much light falls there.
+    to the next on the right, to the next below, and along a ray. `lights` are ambient strength, direction of the sky,
+    and lamps; None: no shades. Yields for each solid a window (three index arrays), and three arrays (views, height,
+    width) in it: how far along its ray the solid is met, whether it is met, and how much light falls there.
     """
     pixels = np.linalg.inv(rays)
     for solid in solids:
@@ -177,7 +177,7 @@ def _meet(solid, inverse, corner, rays, across, down, lights):
     inverse, planes, axes = np.float32(inverse), np.float32(solid.planes), np.flatnonzero(solid.curved)
 
     def linear(direction):
-        """How far in a direction the rays begin, in the solid's own coordinates, and how far they go in it."""
+        """Start and slope of the rays in a direction, in the coordinates of the solid."""
         x, y, slope = (direction @ rays).T[..., None, None]
         return x * across + (y * down + (corner @ direction)[:, None, None]), slope
 

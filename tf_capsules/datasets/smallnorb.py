@@ -58,7 +58,7 @@ def smallnorb(data_dir=None, download=False):
 
 
 def smallnorb_novel_azimuth(data_dir=None, download=False):
-    """smallNORB, trained on at azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+    """smallNORB; training: azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
 
     Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`. A copy whose
     training pairs lack the azimuth gives a ValueError.
@@ -67,20 +67,20 @@ def smallnorb_novel_azimuth(data_dir=None, download=False):
 
 
 def smallnorb_novel_elevation(data_dir=None, download=False):
-    """As `smallnorb_novel_azimuth`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    """As `smallnorb_novel_azimuth`; training: the three lowest elevations, 30 to 40 degrees."""
     return _novel("smallnorb_novel_elevation", "elevation", data_dir, download)
 
 
 def smallnorb_novel_azimuth_test_toys(data_dir=None, download=False):
-    """As `smallnorb_novel_azimuth`, but inside the test toys: three of each category's five are trained on.
+    """As `smallnorb_novel_azimuth`, but inside the test toys: training has three of each category's five.
 
-    It is not the paper's, and needs no pose labels of training pairs. It trains on instances 0, 1, 2 and tests on 3, 5.
+    It is not the paper's division. It needs no pose labels of training pairs. Instances 0, 1, 2 train; 3, 5 test.
     """
     return _novel("smallnorb_novel_azimuth_test_toys", "azimuth", data_dir, download)
 
 
 def smallnorb_novel_elevation_test_toys(data_dir=None, download=False):
-    """As `smallnorb_novel_azimuth_test_toys`, trained on at the three lowest elevations, 30 to 40 degrees."""
+    """As `smallnorb_novel_azimuth_test_toys`; training: the three lowest elevations, 30 to 40 degrees."""
     return _novel("smallnorb_novel_elevation_test_toys", "elevation", data_dir, download)
 
 
@@ -101,10 +101,10 @@ def _novel(name, factor, data_dir, download):
 
 
 def parse_matrix(content):
-    """The matrix in a file, given as bytes and gzipped or not, of the NORB sets' binary format.
+    """Reads a matrix in the binary format of the NORB sets from the bytes of a file, gzipped or not.
 
-    Source: the data set's home page. A magic number tells the type; the number of axes and their sizes (at least three,
-    unused ones are 1) follow as int32, then the values, all little-endian. A ValueError says what was found instead.
+    Source: the data set's home page. A magic number tells the type. Then come, as int32, the number of axes and their
+    sizes (at least three; unused ones are 1), then the values. All are little-endian. A ValueError says what was found.
 
     >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())
     array([7, 8], dtype=int32)
@@ -134,7 +134,7 @@ def _find(folder, name):
 
 
 def _read(folder, name, dtype, shape):
-    """The matrix of a file, of this type and these sizes; None stands for any."""
+    """The matrix of a file, which must have this type and shape; None in the shape stands for any size."""
     path = _find(folder, name)
     wanted = ", ".join("N" if size is None else str(size) for size in shape)
     with reading(path, f"is not smallNORB's matrix ({wanted}) of {np.dtype(dtype)}"):

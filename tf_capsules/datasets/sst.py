@@ -17,7 +17,7 @@ _CLASSES = {
     "fine": ("very negative", "negative", "neutral", "positive", "very positive"),
     "binary": ("negative", "positive"),
 }
-_BINARY = {0: 0, 1: 0, 3: 1, 4: 1}  # what is neutral, 2, is left out
+_BINARY = {0: 0, 1: 0, 3: 1, 4: 1}  # neutral texts, 2, are left out
 
 
 class TextSplit(NamedTuple):
@@ -41,21 +41,21 @@ class TextDataset:
 def sst(data_dir=None, download=False, labels="fine", phrases=True):
     """Movie-review sentences with their sentiment, a `TextDataset`: SST-5/R and SST-2/R of Heinsen 2019, section 4.
 
-    Training texts are all distinct phrases of the training trees, words and whole sentences included, or the sentences
-    only; development and test texts are whole sentences. A phrase is its words joined by single spaces, its case kept,
-    brackets left as `-LRB-` and so on. Of equal phrases the first in file order counts, a tree's root before its parts;
-    equal texts and equal GPT-2 tokens, by which the paper goes, are the same, for byte-level tokens spell out the text.
+    Training texts are all distinct phrases of the training trees (words and whole sentences included), or the sentences
+    only. Development and test texts are whole sentences. A phrase is its words joined by single spaces. Its case is
+    kept, and brackets stay `-LRB-` and so on. Of equal phrases the first in file order counts, a tree's root before its
+    parts. The paper compares GPT-2 tokens, not texts: the result is the same, as byte-level tokens spell out the text.
 
     | labels | classes | train (phrases) | train (sentences) | dev | test |
     | --- | --- | --- | --- | --- | --- |
     | "fine" | very negative, negative, neutral, positive, very positive | 159,274 | 8,544 | 1,101 | 2,210 |
-    | "binary" | negative, positive; what is neutral is left out | 77,616 | 6,920 | 872 | 1,821 |
+    | "binary" | negative, positive; neutral texts are left out | 77,616 | 6,920 | 872 | 1,821 |
 
     Args:
-        data_dir: a folder with train.txt, dev.txt and test.txt (or with a folder `trees` that has them), or one of
-            prepared tensorflow-datasets; by default the environment variable TFDS_DATA_DIR, then
-            ~/tensorflow_datasets. Trees are read as they are, nothing is prepared.
-        download: fetch and prepare the official archive with tensorflow-datasets where it is absent.
+        data_dir: a folder with train.txt, dev.txt and test.txt (or with a folder `trees` that has them), whose trees
+            are read directly; or a folder of prepared tensorflow-datasets (default: the environment variable
+            TFDS_DATA_DIR, then ~/tensorflow_datasets).
+        download: fetch and prepare the official archive with tensorflow-datasets if it is absent.
         labels: "fine" or "binary".
         phrases: train on phrases, or on sentences only.
 
@@ -93,7 +93,7 @@ def examples(path, labels="fine", phrases=False):
     malformed tree or of bytes that are no UTF-8.
     """
     seen, texts, numbers = set(), [], []
-    # Not splitlines() and not str.split(): some words hold a non-breaking space, which is part of them.
+    # Not splitlines() and not str.split(): a non-breaking space is part of some words.
     for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), start=1):
         line = line.removesuffix(b"\r")
         if not line:
@@ -159,7 +159,7 @@ def _trees_folder(path):
 
 @functools.cache
 def builder_class():
-    """The tensorflow-datasets builder `sst_trees`, for whoever wants `tfds` to hold and shuffle the texts.
+    """The tensorflow-datasets builder `sst_trees`, for users who want `tfds` to hold and shuffle the texts.
 
     Its configurations are `fine_sentences`, `fine_phrases`, `binary_sentences` and `binary_phrases`, its splits
     `train`, `validation` and `test`, its features `text` and `label`. The official archive is downloaded, unless the

@@ -39,7 +39,7 @@ def fashion_mnist(data_dir=None, download=False):
 
 def cifar10(data_dir=None, download=False):
     """CIFAR-10, 32x32x3."""
-    # Named here, for a prepared folder knows the names only if it was made from the original archive.
+    # Named here, because a prepared folder knows the names only if it was made from the original archive.
     names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     return dataclasses.replace(prepared("cifar10", "cifar10", data_dir, download), class_names=names)
 
@@ -57,9 +57,9 @@ def svhn(data_dir=None, download=False):
 def prepared(name, builder_name, data_dir, download, arrays=None, label="label", hint=""):
     """A Dataset from a folder that tensorflow-datasets has prepared.
 
-    `arrays` makes the arrays of a `Split` from the builder's columns, None of "image" and "label"; the classes of the
-    column `label` are the Dataset's; `hint` says how else one can get the set. Raises a FileNotFoundError where it is
-    absent, a ValueError for files that are damaged, or of another version than tensorflow-datasets knows.
+    `arrays` makes the arrays of a `Split` from the builder's columns; None takes "image" and "label". The classes are
+    those of the column `label`. `hint` says how else to get the set. Raises a FileNotFoundError if the set is absent,
+    and a ValueError for files that are damaged or of another version than tensorflow-datasets knows.
     """
 
     def absent(path):
@@ -78,9 +78,9 @@ def prepared(name, builder_name, data_dir, download, arrays=None, label="label",
 
 
 def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
-    """The builder of a set of tensorflow-datasets, and what `split` makes of the columns of each of its parts.
+    """The builder of a set of tensorflow-datasets, and the result of `split` on the columns of each part.
 
-    `absent` makes of a path the message that nothing is prepared there; for the errors see `prepared`.
+    `absent(path)` is the message that nothing is prepared there. For the errors see `prepared`.
     """
     complaint = f"holds no sound copy of the {what}"
     with reading(data_dir or "the folder of tensorflow-datasets", complaint):
@@ -95,5 +95,5 @@ def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
     try:
         with reading(builder.data_path, complaint, (AssertionError,)):
             return builder, [split(columns(part)) for part in parts]
-    except AssertionError as error:  # so tensorflow-datasets says that the folder is not there
+    except AssertionError as error:  # tensorflow-datasets raises it if the folder is not there
         raise FileNotFoundError(absent(builder.data_path)) from error

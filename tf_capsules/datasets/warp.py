@@ -6,8 +6,8 @@ import numpy
 
 
 def rotate(image, draw, xp, degrees):
-    """In half of all images a turn of a normal number of degrees, of deviation `degrees / 3`, at most `degrees`."""
-    # Box and Muller; 0.33 is the released code's deviation of a third.
+    """Turns half of all images by a normal random angle: deviation `degrees / 3`, clipped to [-degrees, degrees]."""
+    # Box-Muller transform. 0.33 is the released code's number for a third.
     normal = xp.sqrt(-2 * xp.log(draw.uniform(1e-7, 1.0))) * xp.cos(2 * math.pi * draw.uniform(0.0, 1.0))
     angle = xp.clip(0.33 * normal, -1.0, 1.0) * (degrees * math.pi / 180)
     angle = xp.where(draw.uniform(0.0, 1.0) < 0.5, angle, xp.zeros_like(angle))
@@ -22,19 +22,19 @@ def turned(image, angle, xp=numpy):
 
 
 def narrow(image, draw, xp, share):
-    """The image made narrower by up to `share` of its width, about its middle; zeros move in at the sides."""
+    """Makes an image narrower by up to `share` of its width, about its middle; zeros move in at the sides."""
     rows, columns = _from_the_middle(image, xp)
     return _sampled(image, rows + 0 * columns, columns / draw.uniform(1 - share, 1.0) + 0 * rows, xp)
 
 
 def shift_within(image, draw, xp):
-    """A shift by whole pixels that leaves all of what is not zero in the image."""
+    """Shifts an image by whole pixels so that all nonzero pixels stay in it."""
     down, right = (draw.integers(*_free(image, axes, xp)) for axes in ((1, 2), (0, 2)))
     return xp.roll(image, (down, right), (0, 1))
 
 
 def erase(image, draw, xp, size):
-    """A square of size x size at a random place is set to zero."""
+    """Sets a square of size x size at a random place to zero."""
     height, width, _ = image.shape
     top, left = draw.integers(0, height - size), draw.integers(0, width - size)
     rows, columns = numpy.arange(height)[:, None, None], numpy.arange(width)[None, :, None]
@@ -43,7 +43,7 @@ def erase(image, draw, xp, size):
 
 
 def _free(image, axes, xp):
-    """By how many pixels an image may go up or left, as a number below zero, and down or right."""
+    """How far an image may move up or left (0 or a negative number of pixels), and down or right."""
     filled = xp.any(image > 0, axis=axes)
     return -_first(filled, xp), _first(filled[::-1], xp)
 
@@ -62,7 +62,7 @@ def _from_the_middle(image, xp):
 
 
 def _sampled(image, rows, columns, xp):
-    """The image bilinearly at these places (H, W) from its middle, zero beyond its rim."""
+    """Samples an image bilinearly at places (H, W) given from its middle; it is zero beyond its rim."""
     height, width, channels = image.shape
     rows, columns = rows + (height - 1) / 2, columns + (width - 1) / 2
     top, left = xp.floor(rows), xp.floor(columns)

@@ -1,4 +1,4 @@
-"""What every export answers, and the checks that a model can answer it."""
+"""The answers of every export, and the checks that a model can give them."""
 
 import warnings
 
@@ -9,8 +9,8 @@ from tf_capsules.layers import ConvEMRouting, EMRouting, HeinsenRouting
 from tf_capsules.lazy import tf
 from tf_capsules.models import class_probabilities, class_scores
 
-ROUNDING = 0.01  # how far beyond [0, 1] numbers in half precision, or of an image that was resized, may lie
-_LOGITS = {HeinsenRouting: 1, EMRouting: 2, ConvEMRouting: 2}  # which result of a routing layer
+ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
+_LOGITS = {HeinsenRouting: 1, EMRouting: 2, ConvEMRouting: 2}  # index of the logits among a layer's results
 
 
 def need_tensorflow():
@@ -28,7 +28,7 @@ def hidden_states(model):
 
 
 def class_answers(model, outputs, class_names):
-    """The dict that a signature returns, from the outputs of a model."""
+    """Turns a model's outputs into the dict that a signature returns."""
     probabilities = tf.cast(class_probabilities(model, outputs), tf.float32)
     classes = probabilities.shape[-1]
     if class_names is not None and len(class_names) != classes:
@@ -42,7 +42,7 @@ def class_answers(model, outputs, class_names):
 
 
 def for_any_number(answer):
-    """The function `answer`, extended to an empty batch: it gets one example of zeros, whose answer is cut off.
+    """Extends the function `answer` to empty batches: adds one example of zeros and drops its answer.
 
     Some operations of TensorFlow, such as a convolution with bias, fail on an empty batch.
     """
@@ -59,7 +59,7 @@ def for_any_number(answer):
 
 
 def warn_of_logits(model, example):
-    """Warns of a model that answers with logits: its last layer gives them, or its answer to `example` shows it."""
+    """Warns if a model answers with logits: its last layer gives them, or its answer to `example` exceeds [0, 1]."""
     outputs = getattr(getattr(model, "encoder", model), "output", None)
     layer = None if outputs is None or getattr(model, "logits", False) else _logits_layer(class_scores(outputs))
     if layer is not None:
@@ -78,7 +78,7 @@ def warn_of_logits(model, example):
 
 
 def _logits_layer(tensor):
-    """The layer that gives this symbolic tensor, if it gives logits, or None."""
+    """The layer that gives this symbolic tensor, if the tensor holds logits; else None."""
     operation, _, index = tensor._keras_history
     while isinstance(operation, keras.Sequential):
         operation = operation.layers[-1]

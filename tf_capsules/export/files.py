@@ -1,4 +1,4 @@
-"""Where a model may be exported to: places that are free, or hold an earlier export of the same form."""
+"""Checks where a model may be exported to: to a free place, or over an earlier export of the same form."""
 
 import pathlib
 
@@ -13,7 +13,7 @@ def is_saved_model(folder):
 
 
 def free_folder(folder):
-    """The path, if nothing is there, an empty folder, or a SavedModel and nothing else; else a ValueError."""
+    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError."""
     folder = writable(folder)
     if folder.is_dir():
         entries = {entry.name for entry in folder.iterdir()}
@@ -27,7 +27,7 @@ def free_folder(folder):
 
 
 def free_file(file, form, is_of_form):
-    """The path, if nothing is there or a model of this form, as `is_of_form` finds it; else a ValueError."""
+    """The path, if it does not exist, or if `is_of_form` finds a model of this form there; else a ValueError."""
     file = writable(file)
     if file.is_dir():
         raise ValueError(f"`file` must name a file; {file} is a folder.")

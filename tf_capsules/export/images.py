@@ -1,4 +1,4 @@
-"""From images, as a client sends them, to what a model answers."""
+"""Turns the images that a client sends into the model's answer."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tf_capsules.lazy import tf, tnp
 
 
 def served_shape(model, preprocess, image_shape):
-    """(height, width, channels) of the served images, after all that can be checked before work starts."""
+    """Checks what can be checked before work starts; returns (height, width, channels) of the served images."""
     need_tensorflow()
     if hidden_states(model) is not None:
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
@@ -28,7 +28,7 @@ def served_shape(model, preprocess, image_shape):
 
 
 def warn_of_image_logits(model, preprocess, shape):
-    """`warn_of_logits`, by a random image of what `preprocess` makes of (height, width, channels)."""
+    """`warn_of_logits` with a random image; `shape` is (height, width, channels) before `preprocess`."""
     shape = augment.output_shape(preprocess, shape)
     warn_of_logits(model, np.random.default_rng(0).random((1, *shape), "float32"))
 
@@ -48,7 +48,7 @@ def image_answer(model, steps, shape, class_names=None):
 
 
 def in_unit_range(images):
-    """uint8 images as float32 in [0, 1]; float32 images as they are, after a check in the graph of their range."""
+    """Scales uint8 images to float32 in [0, 1]. Leaves float32 images as they are; the graph checks their range."""
     if images.dtype == tf.uint8:
         return tf.cast(images, tf.float32) / 255
     lowest, highest = tf.reduce_min(images), tf.reduce_max(images)
@@ -61,7 +61,7 @@ def in_unit_range(images):
 def decoded(file, shape):
     """An encoded image as float32 in [0, 1] of the given shape."""
     height, width, channels = shape
-    # Not every format can be decoded to a wished number of channels: 1 or 2 are grey (with alpha), 3 or 4 are colours.
+    # Not every format can be decoded to a given number of channels. 1 or 2 are grey (with alpha), 3 or 4 are colours.
     image = in_unit_range(tf.io.decode_image(file, channels=0, expand_animations=False))
     colour = tf.shape(image)[-1] >= 3
     if channels == 1:
@@ -75,7 +75,7 @@ def decoded(file, shape):
 
 
 def _shape_before(steps, shape):
-    """The shape that images had before `steps`, where that can be told."""
+    """The shape of images before `steps`; a ValueError if it can't be told."""
     height, width, channels = shape
     if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
         raise ValueError(

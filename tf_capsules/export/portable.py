@@ -1,6 +1,6 @@
 """Networks on images as LiteRT and ONNX files.
 
-The converters to both formats drop assertions: values outside [0, 1], which a SavedModel refuses, get an answer here.
+The converters to both formats drop assertions. So values outside [0, 1] get an answer here; a SavedModel refuses them.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ def export_litert(model, file, preprocess=(), image_shape=None):
 
     Its signature `serving_default` takes `images`, float32 (batch, height, width, channels) in [0, 1], one or more, and
     returns "probabilities", "class" and, for capsule networks, "poses" as in `export_saved_model`. The range is not
-    checked. Weights are float32. The converter is TensorFlow's; convolutional EM routing needs that of 2.21 or later.
+    checked. Weights are float32. The converter is TensorFlow's; convolutional EM routing needs version 2.21 or later.
 
     Args:
         model, preprocess, image_shape: as in `export_saved_model`.
@@ -28,7 +28,7 @@ def export_litert(model, file, preprocess=(), image_shape=None):
             model is replaced when the new one is complete; any other file is refused.
 
     Raises:
-        ValueError: as in `export_saved_model`, for a model that computes in half precision, and where another file is.
+        ValueError: as in `export_saved_model`; also a model that computes in half precision, or a file of another kind.
         RuntimeError: Keras runs on another backend than TensorFlow.
 
     Example:
@@ -99,7 +99,7 @@ def _is_onnx(file):
 def _portable_answer(form, model, preprocess, image_shape):
     """`image_answer` as a `tf.function` of operations that the converter to "LiteRT" or "ONNX" knows.
 
-    Neither follows a loop over parts of a batch of unknown size: networks that have such loops go image by image.
+    Neither converter follows a loop over parts of a batch of unknown size. Networks with such loops run image by image.
     """
     shape = served_shape(model, preprocess, image_shape)
     inner_shape = augment.output_shape(preprocess, shape)

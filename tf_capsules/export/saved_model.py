@@ -25,12 +25,12 @@ def export_saved_model(
 
     Each returns a dict: "probabilities" float32 (batch, classes); for capsule networks "poses" float32
     (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
-    The loaded object has a `serve(images)`, too, which takes float32 or uint8 images; keep the object for as long as it
-    is called. Float images with a NaN, or with a value that lies more than 0.01 outside [0, 1], get an
-    `InvalidArgumentError`. Files are PNG, JPEG, BMP, WebP or GIF (its first frame), decoded to the model's channels
-    and, where their size differs, resized (bilinear, antialiased).
+    The loaded object also has `serve(images)`, which takes float32 or uint8 images; keep the object for as long as you
+    call it. Float images with a NaN, or with a value that lies more than 0.01 outside [0, 1], get an
+    `InvalidArgumentError`. Files are PNG, JPEG, BMP, WebP or GIF (its first frame). They are decoded to the model's
+    channels and, if their size differs, resized (bilinear, antialiased).
 
-    A model that answers with logits, where that can be told, is exported with a warning.
+    The export warns if it can tell that the model answers with logits.
 
     Args:
         model: a `CapsuleClassifier`, or a Keras model from images to class probabilities (batch, classes).
@@ -40,13 +40,13 @@ def export_saved_model(
         class_names: a name for each class, or None.
         default: what `serving_default` takes, "float32" or "uint8".
         image_shape: (height, width, channels) of the served images, before `preprocess`. None: what the model and the
-            steps imply; it must be given where they leave it open (a crop, or a model for images of any size).
+            steps imply. It must be given if they leave it open (a crop, or a model for images of any size).
         warmup: also write a request of one example to each signature. TensorFlow Serving runs these requests when it
             loads the model, so that the first user does not wait. Needs the package tensorflow-serving-api.
 
     Raises:
-        ValueError: before anything is written: steps that do not lead to the model's images, class names of another
-            number, an unknown default, or a folder that holds something else than a SavedModel or can't be written.
+        ValueError: before anything is written: steps that do not lead to the model's images, too many or too few class
+            names, an unknown default, or a folder that can't be written or holds something else than a SavedModel.
         ImportError: `warmup` without the package tensorflow-serving-api.
         RuntimeError: Keras runs on another backend than TensorFlow.
 

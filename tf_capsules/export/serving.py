@@ -46,7 +46,7 @@ def check_warmup(warmup):
 
 
 def write_saved_model(folder, signatures, warmup, **parts):
-    """Writes a SavedModel of signatures, and of `parts` that the loaded object has as attributes."""
+    """Writes a SavedModel with these signatures; the loaded object has `parts` as attributes."""
     module = tf.Module()
     for name, part in parts.items():
         setattr(module, name, part)
@@ -78,7 +78,7 @@ def _write_warmup(file, signatures):
 
 
 def _one_example(spec):
-    """Ones in the shape of a signature's argument; the smallest picture, or a text, where it takes strings."""
+    """One example for a signature's argument: ones in its shape; for strings the smallest picture, or a text."""
     if spec.dtype == tf.string:
         return [tf.io.encode_png(np.ones((1, 1, 1), np.uint8)).numpy() if spec.name == "files" else b"A text."]
     return np.ones([1 if size is None else size for size in spec.shape], spec.dtype.as_numpy_dtype)

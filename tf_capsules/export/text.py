@@ -21,21 +21,21 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
     | `serving_default` | `texts` | string (batch,) |
     | `serving_attribution` | `texts` | string (batch,); for networks that `class_shares` knows |
 
-    Both return a dict as those of `export_saved_model` do. The second adds which tokens speak for which class: "tokens"
-    string (batch, tokens), those of `transformer.tokens` and "" where there is padding; "mask" float32 (batch, tokens),
-    0 there; "shares" float32 (batch, tokens, layers, classes), those of `tf_capsules.analysis.class_shares`; and with
-    `class_names` "labels" string (batch, classes), all names for each text. The loaded object has `serve(texts)` and
-    `attribute(texts)`, too; keep the object for as long as one of them is called.
+    Both return a dict as in `export_saved_model`. The second adds which tokens speak for which class: "tokens" string
+    (batch, tokens), as in `transformer.tokens`, "" at padding; "mask" float32 (batch, tokens), 0 at padding; "shares"
+    float32 (batch, tokens, layers, classes), as in `tf_capsules.analysis.class_shares`; with `class_names` also
+    "labels" string (batch, classes), all names for each text. The loaded object also has `serve(texts)` and
+    `attribute(texts)`; keep the object for as long as you call one of them.
 
     Args:
         model: a network from a dict of "embeddings" and "mask", as `tf_capsules.models.heinsen2019.TextCapsNet`.
         transformer: a `tf_capsules.text.FrozenTransformer` of the engine "keras-hub".
-        folder, warmup: as in `export_saved_model`, and so is the result.
+        folder, warmup: see `export_saved_model`, also for the result.
         class_names: a name for each class, or None.
 
     Raises:
-        ValueError: before anything is written: a model that does not take hidden states, a transformer whose layers or
-            width are not the model's, class names of another number, or a folder that holds something else.
+        ValueError: before anything is written: a model that does not take hidden states, a transformer with other
+            layers or width than the model, too many or too few class names, or a folder that holds something else.
         ImportError: `warmup` without the package tensorflow-serving-api.
         RuntimeError: Keras runs on another backend than TensorFlow, or the transformer computes outside of it.
 
@@ -81,11 +81,11 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
 
     Its signature `serving_default` takes `embeddings`, float32 (batch, tokens, layers, width), finite also at padding,
     and `mask`, float32 (batch, tokens), which is 0 at padding and 1 elsewhere. It returns the same dict as the
-    `serving_default` of `export_text_saved_model`, for any number of texts and tokens. The loaded object has
-    `serve(embeddings, mask)`, too.
+    `serving_default` of `export_text_saved_model`, for any number of texts and tokens. The loaded object also has
+    `serve(embeddings, mask)`.
 
     Args:
-        model, folder, class_names, warmup: as in `export_text_saved_model`, and so are the result and the errors.
+        model, folder, class_names, warmup: see `export_text_saved_model`, also for the result and the errors.
 
     Example:
         >>> export_embeddings_saved_model(model, "saved_models/head", ["negative", "positive"])

@@ -4,7 +4,7 @@ from keras import ops
 
 from tf_capsules.routing.arguments import positive_int
 
-# Capsules are read off the last axis, whatever Keras is set to.
+# The capsules' entries lie on the last axis, whatever `keras.config.image_data_format()` says.
 CHANNELS_LAST = {"data_format": "channels_last"}
 
 
@@ -63,7 +63,7 @@ def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 
     The predictions are (batch, classes, ...). With a single class, labels (batch, 1) are rows. A number that is no
-    class gives a row of NaN: a graph can't raise, and what is computed from the row should not look right.
+    class gives a row of NaN: a graph can't raise an error, so NaN in the results shows it.
     """
     classes = predictions.shape[1]
     shape = tuple(labels.shape)

@@ -1,4 +1,4 @@
-"""What all routing layers have in common, and what each of them answers."""
+"""The base of all routing layers, and the named tuples that it returns."""
 
 from typing import Any, NamedTuple
 
@@ -14,19 +14,19 @@ from tf_capsules.routing.votes.plan import Plan
 
 MEMORY = ("auto", "store", "recompute")
 
-# Arguments of earlier versions, in saved configurations: their names today, and today's names of their values.
+# Saved configurations of earlier versions: old names of arguments and of their values, mapped to today's.
 _NAMES = {"votes": "votes_memory"}
 _VALUES = {"stored": "store", "free": "recompute"}
 
 
 class Routed(NamedTuple):
-    """What a routing layer found, by name; None for what it does not have or was not asked for.
+    """The results of a routing layer, by name; None for what the layer does not compute or the call did not ask for.
 
     Attributes:
         poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
-        activations: in [0, 1], shaped like the poses without a pose.
-        logits: of the activations, shaped like them.
-        variances: of the votes that a parent takes, shaped like the poses.
+        activations: in [0, 1], shaped like the poses without their pose axes.
+        logits: activation logits, shaped like the activations.
+        variances: coupling-weighted variances of a parent's votes, shaped like the poses.
         couplings: coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a
             window, capsules).
     """
@@ -39,11 +39,11 @@ class Routed(NamedTuple):
 
 
 class VotesCost(NamedTuple):
-    """What the votes of a call cost.
+    """The memory for the votes of a call.
 
     Attributes:
         tensor: bytes of the votes, if they were held as a tensor.
-        held: bytes that the layer holds of its votes, or in their place for each (child, parent) pair.
+        held: bytes that the layer holds: its votes, or what replaces them for each (child, parent) pair.
     """
 
     tensor: int
@@ -51,21 +51,21 @@ class VotesCost(NamedTuple):
 
 
 class RoutingLayer(Configured):
-    """Base of all routing layers: parents, weights of the votes, and the answers about them.
+    """Base of all routing layers: the number of parents, the kernel, the votes, and the form of the results.
 
-    A call returns poses alone, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
-    coefficients come last. `routed` returns the same by name, for callers that don't know which layer it is.
-    `poses_mask` of a call is the name by which Keras passes a mask of the poses where there is a second array.
+    A call returns poses only, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
+    coefficients come last. `routed` returns the same by name, for callers that don't know which layer it is. If a call
+    receives a second array, Keras passes the mask of the poses as `poses_mask`.
 
     Args:
         capsules: number of parents; None for a layer that gets it with each call.
         dim: columns of a parent's pose; for vectors its length.
         votes_memory: "auto", "store" or "recompute", see the layers.
-        sharing: which children share transformations: "none"; "positions": those of a type; or "all".
+        sharing: which children share transformations: "none"; "positions": all children of a type; or "all".
         kwargs: of `keras.layers.Layer`.
 
     Attributes:
-        answers: names of what a call returns, of `Routed`'s, without the couplings.
+        answers: names of a call's results, as in `Routed`, without the couplings.
         plan: how votes are held (`tf_capsules.routing.votes.plan.Plan`), once built.
         windows: of a convolutional layer, once built; None for a fully connected one.
     """
@@ -86,7 +86,7 @@ class RoutingLayer(Configured):
 
     @property
     def routing_dtype(self):
-        """Of weights and routing: at least float32 under every dtype policy."""
+        """The dtype of weights and routing: at least float32 under every dtype policy."""
         return keras.backend.result_type(self.variable_dtype, "float32")
 
     def routed(self, *args, **kwargs):
@@ -101,7 +101,7 @@ class RoutingLayer(Configured):
         return self.make_votes(poses).store().tensor()
 
     def make_votes(self, poses, activations=None):
-        """The votes as routing asks them, `tf_capsules.routing.votes.Votes`."""
+        """The votes of poses, in the form that routing works with, `tf_capsules.routing.votes.Votes`."""
         kind = DistinctVotes if self.sharing == "none" else SharedVotes
         votes = kind(flatten_grid(poses), self.kernel, self._vote_bias, activations)
         return votes.store() if self.stores_votes else votes
@@ -117,11 +117,11 @@ class RoutingLayer(Configured):
         return self.plan.stored
 
     def votes_cost(self, poses_shape, later=False, capsules=None):
-        """What the votes of a call cost, a `VotesCost`.
+        """The memory for the votes of a call, a `VotesCost`.
 
         Args:
             poses_shape: of the children, (batch, ...), all known.
-            later: whether the call has the parents of a previous one.
+            later: whether the call gets the parents of a previous call.
             capsules: number of parents, for a layer that gets it with each call; None: as many as children.
         """
         children, pairs = self._pairs(poses_shape, capsules)
@@ -129,18 +129,18 @@ class RoutingLayer(Configured):
         return VotesCost(*self.plan.bytes(poses_shape[0], children, pairs, iterates))
 
     def _pairs(self, poses_shape, capsules):
-        """Children of a parent, and (child, parent) pairs of an example."""
+        """Number of children of a parent, and number of (child, parent) pairs in an example."""
         children = children_of(poses_shape)
         return children, children * (self.capsules or capsules or children)
 
     def _group_children(self, poses_shape, per_child=False):
-        """Number of groups of children; sets which inputs fit. `per_child`: there are weights for each child."""
+        """Sets `input_spec`; returns the number of groups of children. `per_child`: whether weights are per child."""
         groups = count_groups(self, poses_shape, self.sharing)
         self.input_spec = input_spec(poses_shape, "none" if per_child else self.sharing)
         return groups
 
     def _add(self, name, shape, initializer=None, options=None, trainable=True):
-        """Adds a weight of `routing_dtype`, with the constructor's options for `name`, or for the weight `options`."""
+        """Adds a weight of `routing_dtype`; its initializer, ... are the constructor's for `options`, or for `name`."""
         given = options or name
         return self.add_weight(
             shape,
@@ -173,7 +173,7 @@ class RoutingLayer(Configured):
         return _one_or_all([poses if name in ("poses", "variances") else parents for name in self.answers])
 
     def _specs(self, poses, return_couplings, *capsules):
-        """What a call returns, as `keras.KerasTensor`s; of a layer without `capsules` with as many as given."""
+        """The `keras.KerasTensor`s that a call returns. `capsules`: the number of parents, if the call gives it."""
         shapes = self._shapes(tuple(poses.shape), *capsules)
         shapes = shapes if len(self.answers) > 1 else (shapes,)
         specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
@@ -183,7 +183,7 @@ class RoutingLayer(Configured):
         return _one_or_all(specs)
 
     def _returned(self, results, couplings=()):
-        """What a call returns: results in the compute dtype, then the couplings, if there are."""
+        """The return value of a call: the results in the compute dtype, then the couplings, if any."""
         return _one_or_all([*(ops.cast(x, self.compute_dtype) for x in results), *couplings])
 
     def compute_mask(self, *args, **kwargs):
@@ -200,7 +200,7 @@ class RoutingLayer(Configured):
 
 
 def check_memory(votes_memory, children_per_chunk, needs_votes):
-    """Raises a ValueError for a memory policy that doesn't go with routing, which `needs_votes` for that reason."""
+    """Raises a ValueError for memory options in conflict; `needs_votes`: why the layer needs stored votes, or None."""
     if children_per_chunk is not None:
         positive_int("children_per_chunk", children_per_chunk)
     if needs_votes and (votes_memory == "recompute" or children_per_chunk):

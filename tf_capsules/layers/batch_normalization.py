@@ -38,7 +38,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
             variance=tf.zeros(0),
             epsilon=self.epsilon,
         )
-        # The kernel's variance is the unbiased one; Keras keeps the other.
+        # The kernel returns the unbiased variance; Keras keeps the biased one.
         number = tf.cast(tf.size(inputs) // channels, "float32")
         self._keep(self.moving_mean, mean)
         self._keep(self.moving_variance, variance * (number - 1) / number)

@@ -1,4 +1,4 @@
-"""What reads class capsules: their lengths, and the one that belongs to a label."""
+"""Layers that read class capsules: the lengths of all, and a mask that keeps the capsule of one class."""
 
 import keras
 from keras import ops
@@ -11,8 +11,8 @@ from tf_capsules.routing.squash import length
 class CapsuleLength(keras.layers.Layer):
     """The length of each capsule: the probability that its entity is present.
 
-    Source: Sabour et al. 2017, section 2. Computed in at least float32 and returned in the compute dtype; as a model's
-    last layer give it `dtype="float32"`, since near 1 bfloat16 has only steps of 1/256.
+    Source: Sabour et al. 2017, section 2. Lengths are computed in at least float32 and returned in the compute dtype.
+    Give a model's last layer `dtype="float32"`: near 1, bfloat16 has steps of 1/256.
 
     Call arguments:
         poses: (batch, capsules, *pose).
@@ -40,7 +40,7 @@ class CapsuleLength(keras.layers.Layer):
 class LabelMask(keras.layers.Layer):
     """Keeps the capsule of one class and sets the others to zero.
 
-    Source: Sabour et al. 2017, section 4.1. In training the label says which one, at inference the activation.
+    Source: Sabour et al. 2017, section 4.1. In training the label selects the class, at inference the activation.
 
     Call arguments:
         poses: (batch, classes, *pose).

@@ -12,16 +12,16 @@ from tf_capsules.layers.arguments import one_of, positive_int
 class ConcurrentRouting(keras.layers.Layer):
     """A chain of capsule layers that are routed together, several times.
 
-    In the first iteration each layer takes what the layer below has just returned. In each later one all layers are
-    updated at once, from the results of the layer below and their own in the previous iteration, with the same weights.
+    In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers
+    are updated at once, with the same weights: each from the previous results of the layer below and of itself.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 
     Args:
         layers: capsule layers, the lowest first: `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or your
             own. The call of a layer takes the results of the layer below as its first arguments, and its own results of
-            the previous iteration as `parents`. A layer of your own needs `compute_output_shape` of all arguments but
-            `parents`, and `mask` in its call if the lowest layer is to get one.
+            the previous iteration as `parents`. A layer of your own needs a `compute_output_shape` that takes the
+            shapes of all arguments but `parents`. If the lowest layer gets a mask, its call must take `mask`.
         iterations: at least 1; 1 is the chain of layers without routing iterations.
         schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one starts.
 
@@ -31,10 +31,10 @@ class ConcurrentRouting(keras.layers.Layer):
         return_iterations: return the results of all layers in all iterations.
 
     Returns:
-        The last layer's result of the last iteration; with `return_iterations` a list of all of them for each layer.
+        The last layer's last result; with `return_iterations` a list for each layer, of its results in all iterations.
 
     Raises:
-        ValueError: no layers, one that takes no `parents`, iterations below 1, an unknown schedule, a mask not taken.
+        ValueError: no layers, one without `parents`, iterations below 1, an unknown schedule, a mask that isn't taken.
 
     Example:
         >>> from tf_capsules.layers import ConvInvertedAttentionRouting, InvertedAttentionRouting
@@ -91,7 +91,7 @@ class ConcurrentRouting(keras.layers.Layer):
                 children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
-                    # A result reaches the last layer after as many iterations as there are layers above.
+                    # Skips updates too late to reach the last layer: a result takes one iteration for each layer above.
                     if return_iterations or len(found) - 1 - number <= left:
                         own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]
@@ -138,7 +138,7 @@ def _several(poses, activations):
 
 
 def _spread(results, kind=object):
-    """Results as a tuple; `kind` tells one shape, which is a tuple itself, from several."""
+    """Results as a tuple. With `kind=tuple` the results are shapes: one shape, itself a tuple, or several."""
     if isinstance(results, (tuple, list)) and isinstance(results[0], kind):
         return tuple(results)
     return (results,)

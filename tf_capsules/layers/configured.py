@@ -4,7 +4,7 @@ import inspect
 
 import keras
 
-# How an argument of such a name, or of one that ends so, is made of a name or a configuration, and saved as such.
+# How to deserialize and serialize an argument with such a name, or with a name that ends with "_" and such a name.
 _GETTERS = {
     "initializer": (keras.initializers.get, keras.initializers.serialize),
     "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
@@ -14,7 +14,7 @@ _GETTERS = {
 
 
 def cloned(initializer):
-    """An initializer that draws other numbers, so that two weights don't start alike; a function or None as it is."""
+    """A clone of the initializer: without a seed it draws other numbers. Functions and None are returned unchanged."""
     return initializer.clone() if hasattr(initializer, "clone") else initializer
 
 
@@ -22,7 +22,7 @@ class Configured(keras.layers.Layer):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
     def _set_weight_options(self, arguments, **defaults):
-        """Sets the initializers, regularizers, ... of `locals()`; `defaults`: initializers where None is given."""
+        """Sets the initializers, regularizers, ... among the arguments; `defaults`: initializers that replace None."""
         for name, value in arguments.items():
             weight, _, kind = name.rpartition("_")
             if kind in _GETTERS and weight:

@@ -1,4 +1,4 @@
-"""How the children of a fully connected capsule layer lie and share transformations."""
+"""The layout of the children of a fully connected capsule layer, and how they share transformations."""
 
 import math
 
@@ -13,7 +13,7 @@ SHARING = ("none", "positions", "all")
 def flatten_grid(poses):
     """Poses on a grid (batch, height, width, types, *pose) as (batch, capsules, *pose), in the order row, column, type.
 
-    Poses without a grid come back as they are: vectors have rank 3 without and 5 with a grid, matrices 4 and 6.
+    Poses without a grid are returned unchanged. Vectors have rank 3 without a grid and 5 on one, matrices 4 and 6.
     """
     shape = tuple(poses.shape)
     if not on_grid(shape):
@@ -23,7 +23,7 @@ def flatten_grid(poses):
 
 
 def on_grid(shape):
-    """Whether poses of this shape lie on a grid; a ValueError where they are neither vectors nor matrices."""
+    """Whether poses of this shape lie on a grid. Raises a ValueError if they are neither vectors nor matrices."""
     if isinstance(shape[0], (tuple, list)):
         raise ValueError(f"Capsule poses are one array, others are arguments of their own. Received shapes {shape}.")
     if len(shape) not in (3, 4, 5, 6):
@@ -35,7 +35,7 @@ def on_grid(shape):
 
 
 def need_grid(what, shape):
-    """Raises a ValueError unless poses of this shape, which `what` asks for, lie on a grid."""
+    """Raises a ValueError unless poses of this shape lie on a grid; `what` begins its message."""
     if not on_grid(shape):
         raise ValueError(
             f"{what} poses on a grid (batch, height, width, types, ...). Received input shape {tuple(shape)}."
@@ -67,14 +67,14 @@ def count_groups(layer, shape, sharing):
 
 
 def input_spec(shape, sharing):
-    """The inputs that a layer built for poses of this shape takes."""
+    """The `InputSpec` of a layer that is built for poses of this shape."""
     own = {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
     pose = range((4 if on_grid(shape) else 2) - len(shape), 0)
     return keras.layers.InputSpec(ndim=len(shape), axes={axis: shape[axis] for axis in (*own, *pose)})
 
 
 def check_per_child(poses, **values):
-    """Raises a ValueError unless the values are shaped like the poses without a pose, on a grid or flat."""
+    """Raises a ValueError unless the values have the shape of the poses without their pose axes, on a grid or flat."""
     shape = tuple(poses.shape)
     wanted = [(shape[0], children_of(shape)), *([shape[:4]] if on_grid(shape) else [])]
     for name, value in values.items():
@@ -93,6 +93,6 @@ def alike(a, b):
 
 
 def masked(activations, mask, shape, dtype):
-    """Activations of that shape and dtype, 0 where masked, or None where all are 1."""
+    """Activations times mask, in that shape and dtype; None if neither is given, which stands for ones."""
     given = [ops.cast(ops.reshape(x, shape), dtype) for x in (activations, mask) if x is not None]
     return None if not given else given[0] if len(given) == 1 else given[0] * given[1]

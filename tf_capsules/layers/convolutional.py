@@ -1,4 +1,4 @@
-"""What convolutional routing layers have in common."""
+"""The base of the convolutional routing layers."""
 
 from typing import Any
 

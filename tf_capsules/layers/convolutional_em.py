@@ -19,10 +19,10 @@ from tf_capsules.routing.windowed import windowed_em_routing
 class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules with activations, routed by expectation-maximization.
 
-    Each parent position has a window of children, without padding. All positions share transformations and betas. A
-    child divides itself among all parents that see it, of all types and at all positions; children that no window
-    covers take no part. There are (rows x columns of the parents' grid) x (children of a window) x `capsules` votes:
-    they exist for some examples at a time, and the backward pass recomputes them.
+    Each parent position has a window of children, without padding. All positions share transformations and betas. By
+    default a child's couplings sum to 1 over all parents whose windows contain it, of all types and at all positions.
+    Children in no window take no part. An example has (rows x columns of the parents' grid) x (children of a window) x
+    `capsules` votes. Votes exist for some examples at a time, and the backward pass recomputes them.
 
     Source: Hinton et al. 2018, section 4 and procedure 1.
 
@@ -32,9 +32,9 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
-        votes_memory: "auto": votes are kept for the backward pass with `normalization` "min_max" and where couplings
-            are asked for; "store": always; "recompute": where couplings are asked for. Only stored votes have gradients
-            of higher order.
+        votes_memory: "auto": votes are kept for the backward pass if `normalization` is "min_max" or the call returns
+            couplings; "store": always; "recompute": only if the call returns couplings. Only stored votes have
+            gradients of higher order.
         use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`.
         beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
@@ -42,7 +42,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
             beta_u_constraint, beta_a_constraint: see `EMRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, also where masked.
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration.

@@ -10,8 +10,8 @@ from tf_capsules.layers.arguments import check_rank, known_axes
 class CoordinateChannels(keras.layers.Layer):
     """Appends each position's row and column to the channels of a feature map.
 
-    Source: Heinsen 2019, section 3.1 (the smallNORB network). Both run from -1 to 1 with the end points included; a
-    single row or column is at 0. First the row, then the column.
+    Source: Heinsen 2019, section 3.1 (the smallNORB network). The row comes first, then the column. Both run from -1 to
+    1, end points included; a single row or column is at 0.
 
     Call arguments:
         features: (batch, height, width, channels).

@@ -1,4 +1,4 @@
-"""Primary capsules by a filter for each channel."""
+"""Primary capsules by a depthwise convolution."""
 
 import keras
 from keras import ops
@@ -13,11 +13,11 @@ from tf_capsules.routing.squash import squash_exponential
 class DepthwisePrimaryCapsules(Configured):
     """Primary capsules by a depthwise convolution: one filter for each channel, then read as capsules.
 
-    Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. Where it has one position,
-    as there, the convolution is a product and a sum, which on a CPU is faster.
+    Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. It then has a single
+    position, and a product and a sum replace the convolution, which is faster on a CPU.
 
     Args:
-        pose: length of a pose; it divides the number of channels. Capsule c holds the channels from `c * pose` on.
+        pose: length of a pose; it divides the number of channels. Capsule c holds `pose` channels, from `c * pose` on.
         kernel_size: of the convolution, a number or (rows, columns); None for the whole feature map.
         strides: of the convolution, one number for both axes.
         use_bias: whether the convolution has a bias.
@@ -69,7 +69,7 @@ class DepthwisePrimaryCapsules(Configured):
         if channels % self.pose:
             raise ValueError(f"`pose` {self.pose} must divide the {channels} channels of input shape {input_shape}.")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
-        # The order of a grouped convolution, whose fan-in initializers know: a filter sees one channel.
+        # Laid out like a grouped convolution's kernel, so that initializers count one channel in the fan-in.
         self.kernel = self.add_weight(
             (rows, columns, 1, channels), self.kernel_initializer, regularizer=self.kernel_regularizer, name="kernel"
         )

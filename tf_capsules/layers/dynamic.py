@@ -35,9 +35,9 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
-    Source: Sabour et al. 2017, section 2 and procedure 1. Different from the paper: the options of a bias and of leaky
-    routing (the authors' released code), of shared transformations, a bias in each vote, competition between children
-    and initial logits (Li et al. 2018).
+    Source: Sabour et al. 2017, section 2 and procedure 1. Options that the paper lacks: a bias and leaky routing (the
+    authors' released code); shared transformations, a bias in each vote, competition between children, and initial
+    logits (Li et al. 2018).
 
     Args:
         capsules: number of parents.
@@ -50,10 +50,10 @@ class DynamicRouting(_DynamicRoutingLayer):
         use_vote_bias: whether votes have a learned bias, `x_i W_ij + B_ij`, shared as transformations are.
         initial_logits: of the first couplings: "zeros"; "random", drawn once from [0, 1); or "learned", zeros at first.
             The last two need a known number of children.
-        votes_memory: "auto": votes are stored where no smaller form answers; "store": always; "recompute": never.
+        votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         parents_per_chunk: about how many parents are routed at a time, to bound the memory; None: all. It needs
-            competition between children that share transformations, and votes that are not stored. With TensorFlow's
-            XLA it works in inference alone. Calls that ask for couplings ignore it.
+            `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. With TensorFlow's
+            XLA it works in inference only. Calls that return couplings ignore it.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
         bias_initializer, vote_bias_initializer: of the biases.
@@ -71,7 +71,7 @@ class DynamicRouting(_DynamicRoutingLayer):
         children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank, an unknown number of children without sharing "all".
+        ValueError: arguments out of range, poses of another rank, an unknown number of children or types where needed.
 
     Example:
         >>> DynamicRouting(capsules=10, dim=16)(np.zeros((2, 72, 8))).shape
@@ -167,9 +167,9 @@ class DynamicRouting(_DynamicRoutingLayer):
 class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules, routed by agreement.
 
-    Dynamic routing in each window of a convolution without padding; all positions share the transformations. Only the
-    parents at one position compete for a child: a child in several windows has a vote in each. Votes exist for some
-    examples at a time; the backward pass recomputes them.
+    Dynamic routing in each window of a convolution without padding; all positions share the transformations. Parents
+    compete for a child only with those at the same position: a child in several windows has votes in each. Votes exist
+    for some examples at a time; the backward pass recomputes them.
 
     Source: Sabour et al. 2017, procedure 1; in windows: Tsai et al. 2020, who compare with it.
 
@@ -178,8 +178,8 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
         dim: columns of a parent's pose; for vectors its length.
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        votes_memory: "auto" and "recompute": votes are not kept for the backward pass, unless couplings are asked for;
-            "store": they are. Only stored votes have gradients of higher order.
+        votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
+            "store": it uses stored votes. Only stored votes have gradients of higher order.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             see `DynamicRouting`.
@@ -191,8 +191,8 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
 
     Returns:
         Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim), of length below 1; with
-        `return_couplings` a pair of them and the couplings (batch, new height, new width, children of a window,
-        capsules), the children in the order row, column, type.
+        `return_couplings` also the couplings (batch, new height, new width, children of a window, capsules), the
+        children in the order row, column, type.
 
     Raises:
         ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.

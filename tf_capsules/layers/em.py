@@ -1,4 +1,4 @@
-"""EM routing as a layer; that in windows is in `convolutional_em.py`."""
+"""EM routing as a fully connected layer; the convolutional one is in `convolutional_em.py`."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tf_capsules.layers.connections import check_per_child, children_of, flatten
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
-# Of few children a parent may keep a single vote: its variance is then a rounding error, unless votes are stored.
+# With few children a parent may take a single vote. Unless votes are stored, its variance is a rounding error.
 _FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
@@ -57,9 +57,9 @@ class EMRouting(EMRoutingLayer):
 
     A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
-    Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". Different from
-    the paper: vectors as poses (with coordinates in their first two entries), the bias and `normalization="min_max"`
-    (both Li et al. 2018) and "data" (Gritzman 2019).
+    Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". The paper
+    lacks vectors as poses (with coordinates in their first two entries), the bias and `normalization="min_max"` (both
+    Li et al. 2018), and `normalization="data"` (Gritzman 2019).
 
     Args:
         capsules: number of parents.
@@ -67,23 +67,23 @@ class EMRouting(EMRoutingLayer):
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent, for any number of children.
-        coordinates: add the child's position to each vote, scaled to (0, 1): the row, (row + 0.5) / height, to the
-            first and the column to the second entry of the right-hand column; needs poses on a grid.
-        votes_memory: "auto": votes are stored where no smaller form answers, and where the layer is built for fewer
-            than 128 children, whose variances would lose digits otherwise; "store": always; "recompute": never, which
-            needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It has an
-            effect where votes are not stored: "recompute" makes sure. With TensorFlow's XLA it works in inference
-            alone.
+        coordinates: whether to add the child's position, scaled to (0, 1), to its votes. The row, (row + 0.5) / height,
+            goes to the first entry of the right-hand column, the column to the second. It needs poses on a grid.
+        votes_memory: "auto": votes are stored if every other form is larger, and in layers built for fewer than 128
+            children, whose variances would otherwise lose digits; "store": always; "recompute": never, which needs
+            sharing.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
+            sharing. With "auto" it has no effect if votes are stored; with "store" it is an error. With TensorFlow's
+            XLA it works in inference only.
         use_bias: whether votes have a learned bias.
-        inverse_temperature: a number for each iteration; or the limit of the authors' schedule.
-        normalization: factor on a parent's cost; "data", `100 capsules / children`; or "min_max".
-        gradients: "all": through all iterations; "last": through the last one alone.
-        epsilon: added to each parent's share of the data, in divisions.
+        inverse_temperature: a number for each iteration; or one number, the limit of the authors' schedule.
+        normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max": see `em_routing`.
+        gradients: "all": through all iterations; "last": through the last one only.
+        epsilon: added to each parent's mass, and with "min_max" to the range of the costs, in divisions.
         variance_floor: added to each variance.
-        beta_u_initializer, beta_a_initializer: None: with "data" as its implementation has them (uniform within
-            `sqrt(6 / (capsules + 1))`; truncated normal of mean -1000 and standard deviation 500), with "min_max"
-            uniform in [0, 1], else zeros.
+        beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in its implementation (uniform within
+            `sqrt(6 / (capsules + 1))`; truncated normal of mean -1000 and standard deviation 500); with "min_max"
+            uniform in [0, 1].
         bias_initializer: of the bias.
         kernel_initializer: None: truncated normal of standard deviation 1.
         kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
@@ -91,7 +91,7 @@ class EMRouting(EMRoutingLayer):
 
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
-        activations: of the children, not negative, shaped like `poses` without a pose; None: all 1.
+        activations: of the children, not negative, shaped like `poses` without their pose axes; None: all 1.
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration.
 
@@ -100,8 +100,8 @@ class EMRouting(EMRoutingLayer):
         `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank, coordinates without a grid or room for two, an
-            unknown number of children without sharing "all".
+        ValueError: arguments out of range, poses of another rank, coordinates without a grid or without two entries for
+            them, an unknown number of children or types where `sharing` needs it.
 
     Example:
         >>> layer = EMRouting(5, 4, sharing="positions", coordinates=True)
@@ -205,10 +205,10 @@ def _check_coordinates(poses_shape, dim):
 
 
 def _add_coordinates(poses, kernel):
-    """Coordinate addition: poses with further columns for the position, and a kernel with the rows that place them.
+    """Coordinate addition: appends columns for the position to the poses, and rows to the kernel that add it to votes.
 
-    Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The
-    kernel's rows take them to the first two entries of a vector or of a vote's last column.
+    Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The new
+    rows add them to the first two entries of a vector vote, or of a matrix vote's last column.
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]

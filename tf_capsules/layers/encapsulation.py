@@ -31,17 +31,17 @@ def flatten_types(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
-    """Convolutional capsules: two branches predict each parent, and learned gates weight them, instead of routing.
+    """Convolutional capsules without routing: two branches predict each parent, and learned gates weight them.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
-    `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. A
-    coefficient for each branch, one number a capsule, is a 3x3 convolution of the capsule's own type in the branches.
-    With the coefficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with the master branch alone they
-    are `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding.
+    `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. Each branch
+    has a coefficient, one number a capsule: a 3x3 convolution of the capsules of the same type in one or both branches.
+    With the coefficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with only the master branch they are
+    `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding.
 
-    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. Different from the paper:
-    its aide branch takes all types but the capsule's own, as `exclude_own` does; the released code lacks "both", which
-    is a convolution of the concatenated branches here.
+    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. The paper's aide branch
+    leaves out the capsule's own type; here `exclude_own` does so. The released code lacks "both"; here it is a
+    convolution of the concatenated branches.
 
     Args:
         dim: length of a parent's pose.
@@ -51,7 +51,7 @@ class CapConv(Configured):
             (version 2), the other branch; "both" (version 3); or None: no aide branch and no coefficients.
         skip: whether a 3x3 convolution of all types (the paper's skip of Type I) is added before the last `Act`.
         aide_kernel_size: of the aide branch, odd; None: `kernel_size + 4`.
-        exclude_own: whether the aide branch leaves out the type itself.
+        exclude_own: whether the aide branch leaves out the capsule's own type.
 
     Call arguments:
         poses: (batch, height, width, types, d).
@@ -64,8 +64,8 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
-            `return_coefficients` of a layer without coefficients. Coefficients are made by Keras's `Conv2D`, which on
-            TensorFlow takes no batch of 0 examples.
+            `return_coefficients` of a layer without coefficients. The aide branch and the skip are Keras's `Conv2D`,
+            which on TensorFlow takes no batch of 0 examples.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -191,7 +191,7 @@ class CapConv(Configured):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapFC(Configured):
-    """Fully connected capsules of the children's length, each entry of a pose on its own, without routing.
+    """Fully connected capsules without routing: entry k of a parent is a weighted sum of the children's entries k.
 
     Source: Li et al. 2018 ("capFC") in the form of the released code: entry k of parent j's sum is
     `sum_i W_kij x_ik`, and parents are squashed. There is no bias.

@@ -13,7 +13,7 @@ from tf_capsules.layers.connections import check_per_child, children_of, flatten
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
-# With fewer children variances come near epsilon, where rounding weighs more without stored votes.
+# With fewer children variances come close to epsilon. Unless votes are stored, rounding then weighs more.
 _FEW_CHILDREN = 8
 
 
@@ -23,10 +23,10 @@ class HeinsenRouting(RoutingLayer):
 
     A vote is `x_i W_ij + B_ij`; a child pose that is a matrix keeps its rows. Routing runs in at least float32.
 
-    Without `capsules` each call says the number of parents, and parents share kernel, bias and betas. In the paper's
+    With `capsules=None` each call gives the number of parents, and parents share kernel, bias and betas. In the paper's
     form (section 2.1.1) all parents are then equal. The author's later code adds a learned bias times
     `linspace(-1, 1, capsules)`: poses then differ by a shift, couplings stay uniform, and logits and variances stay
-    equal. With `symmetry_breaking="all"`, which is ours, kernel and betas vary likewise, and parents compete.
+    equal. With `symmetry_breaking="all"` (ours) kernel and betas vary in the same way, and parents compete.
 
     Source: Heinsen 2019, section 2 and algorithm 1.
 
@@ -38,12 +38,12 @@ class HeinsenRouting(RoutingLayer):
             children of a type, which needs poses on a grid; "all": all children, in any number.
         single_beta: one beta is both the benefit of using and the cost of ignoring (the author's code).
         density: "gaussian", "soft_k_means" (the author's code), or a function of (votes, means, variances) that returns
-            log densities (batch, children, parents), up to a constant; with a function votes are stored.
-        symmetry_breaking: None (the paper), "bias" (the author's code), "all" (ours); only without `capsules`.
-        votes_memory: "auto": votes are stored where no smaller form answers, and in calls with fewer than 8 children,
-            whose variances would lose digits otherwise; "store": always; "recompute": never, which needs sharing.
+            log densities (batch, children, parents), up to a constant. With a function votes are stored.
+        symmetry_breaking: None (the paper), "bias" (the author's code) or "all" (ours); only for `capsules=None`.
+        votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
+            whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs votes
-            that are not stored. With TensorFlow's XLA it works in inference alone.
+            that are not stored. With TensorFlow's XLA it works in inference only.
         epsilon: added to each parent's mass and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.
@@ -52,10 +52,10 @@ class HeinsenRouting(RoutingLayer):
 
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
-        logits: of the children's activations, shaped like `poses` without a pose; plus and minus infinity are
-            activations of exactly 1 and 0. None: all activations are 1.
+        logits: activation logits of the children, shaped like `poses` without their pose axes. Plus infinity stands for
+            an activation of exactly 1, minus infinity for 0. None: all activations are 1.
         mask: shaped like `logits`, true for the children that take part.
-        capsules: number of parents of this call, where the layer has none; None: as many as children.
+        capsules: number of parents in this call, for a layer with `capsules=None`; None: as many as children.
         return_couplings: also return the coupling coefficients of the last iteration.
 
     Returns:
@@ -63,7 +63,7 @@ class HeinsenRouting(RoutingLayer):
         shaped like the poses; with `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank, unknown number of children, `capsules` given twice.
+        ValueError: arguments out of range, poses of another rank, sizes that must be known, `capsules` given twice.
 
     Example:
         >>> poses, logits, variances = HeinsenRouting(5, 4, sharing="all")(np.zeros((2, 72, 4, 4)))
@@ -180,7 +180,7 @@ class HeinsenRouting(RoutingLayer):
         return self._returned([poses, logits, variances], couplings)
 
     def _for_parents(self, capsules):
-        """Kernel, bias and betas by name, with a parent axis of so many capsules."""
+        """Kernel, bias and betas by name; the parent axis of each has size `capsules`."""
         weights = {name: getattr(self, name) for name in ("kernel", "bias", "beta_use", "beta_ignore")}
         if self.capsules is not None:
             return weights

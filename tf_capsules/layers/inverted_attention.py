@@ -17,7 +17,7 @@ from tf_capsules.routing.inverted_attention import distinct_inverted_attention, 
 from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import windowed_inverted_attention
 
-# Of activations, as in EM routing.
+# For the parents' activations, which are computed as in EM routing.
 _INVERSE_TEMPERATURE = 0.01
 _VARIANCE_FLOOR = 1e-5
 INITIAL_POSES = ("zeros", "random", "learned")
@@ -62,7 +62,7 @@ class _AttentionRoutingLayer(RoutingLayer):
             self.beta_a = self._add("beta_a", (self.capsules,))
 
     def _finished(self, sums, moments, training):
-        """The parents' poses, and their activations where they have them, from the sums of their votes."""
+        """The parents' poses from the sums of their votes, and, given `moments`, their activations."""
         poses = self.dropout(sums, training=training)
         poses = poses if self.normalization is None else self.normalization(poses)
         if not moments:
@@ -72,7 +72,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         return [poses, ops.sigmoid(_INVERSE_TEMPERATURE * (self.beta_a - costs))]
 
     def _check_call(self, poses, activations, parents, mask):
-        """Raises a ValueError unless `parents` have the shape (or shapes) of what the layer returns, and so on."""
+        """Raises a ValueError unless `parents` is shaped like the results, and the other arrays fit the poses."""
         check_per_child(poses, activations=activations, mask=mask)
         if parents is None:
             return
@@ -100,15 +100,15 @@ class _AttentionRoutingLayer(RoutingLayer):
 class InvertedAttentionRouting(_AttentionRoutingLayer):
     """Fully connected capsules, routed by inverted dot-product attention: one iteration a call.
 
-    A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. A child
-    distributes its vote by a softmax, over the parents, of its agreement with their poses of the previous iteration.
-    The sums are layer normalized. Further iterations are further calls with what the last call returned;
-    `ConcurrentRouting` makes them. Routing runs in at least float32 under every dtype policy.
+    A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. A child's
+    coupling coefficients are a softmax, over the parents, of the agreements of its votes with the parents' previous
+    poses. The sums of votes are layer normalized. For a further iteration, call the layer again with its last result as
+    `parents`; `ConcurrentRouting` does so. Routing runs in at least float32 under every dtype policy.
 
     With `use_activations` a parent's activation is `sigmoid(0.01 (beta_a - sum_h (beta_u + log(var_h) / 2) S))` as in
-    EM routing: S is the sum of its couplings, var_h the coupled variance of entry h. The paper leaves it open.
+    EM routing: S is the sum of its couplings, var_h the coupled variance of entry h. The paper gives no formula.
 
-    Source: Tsai et al. 2020, sections 2 and 3. Different from its equations, as in its code: the scale of agreement.
+    Source: Tsai et al. 2020, sections 2 and 3. The scale of agreement follows the paper's code, not its equations.
 
     Args:
         capsules: number of parents.
@@ -120,9 +120,9 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": votes are stored with activations; without, a child's pose for each (child, parent) pair
-            exists for some examples at a time, and the backward pass recomputes it. "store": votes are always stored.
-            "recompute": never, which goes without activations. Only stored votes have gradients of higher order.
+        votes_memory: "auto": votes are stored with `use_activations`. Without, a child's pose for each (child, parent)
+            pair exists for some examples at a time, and the backward pass recomputes it. "store": votes are stored.
+            "recompute": never; not with `use_activations`. Only stored votes have gradients of higher order.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.
         kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
@@ -180,8 +180,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
     def build(self, poses_shape, activations_shape=None, parents_shape=None):
         children, rows = self._group_children(poses_shape), rows_of(poses_shape)
         self._add_weights((children,), poses_shape)
-        # Densities and variances have no form without votes. Sums have one with a child's pose for each pair, which in
-        # a chunk of examples may have as many numbers as the kernel.
+        # Variances need the votes. Sums need a child's pose for each pair instead, and in a chunk of examples these may
+        # have as many numbers as the kernel.
         memory = "store" if self.votes_memory == "store" or self.use_activations else "recompute"
         numbers = children * self.capsules * math.prod((poses_shape[-1], *rows))
         examples = plan.examples_at_a_time(numbers, at_least=math.prod(self.kernel.shape))
@@ -215,8 +215,8 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
     """Convolutional capsules, routed by inverted dot-product attention: one iteration a call.
 
     `InvertedAttentionRouting` in each window of a convolution without padding; all positions share the transformations.
-    Only the parents at one position compete for a child: a child in several windows has a vote in each. A first
-    iteration is a plain convolution. Later ones hold votes of some examples at a time, and recompute them backward.
+    Parents compete for a child only within a position: a child in several windows has votes in each. Without
+    activations, a first iteration from zero poses is a plain convolution. Others hold some examples' votes at a time.
 
     Source: Tsai et al. 2020, sections 2 and 3.
 
@@ -224,10 +224,10 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         dim: columns of a parent's pose; for vectors its length.
         kernel_size, strides: of the windows, a number or (rows, columns).
-        votes_memory: "auto" and "recompute": votes are not kept for the backward pass, unless couplings are asked for;
-            "store": they are. Only stored votes have gradients of higher order.
+        votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
+            "store": it uses stored votes. Only stored votes have gradients of higher order.
         scaled, layer_norm, dropout, initial_pose, use_activations, seed: see `InvertedAttentionRouting`.
-        kernel_initializer: as there, the children being those of a window.
+        kernel_initializer: see `InvertedAttentionRouting`; `children` are those of a window.
         beta_u_initializer, beta_a_initializer, kernel_regularizer, beta_u_regularizer, beta_a_regularizer,
             kernel_constraint, beta_u_constraint, beta_a_constraint: see `InvertedAttentionRouting`.
 

@@ -11,14 +11,14 @@ from tf_capsules.routing.precision import at_least_float32
 class PoseNormalization(keras.layers.LayerNormalization):
     """Keras's layer normalization over the last axes, faster in training on CPUs.
 
-    A map of capsules has few entries in a pose and very many poses, so the time goes into reading and writing the map.
-    With TensorFlow, 27 of Keras's operations and of their gradients read or write the whole map; here it is 18, and one
-    map is kept for the backward pass. Other backends take Keras's form. Weights and results are Keras's.
+    A map of capsules has very many poses of few entries, so most of the time goes into reading and writing the map.
+    With TensorFlow, 27 of Keras's operations and of their gradients read or write the whole map. Here 18 do, and one
+    map is kept for the backward pass. Other backends run Keras's own code. Weights and results are Keras's.
 
     Source: Ba, Kiros, Hinton 2016, "Layer Normalization", eqs. 3 and 4.
 
     Args:
-        pose_shape: of a pose, the last axes of what is normalized.
+        pose_shape: the shape of a pose: the sizes of the last axes, over which the layer normalizes.
         epsilon: added to the variance.
     """
 
@@ -35,7 +35,7 @@ class PoseNormalization(keras.layers.LayerNormalization):
 
 
 def _normalize(x, gain, offset, epsilon):
-    """(poses, entries), each pose normalized, times the gain, plus the offset, (entries,) each."""
+    """Normalizes each pose of (poses, entries), then multiplies by the gain and adds the offset, both (entries,)."""
     entries = x.shape[1]
 
     @ops.custom_gradient
@@ -47,7 +47,7 @@ def _normalize(x, gain, offset, epsilon):
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             products = upstream * standard
-            mean = ops.reshape(gain / entries, (-1, 1))  # as a matrix it takes the mean of what is times the gain
+            mean = ops.reshape(gain / entries, (-1, 1))  # a product with it is the mean of `x * gain`
             d_x = upstream * gain - ops.matmul(upstream, mean) - standard * ops.matmul(products, mean)
             return scale * d_x, ops.sum(products, axis=0), ops.sum(upstream, axis=0)
 

@@ -39,8 +39,8 @@ class PrimaryCapsules(Configured):
         features: (batch, height, width, channels).
 
     Returns:
-        Poses (batch, new height, new width, types, *pose); with `capsule_activation` a pair of them and the capsules'
-        activations, or their logits, (batch, new height, new width, types).
+        Poses (batch, new height, new width, types, *pose); with `capsule_activation` also the capsules' activations, or
+        their logits, (batch, new height, new width, types).
 
     Raises:
         ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller than the

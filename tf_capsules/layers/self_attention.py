@@ -16,8 +16,8 @@ class SelfAttentionRouting(RoutingLayer):
     """Fully connected capsules, routed once by self-attention.
 
     Source: Mazzia et al. 2021, section 3.2. A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is
-    a matrix keeps its rows. Routing runs in at least float32 under every dtype policy. Different from the paper: the
-    options of shared transformations and of no prior.
+    a matrix keeps its rows. Routing runs in at least float32 under every dtype policy. The paper has neither shared
+    transformations nor the option to leave out the prior.
 
     Args:
         capsules: number of parents.
@@ -25,7 +25,7 @@ class SelfAttentionRouting(RoutingLayer):
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent.
         use_prior: whether a learned number for each pair is added to the couplings; needs a known number of children.
-        votes_memory: "auto": votes are stored where no smaller form answers; "store": always; "recompute": never.
+        votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         kernel_initializer, kernel_regularizer, kernel_constraint: of the transformations.
         prior_initializer, prior_regularizer, prior_constraint: of the prior.
 
@@ -35,8 +35,8 @@ class SelfAttentionRouting(RoutingLayer):
         return_couplings: also return the coupling coefficients.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` a pair
-        of them and the couplings (batch, children, capsules).
+        Poses (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` also
+        the couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children where it is needed.
@@ -75,7 +75,7 @@ class SelfAttentionRouting(RoutingLayer):
         super().build(input_shape)
 
     def votes_cost(self, poses_shape, later=True, capsules=None):
-        # Whatever `later` is: the agreement needs as much as that of a further iteration.
+        # `later` makes no difference: the one agreement needs as much memory as that of a further iteration.
         return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, mask=None, return_couplings=False):

@@ -23,12 +23,12 @@ class SequenceCapsules(Configured):
             author's later code and published weights).
 
     Call arguments:
-        embeddings: (batch, tokens, layers, width), finite also where a mask hides them.
+        embeddings: (batch, tokens, layers, width), finite even where masked.
         mask: (batch, tokens), the weight of each token, in [0, 1]; None: 1.
 
     Returns:
-        Poses (batch, tokens * layers, 1, dim), and activation logits (batch, tokens * layers): those of the mask, plus
-        infinity for 1 and minus infinity for 0.
+        Poses (batch, tokens * layers, 1, dim), and activation logits (batch, tokens * layers): the logits of the mask,
+        plus infinity for 1 and minus infinity for 0.
 
     Raises:
         ValueError: `dim` below 1, another `norm`, embeddings of another rank, an unknown number of layers or width.

@@ -12,11 +12,11 @@ from tf_capsules.layers.configured import Configured
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class UpsamplingDecoder(Configured):
-    """Reconstructs an image from masked class capsules: a small map, three times enlarged and convolved.
+    """Reconstructs an image from masked class capsules: a small map, enlarged and convolved three times.
 
-    Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8; three times it is
-    made twice as large, bilinearly, and convolved by 3x3 without padding (64, 128 and 128 filters, leaky ReLU of 0.2);
-    a last convolution gives the channels of the image, between 0 and 1.
+    Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8. Three blocks
+    follow: each doubles the map's size bilinearly and applies a 3x3 convolution without padding (64, 128 and 128
+    filters, leaky ReLU of 0.2). A last 3x3 convolution with a sigmoid gives the channels of the image.
 
     Args:
         channels: of the image, which is 48x48.

@@ -9,7 +9,7 @@ from tf_capsules.routing.arguments import is_number
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class ReconstructionLoss(keras.losses.Loss):
-    """Weighted sum over the pixels of the squared error.
+    """The squared error, summed over the pixels, times a weight.
 
     Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean for
     MNIST).

@@ -14,10 +14,10 @@ from tf_capsules.routing.squash import TINY, length
 
 
 def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
-    """What it costs to carry each sample of x to each sample of y.
+    """The cost of carrying each sample of x to each sample of y.
 
     Source: Li et al. 2018, section 3.2, "cosine": `1 - <x_i, y_j> / (|x_i| |y_j|)`; "l2", of their ablation:
-    `|x_i - y_j|`, for which all differences are kept, (samples, samples, features).
+    `|x_i - y_j|`, which needs an array of all differences, (samples, other samples, features).
 
     Args:
         x: features (..., samples, features).
@@ -25,8 +25,8 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
         cost: "cosine" or "l2".
 
     Returns:
-        The costs (..., samples, other samples), in at least float32; a sample of zeros is at 1 from all others where
-        the cost is "cosine".
+        The costs (..., samples, other samples), in at least float32. With "cosine" a sample of zeros has the cost 1 to
+        all others.
 
     Raises:
         ValueError: an unknown cost, or features that don't fit each other.
@@ -53,14 +53,14 @@ def sinkhorn(
 ):
     """The entropic transport plan of Sinkhorn's iterations, in the log domain: any `epsilon` above 0 will do.
 
-    Source: Li et al. 2018, section 3.2; their released code has the constants and the order of the updates, rows
-    first. So columns have exactly their mass, and rows come near theirs with each iteration.
+    Source: Li et al. 2018, section 3.2; constants and order of the updates (rows first) are those of their released
+    code. So columns have exactly their mass, and rows come closer to theirs with each iteration.
 
     Args:
         cost: (..., samples, other samples).
         epsilon: weight of the plan's entropy: the larger, the more even the plan.
         iterations: number of updates of rows and columns.
-        rows: masses (samples,) that sum to 1, 0 among them; None for even ones.
+        rows: masses (samples,) that sum to 1, and may be 0; None: equal masses.
         columns: likewise, (other samples,).
 
     Returns:
@@ -95,7 +95,7 @@ def _log_masses(masses, like):
     if not alike(masses.shape, like.shape[-1:]):
         raise ValueError(f"There are {like.shape[-1]} samples. Received masses of shape {tuple(masses.shape)}.")
     some = masses > 0
-    # The logarithm of no mass is finite, so that no difference of two of them is NaN.
+    # The logarithm of a mass of 0 is finite here, so that no difference of two of them is NaN.
     return ops.where(some, ops.log(ops.where(some, masses, 1.0)), -1e30) + ops.zeros_like(like)
 
 
@@ -117,13 +117,13 @@ def _features(loss, y_true, y_pred):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SinkhornDivergence(keras.losses.Loss):
-    """How far a batch of features is from another as a whole: the cost of carrying one to the other.
+    """How far a batch of features is from another one: the cost of carrying one batch to the other.
 
-    Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, W the cost of the transport plan, as in their
-    released code. All samples have the same mass, or with sample weights one in proportion to them: a sample of weight
-    0 takes no part. A sample's value is the average cost of carrying mass to it. The loss is the cost of the plan;
-    with weights it is multiplied by their mean, as any Keras loss. Under a `tf.distribute` strategy each replica
-    compares its own part of the batch.
+    Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, where W is the cost of the transport plan, as
+    in their released code. Samples have equal masses, or with sample weights masses in proportion to them: a sample of
+    weight 0 takes no part. A sample's value is the average cost of carrying mass to it. The loss is the cost of the
+    plan; with weights it is multiplied by their mean, as in any Keras loss. Under a `tf.distribute` strategy each
+    replica compares its own part of the batch.
 
     Args:
         cost: "cosine" or "l2", see `transport_cost`.
@@ -166,14 +166,14 @@ class SinkhornDivergence(keras.losses.Loss):
         self.plan_gradient = truth_value("plan_gradient", plan_gradient)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        # Keras weights losses after `call`, but these are masses of the plan, too: they go in beside the targets.
+        # Keras applies sample weights after `call`. The plan needs them as masses, so they also go in with the targets.
         return super().__call__(y_true if sample_weight is None else (y_true, sample_weight), y_pred, sample_weight)
 
     def call(self, y_true, y_pred):
         y_true, weights = y_true if isinstance(y_true, tuple) else (y_true, None)
         y, x = _features(self, y_true, y_pred)
         masses = _masses(weights, x)
-        # One transport or three, on an axis before the samples.
+        # One transport plan or three, stacked on an axis before the samples.
         pairs = ((2, x, y), (-1, x, x), (-1, y, y)) if self.unbiased else ((1, x, y),)
         signs, sources, targets = zip(*pairs, strict=True)
         costs = transport_cost(ops.stack(sources), ops.stack(targets), self.cost)
@@ -200,10 +200,10 @@ def _masses(weights, features):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class PairedKLDivergence(keras.losses.Loss):
-    """How far the features of each sample are from its other features, as distributions over the features.
+    """The Kullback-Leibler divergence of each sample's two feature vectors, after a softmax over the features.
 
-    Source: Li et al. 2018, whose ablation only names the loss that it compares the Sinkhorn divergence with. This
-    form is this package's own: `KL(softmax(y_i) || softmax(x_i))` for each sample i.
+    Source: Li et al. 2018. Their ablation compares the Sinkhorn divergence with this loss, but only names it. This form
+    is ours: `KL(softmax(y_i) || softmax(x_i))` for each sample i.
 
     Args:
         symmetric: True: the Jensen-Shannon divergence, the mean of each distribution's divergence from their average.
@@ -241,5 +241,5 @@ class PairedKLDivergence(keras.losses.Loss):
 
 
 def _divergence(p, q):
-    """Kullback-Leibler's, of logarithms."""
+    """The Kullback-Leibler divergence of two distributions, given by their logarithms."""
     return ops.sum(ops.exp(p) * (p - q), axis=-1)

@@ -13,17 +13,17 @@ class SpreadMargin(keras.layers.Layer):
 
     Source: Hinton et al. 2018, section 4.1, "linear" (0.2 to 0.9); "sigmoid": the authors' answers to readers,
     `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps; "ramp": the released code of Li et
-    al. 2018, which is linear between the first and the last thirtieth of the training and constant in these.
+    al. 2018: linear between the first and the last thirtieth of the training, constant within them.
 
-    The step count is a weight of this layer, as the moving mean is one of a normalization. Each call with `training`
-    adds 1 on every backend; it is saved and loaded with the network, and resumed training goes on with it. A
-    `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network needs it among
-    its own layers, where it passes its input on. Keras can't tell the loss which layer it belongs to: after
-    `load_model` compile such a network with a new `SpreadLoss` of its layer.
+    The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
+    adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
+    `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
+    layer, which returns its input unchanged. A loaded loss does not know the layer of its network: after `load_model`
+    compile such a network with a new `SpreadLoss` of its layer.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".
-        scale: steps; "sigmoid" is in the midst after 4 times so many, the others are at their end after so many.
+        scale: "sigmoid" is at its midpoint after `4 * scale` steps, the other schedules end after `scale` steps.
 
     Call arguments:
         activations: of any shape.
@@ -52,9 +52,9 @@ class SpreadMargin(keras.layers.Layer):
 
     @classmethod
     def over(cls, steps, schedule="sigmoid"):
-        """The margin whose schedule is through after so many steps; "sigmoid" is then at 0.976, and at 0.595 halfway.
+        """A margin whose schedule ends after so many steps; "sigmoid" is then at 0.976, and at 0.595 halfway.
 
-        With the authors' scale the margin would be as large after 400,000 steps only.
+        With the authors' scale the margin reaches 0.976 only after 400,000 steps.
         """
         steps = positive_int("steps", steps)
         return cls(schedule, scale=-(-steps // 8) if schedule == "sigmoid" else steps)
@@ -82,7 +82,7 @@ class SpreadMargin(keras.layers.Layer):
         return input_shape
 
     def load_own_variables(self, store):
-        # Weights that were saved without a count, of a training with another loss, are those of step 0.
+        # Weights without a step count come from training with another loss: the count starts at 0.
         if self.built and not store.keys():
             self.steps.assign(0)
         else:
@@ -94,12 +94,12 @@ class SpreadMargin(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SpreadLoss(keras.losses.Loss):
-    """The activation of the right class should exceed each other one by a margin.
+    """The activation of the right class should exceed that of each other class by a margin.
 
     Source: Hinton et al. 2018, eq. 3, for each sample `sum_(i != t) max(0, margin - (a_t - a_i))^2`, t the right class.
 
     Args:
-        margin: a number; or a `SpreadMargin`, for one that grows.
+        margin: a number; or a `SpreadMargin`, which grows.
         name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:

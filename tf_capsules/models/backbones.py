@@ -1,4 +1,4 @@
-"""What lies under capsules: Keras models from images to a feature map."""
+"""Backbones, which lie below the capsules: Keras models from images to a feature map."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,8 +28,8 @@ def padded_convolution(
 ):
     """A convolution of an image with `padding` zeros on every side.
 
-    None: as many as keep the size (one fewer with an even kernel). Keras's "same" padding differs where the stride is 2
-    and the size even: none before, one after. `initializers` draw kernel and bias; None: `fan_in_uniform`.
+    None: as many as keep the size; an even kernel makes it one smaller. Keras's "same" padding differs for 3x3 kernels,
+    stride 2 and even sizes: none before, one after. `initializers` draw kernel and bias; None: `fan_in_uniform`.
     """
     padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]
@@ -52,7 +52,7 @@ def SimpleBackbone(
 ):
     """One convolution with stride 2, a rim of zeros and ReLU.
 
-    Source: Tsai et al. 2020, table 8; with a kernel of 4 and normalized, table 6 (EM routing).
+    Source: Tsai et al. 2020, table 8. Table 6 (EM routing) has a kernel of 4 and batch normalization.
 
     Args:
         image_shape: (height, width, channels).
@@ -110,7 +110,7 @@ def ResNetBackbone(
 def basic_block(
     x: Tensor, channels: int, strides: int, convolution: Callable = padded_convolution, name: str | None = None
 ):
-    """Two convolutions and a shortcut, which is a convolution of 1x1 where shapes differ; `name` is that of its end."""
+    """Two convolutions and a shortcut, a 1x1 convolution where shapes differ; `name` is the name of the last layer."""
     shortcut = x
     if strides > 1 or x.shape[-1] != channels:
         shortcut = batch_normalized(convolution(x, channels, 1, strides, use_bias=False))
@@ -132,7 +132,7 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 
 
 def columns_of(pose: Size):
-    """The columns of a pose (rows, columns), or its length, where it is a number for a vector."""
+    """The columns of a matrix pose (rows, columns), or the length of a vector pose, which is a number."""
     return pose[-1] if isinstance(pose, (tuple, list)) else pose
 
 

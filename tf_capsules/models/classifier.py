@@ -1,4 +1,4 @@
-"""What the papers' networks have in common: class capsules, and what may be reconstructed from them."""
+"""The classifier that the papers' networks share: class capsules, and an optional reconstruction of the input."""
 
 import keras
 from keras import ops
@@ -14,29 +14,28 @@ from tf_capsules.routing.precision import at_least_float32
 class CapsuleClassifier(keras.Model):
     """A classifier with class capsules, which may learn to reconstruct its input.
 
-    It is called with its input only: images, or what else the encoder takes. `compile` it with a loss and metrics on
-    the activations; with a decoder, `fit` adds the reconstruction loss of the capsule that the label keeps (Sabour et
-    al. 2017, section 4.1). `compile` also takes the step count of a `SpreadLoss` with a growing margin into the
-    network: it is saved and loaded with the weights, so training goes on where it stopped.
+    It is called with its input only: images, or whatever the encoder takes. `compile` it with a loss and metrics on the
+    activations. With a decoder, `fit` adds the reconstruction loss of the capsule that the label selects (Sabour et al.
+    2017, section 4.1). If the loss is a `SpreadLoss` with a growing margin, `compile` adds its step count to the
+    network. The count is saved and loaded with the weights, so resumed training goes on from it.
 
     Args:
-        encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes) and
-            "poses" (batch, classes, *pose), and whatever else it has to say.
+        encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes), "poses"
+            (batch, classes, *pose), and any further outputs.
         decoder: layer from masked poses to images, or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
-        logits: whether activations are logits, whose softmax are the class probabilities, or such probabilities.
+        logits: whether "activations" are logits, whose softmax gives the class probabilities, or such probabilities.
 
     Call arguments:
         images: (batch, height, width, channels).
 
     Returns:
-        A dict of "activations" (batch, classes), "poses" (batch, classes, *pose), and what else the encoder has to say.
+        A dict of "activations" (batch, classes), "poses" (batch, classes, *pose), and the encoder's further outputs.
 
-    Labels for `fit` and `evaluate` are class numbers (batch,), one-hot or multi-hot rows (batch, classes); or, where
-    an image has several parts to be reconstructed, a dict of "label" (rows, as before), "parts" (batch, parts,
-    height, width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its own
-    label. Examples that are mixed have a dict of "label", the mixed rows, for the loss, and "unmixed", class numbers,
-    for the metrics.
+    Labels for `fit` and `evaluate` are class numbers (batch,), or one-hot or multi-hot rows (batch, classes). Where an
+    image has several parts to reconstruct, they are a dict of "label" (rows, as before), "parts" (batch, parts, height,
+    width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label. For
+    mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (class numbers, for the metrics).
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class CapsuleClassifier(keras.Model):
         self.logits = logits
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
-        self.growing_margins: list[SpreadMargin] = []  # none or one: what is taken out of a list Keras tracks no longer
+        self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
         if decoder is not None and not decoder.built:
             decoder.build(encoder.output["poses"].shape)
         self.built = True  # both parts are
@@ -74,18 +73,18 @@ class CapsuleClassifier(keras.Model):
         super().compile(optimizer, loss, *args, **kwargs)
 
     def compile_from_config(self, config):
-        # What Keras itself does, but for networks with a `compile` of their own.
+        # Keras does the same, but not for models that override `compile`.
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 
     def make_train_function(self, force=False):
-        # TensorFlow traces a step a second time if it makes the optimizer's variables.
+        # If a step makes the optimizer's variables, TensorFlow traces it a second time.
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
     def count_params(self):
-        """The number of the network's parameters; the count of the steps for a growing margin is none of them."""
+        """The number of the network's parameters, without the step count of a growing margin."""
         return super().count_params() - sum(margin.count_params() for margin in self.growing_margins)
 
     def call(self, images, training=False):
@@ -99,7 +98,7 @@ class CapsuleClassifier(keras.Model):
 
         Args:
             poses: (batch, classes, *pose).
-            labels: whose capsule is kept, class numbers (batch,) or one-hot rows; None keeps the longest.
+            labels: the classes whose capsules are kept, class numbers (batch,) or one-hot rows; None keeps the longest.
 
         Returns:
             (batch, height, width, channels) in (0, 1).
@@ -142,7 +141,7 @@ class CapsuleClassifier(keras.Model):
 
 
 def _of_label(values):
-    """The entry that goes with the label: Keras copies sample weights to each entry of a dict of labels."""
+    """The entry "label" of a dict, or the values. Keras copies sample weights to each entry of a dict of labels."""
     return values["label"] if isinstance(values, dict) else values
 
 
@@ -158,7 +157,7 @@ def class_probabilities(model: keras.Model, outputs: Tensor):
 
 
 def classifier(inputs: Tensor, outputs: dict[str, Tensor], weights: Weights, **options):
-    """The `CapsuleClassifier` of symbolic inputs and outputs, with its weights; activations are lengths unless given.
+    """The `CapsuleClassifier` of symbolic inputs and outputs, with its weights. By default "activations" are lengths.
 
     Activations are in float32 under every dtype policy: they are the model's answers.
     """

@@ -1,4 +1,4 @@
-"""What the papers compare capsules with: convolutions, hidden layers, one number a class."""
+"""The papers' baselines without capsules: convolutions, hidden layers, one output a class."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ def convolutional_network(
         image_shape, classes, weights, name: as of the papers' networks.
         convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
         hidden: units of each hidden layer, ReLU.
-        pooling: whether the largest of 2x2 is taken after each convolution.
+        pooling: whether 2x2 max pooling follows each convolution.
         dropout: share of the last hidden units that is dropped in training.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
     """

@@ -1,4 +1,4 @@
-"""Models that are trained with feedback agreement, whose units take part in the training alone."""
+"""Models that are trained with feedback agreement units. The units take part in training only."""
 
 import collections
 from collections.abc import Sequence
@@ -10,31 +10,31 @@ from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback_unit import FeedbackAgreement
 from tf_capsules.routing.arguments import is_number
 
-# What a model with feedback gives in training: its outputs, and a pair of maps for each link.
+# The results of a model with feedback in training: its outputs, and a pair of maps for each link.
 TrainingOutputs = collections.namedtuple("TrainingOutputs", ["outputs", "maps"])
 
 
 def with_feedback(
     model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, name: str | None = None, **options
 ):
-    """A model that trains the given one, with the same weights, along with a feedback agreement unit for each link.
+    """A model that trains the given one, whose weights it shares, with a feedback agreement unit for each link.
 
-    Source: Li et al. 2018, "feedback agreement": the loss is that of the network and `weight` times the sum of the
-    units' divergences; at inference there are no units.
+    Source: Li et al. 2018, "feedback agreement". The loss is the loss of the network plus `weight` times the sum of the
+    units' divergences. At inference there are no units.
 
     Args:
-        model: a functional or sequential model; or a `CapsuleClassifier`, the links of which are in its encoder.
-        links: pairs of the names of a lower and a higher layer, whose outputs are maps (batch, height, width,
-            channels) or (batch, height, width, types, dim); or such names and a `FeedbackAgreement` of one's own.
+        model: a functional or sequential model; or a `CapsuleClassifier`, with links between layers of its encoder.
+        links: pairs of the names of a lower and a higher layer, whose outputs are maps (batch, height, width, channels)
+            or (batch, height, width, types, dim); or two such names and your own `FeedbackAgreement`.
         weight: factor on the divergences.
-        name: of the new model; None for that of the given one and "_feedback".
-        options: arguments of the `FeedbackAgreement` of each link that comes without.
+        name: of the new model; None: the name of the given one plus "_feedback".
+        options: arguments of `FeedbackAgreement`, for each link that has no unit.
 
     Returns:
-        A `FeedbackModel`; of a `CapsuleClassifier`, a `FeedbackClassifier`. Not compiled.
+        A `FeedbackModel`, or a `FeedbackClassifier` for a `CapsuleClassifier`. Not compiled.
 
     Raises:
-        ValueError: a model of another kind, a name that is no layer's, outputs that are no maps or don't fit.
+        ValueError: a model of another kind, a name that no layer has, outputs that are not maps or don't fit.
 
     Example:
         >>> images = keras.Input((8, 8, 3))
@@ -56,9 +56,9 @@ def with_feedback(
 class FeedbackModel(keras.Model):
     """A functional model in training with feedback agreement units: see `with_feedback`, which makes it.
 
-    `fit` shows what the divergences add to the loss as "feedback"; `evaluate` and `predict` don't compute it.
-    Sample weights, one an example, are weights of the units, too; of several outputs those of the first. What is saved
-    goes on training when it is loaded; `model` is the network without units, to be saved or exported for inference.
+    `fit` reports what the divergences add to the loss as "feedback"; `evaluate` and `predict` don't compute it. Sample
+    weights, one an example, also weight the units; with several outputs the weights of the first do. A saved model can
+    be loaded and trained further. `model` is the network without units: save or export it for inference.
 
     Args:
         model: a functional or sequential model.
@@ -69,7 +69,7 @@ class FeedbackModel(keras.Model):
         inputs, training: those of the model.
 
     Returns:
-        The model's outputs; with `training`, these as `outputs` and the pairs of maps as `maps` of a named tuple.
+        The model's outputs; with `training` a named tuple of them, `outputs`, and of the pairs of maps, `maps`.
 
     Raises:
         ValueError: see `with_feedback`.
@@ -83,7 +83,7 @@ class FeedbackModel(keras.Model):
         super().__init__(**arguments, **kwargs)
         self.model, self.encoder, self.weight = model, encoder, float(weight)
         if hasattr(model, "output_names"):
-            self.output_names = model.output_names  # by which losses and metrics may be given
+            self.output_names = model.output_names  # losses and metrics may be given by them
         self.links = [(lower, higher) for lower, higher, _ in links]
         self.units = [unit for _, _, unit in links]
         for (lower, higher), unit, maps in zip(self.links, self.units, encoder.output["maps"], strict=True):
@@ -97,7 +97,7 @@ class FeedbackModel(keras.Model):
 
     @staticmethod
     def _network(model, links):
-        """Arguments of the class above this one, and the network with the maps among its outputs."""
+        """Arguments of the parent class's constructor, and the network with the maps among its outputs."""
         inputs, outputs, maps = _graph(model, links)
         return {}, keras.Model(inputs, {"outputs": outputs, "maps": maps}, name="with_maps")
 
@@ -113,14 +113,14 @@ class FeedbackModel(keras.Model):
         if not isinstance(y_pred, TrainingOutputs):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         loss = super().compute_loss(x, y, y_pred.outputs, sample_weight, training)
-        # Of several outputs or a dict of labels: the weights of the first, to whose entries Keras copies them.
+        # With several outputs or a dict of labels, the weights of the first. Keras copies weights to a dict's entries.
         weights = next(iter(tree.flatten(sample_weight)), None)
         divergence = self.weight * sum(
             unit(*maps, weights, training=True) for unit, maps in zip(self.units, y_pred.maps, strict=True)
         )
-        # A replica's share, 1 without a strategy, is in what Keras losses give, but not in what a metric takes.
+        # Keras losses contain a replica's share, which is 1 without a strategy. A metric must not contain it.
         share = keras.losses.MeanAbsoluteError()(ops.ones((1, 1)), ops.zeros((1, 1)))
-        # Each batch weighs as many examples as it has, as in Keras' "loss".
+        # Each batch is weighted by its number of examples, as in Keras's "loss".
         self.feedback.update_state(divergence / share, ops.shape(y_pred.maps[0][0])[0])
         return loss + divergence
 
@@ -162,10 +162,10 @@ class FeedbackModel(keras.Model):
 class FeedbackClassifier(FeedbackModel, CapsuleClassifier):
     """A `CapsuleClassifier` in training with feedback agreement units: see `with_feedback`, which makes it.
 
-    It is compiled and trained as a `CapsuleClassifier` is, and has its outputs; the rest is as in `FeedbackModel`.
+    It is compiled and trained like a `CapsuleClassifier`, and has its outputs; the rest is as in `FeedbackModel`.
 
     Args:
-        model, links, weight: see `FeedbackModel`; a `CapsuleClassifier`, and layers of its encoder.
+        model, links, weight: see `FeedbackModel`; the model is a `CapsuleClassifier`, the layers are in its encoder.
     """
 
     @staticmethod
@@ -187,7 +187,7 @@ def _without_feedback(results):
 
 
 def _with_units(links, options):
-    """The links as tuples of two layers' names and a unit, one of these options where there is none."""
+    """The links as tuples of two layers' names and a unit. A link without a unit gets one with these options."""
     pairs = isinstance(links, (list, tuple)) and all(isinstance(link, (list, tuple)) for link in links)
     if not pairs or not links:
         expected = 'a list of at least one pair of layers\' names, such as [("low", "high")]'
@@ -215,7 +215,7 @@ def _refused(model):
 
 
 def _graph(model, links):
-    """Inputs, outputs, and the pair of maps of each link, symbolic, of a functional model's layers called once more."""
+    """Calls a functional model's layers once more; returns symbolic inputs, outputs, and each link's pair of maps."""
     if not isinstance(model, keras.Model) or not hasattr(model, "inputs"):
         raise _refused(model)
     if type(model) is keras.Sequential:

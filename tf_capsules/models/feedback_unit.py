@@ -16,32 +16,32 @@ from tf_capsules.routing.squash import squash as squashed
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class FeedbackAgreement(keras.layers.Layer):
-    """How far a lower map is from what a generator makes of a higher map, as a critic sees both.
+    """The divergence between a lower map and its prediction from a higher map, in the features of a critic.
 
-    Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. The
-    generator is a transposed convolution of 3x3, in groups of capsule channels, normalized, rectified and squashed. The
-    critic, two convolutions of 3x3, each normalized and rectified, turns either map into features. Both learn
-    together with the network. Weights start Glorot normal, biases normal with a deviation of 1.
+    Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. A generator
+    predicts the lower map: a 3x3 transposed convolution in groups of capsule channels, batch normalization, ReLU and
+    squash. A critic turns either map into features: two 3x3 convolutions, each with batch normalization and ReLU. Both
+    learn together with the network. Kernels start Glorot normal, biases normal with a deviation of 1.
 
     Maps are features (batch, height, width, channels) or capsules (batch, height, width, types, dim). The channels of
-    the former are read as capsules, too, `groups` of them one after another.
+    features are read as capsules, too: `groups` capsules one after another.
 
     Args:
-        groups: of the generator, the types of capsules in both maps; 1 for the paper's "vanilla" generator, a plain
-            transposed convolution, which goes without `squash`.
+        groups: of the generator: the number of capsule types in both maps; 1 for the paper's "vanilla" generator, a
+            plain transposed convolution, which goes with `squash=False`.
         squash: whether generated capsules are squashed.
-        critic: False compares the maps themselves.
-        critic_strides: the strides of its first and of its second convolution; None: (2, 2), for lower maps up to 4x4
-            (2, 1), up to 2x2 (1, 1): less would leave a single number, which has no direction to compare. (The released
-            code has (2, 2) always.)
-        divergence: a Keras loss of features (batch, features), of the lower map as targets and the generated one as
-            predictions; None for `SinkhornDivergence()`.
+        critic: whether a critic is used; False compares the maps themselves.
+        critic_strides: strides of the critic's two convolutions. None: (2, 2); for lower maps up to 4x4 (2, 1); up to
+            2x2 (1, 1). Larger strides would leave a single number, which has no direction to compare. (The released
+            code always has (2, 2).)
+        divergence: a Keras loss of features (batch, features): its targets are from the lower map, its predictions from
+            the generated one. None: `SinkhornDivergence()`.
 
     Call arguments:
         lower: (batch, height, width, channels) or (batch, height, width, types, dim).
         higher: likewise, of the same height and width, or half of it, rounded up.
         sample_weight: None, or weights (batch,) for the divergence.
-        training: whether the batch's own statistics normalize it.
+        training: whether batch normalization uses the statistics of the batch.
 
     Returns:
         A scalar, the divergence.
@@ -119,7 +119,7 @@ class FeedbackAgreement(keras.layers.Layer):
             raise ValueError(f"The unit {self.name!r} is for maps of shapes {known}. {received}")
 
     def _convolution(self, filters, strides):
-        """Layers: zeros on every side, a convolution of 3x3, and what follows it."""
+        """Layers: zero padding, a 3x3 convolution, batch normalization, ReLU."""
         options = dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal())
         return [
             keras.layers.ZeroPadding2D(1, dtype=self.dtype_policy, **CHANNELS_LAST),
@@ -131,8 +131,8 @@ class FeedbackAgreement(keras.layers.Layer):
     def generate(self, higher, training=False):
         """The lower map (batch, height, width, channels) that the generator makes of a higher one.
 
-        Its groups are blocks of a dense kernel, the rest of which is zeros: grouped convolutions are the slower ones
-        by far where groups are small, most of all on the CPU.
+        The groups are blocks of a dense kernel, which is zero elsewhere. Grouped convolutions are slower by far where
+        groups are small, most of all on the CPU.
         """
         height, width = self.size
         higher, kernel, bias = (ops.cast(x, self.compute_dtype) for x in (higher, self.kernel, self.bias))
@@ -140,7 +140,7 @@ class FeedbackAgreement(keras.layers.Layer):
         blocks = ops.einsum("pqgio,gh->pqhogi", kernel, ops.eye(self.groups, dtype=self.compute_dtype))
         kernel = ops.reshape(blocks, (3, 3, bias.shape[0], -1))
         x = ops.conv_transpose(_flat(higher), kernel, self.strides, "valid", **CHANNELS_LAST)
-        # Row r of the higher map writes rows s r - 1, s r and s r + 1: the first row of all is outside.
+        # With stride s, row r of the higher map writes rows s r - 1, s r and s r + 1. Row -1 is cut off.
         x = x[:, 1 : 1 + height, 1 : 1 + width] + bias
         x = ops.relu(self.normalization(x, training=training))
         if not self.squash:
@@ -171,7 +171,7 @@ def _normalization(dtype):
 
 
 def _strides_of_critic(shapes, size):
-    """The largest that leave more than a single number of a lower map of this size."""
+    """The largest strides that leave more than a single number of a lower map of this size."""
     if size == 1:
         sees = "a single number of a lower map of 1x1, which has no direction to compare: give critic=False"
         raise ValueError(f"The critic of FeedbackAgreement sees {sees}. Received a lower map of shape {shapes[0]}.")
@@ -191,5 +191,5 @@ def _features_of(shape):
 
 
 def _flat(x):
-    """Features, of capsules too, as (batch, height, width, channels)."""
+    """A map of features or of capsules, as (batch, height, width, channels)."""
     return x if len(x.shape) == 4 else flatten_types(x)

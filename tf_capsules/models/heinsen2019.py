@@ -40,7 +40,7 @@ def ImageCapsNet(
         pose: of every capsule: (rows, columns), or the length of a vector.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
-        backbone: None, or a Keras model from images to a feature map, instead of coordinates and convolutions.
+        backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
         name: of the model.
@@ -101,12 +101,12 @@ def TextCapsNet(
     Source: Heinsen 2019, section 4.1; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large.
 
     Args:
-        layers, width: of the hidden states: GPT-2 large has 37 of 1,280.
+        layers, width: number and width of the hidden states; GPT-2 large has 37 of width 1,280.
         dim: length of a token's capsule.
         pose: columns of the poses after routing; every pose has one row.
         classes, parts, iterations, density, name: see `ImageCapsNet`.
-        norm: "pre" (the paper) or "post" (the author's later code, 140,480 and 138,944 parameters, and the weights that
-            he published): see `SequenceCapsules`.
+        norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;
+            140,480 and 138,944 parameters).
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.published`); or the name of a shipped set.
 
@@ -143,17 +143,17 @@ def SelfAttentionCapsNet(
     weights: Weights = None,
     name: str | None = "self_attention_capsnet",
 ):
-    """A small text network of its own: self-attention blocks over frozen word embeddings, a routing layer on top.
+    """A small text network: self-attention blocks over frozen word embeddings, and a routing layer on top.
 
     Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
-    normalization before each part and GELU. Of the transformer's hidden states only the lowest is read: the frozen
-    embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, one each, and are routed to the
-    classes directly: the simplest network with a routing layer on top. Its size hardly depends on that of the poses:
-    its kernel has classes x pose x pose numbers; that of a second layer has parts x classes x pose x pose and
-    would soon be most of the network (21 million for 64 parts and poses of 256).
+    normalization before each part and GELU. The network reads only the lowest hidden state of the transformer: the
+    frozen embeddings of words and positions. Each token becomes one capsule, as in `TextCapsNet`, and is routed to the
+    classes directly: the simplest network with a routing layer on top. The size of the poses hardly affects that of the
+    network: the kernel of the routing layer has classes x pose x pose numbers. The kernel of a second layer has parts x
+    classes x pose x pose and would soon be most of the network (21 million for 64 parts and poses of 256).
 
     Args:
-        layers, width: of the hidden states, which may be any number; the inputs are those of `TextCapsNet`.
+        layers, width: number (any) and width of the hidden states; the inputs are those of `TextCapsNet`.
         classes, iterations, density, name: see `ImageCapsNet`.
         dim: width of the blocks, a multiple of `heads`.
         heads: attention heads of each block.
@@ -161,13 +161,13 @@ def SelfAttentionCapsNet(
         parts: None, or the number of capsules of a further routing layer between tokens and classes, as in
             `TextCapsNet`.
         pose: columns of every pose, from the tokens to the classes; every pose has one row.
-        dropout: rate, on the attention's weights and on the output of each part of a block.
+        dropout: rate of dropout on the attention's weights and on the output of each part of a block.
         weights: None; the path of a weights file; or the name of a shipped set.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A token with a fraction for a mask, from mixed
-        examples, is attended to like any other; in the routing its fraction counts.
+        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A mask between 0 and 1 comes from mixed examples:
+        attention treats such a token like any other, and routing uses the fraction.
 
     Raises:
         ValueError: arguments out of range, unknown weights.
@@ -188,7 +188,7 @@ def SelfAttentionCapsNet(
     present = keras.ops.expand_dims(mask > 0, 1)  # the same keys for every query
     x = keras.layers.Dense(dim, name="projection")(embeddings[:, :, 0])
     for block in range(1, blocks + 1):
-        # Without biases: that of the keys is lost in the softmax, the others are the normalization's.
+        # No biases: that of the keys cancels in the softmax, and the normalization replaces the others.
         attend = keras.layers.MultiHeadAttention(
             heads, dim // heads, dropout=dropout, use_bias=False, name=f"attention_{block}"
         )
@@ -221,7 +221,7 @@ def MeanPooling(
     """
     embeddings = keras.Input((None, layers, width), name="embeddings")
     mask = keras.Input((None,), name="mask")
-    # A mask of Keras is either there or not; this one weighs.
+    # A Keras mask is true or false; this one has weights.
     total = keras.ops.einsum("bn,bnlm->blm", mask, embeddings)
     mean = total / keras.ops.maximum(keras.ops.sum(mask, axis=1), 1e-6)[:, None, None]
     mean = keras.layers.Flatten(name="mean")(mean)
@@ -230,7 +230,7 @@ def MeanPooling(
 
 
 def _classifier(inputs, poses, scores, parts, classes, dim, options, weights, name):
-    """The network from primary capsules on: routed to parts, of which None has none, and to the classes."""
+    """The network above the primary capsules: routing to parts, unless `parts` is None, and to the classes."""
     options = options | {"dtype": "float32"}  # under every dtype policy: these are the model's answers
     if parts is not None:
         poses, scores, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, scores)

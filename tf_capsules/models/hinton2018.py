@@ -55,16 +55,16 @@ def MatrixCapsNet(
         inverse_temperature: see `EMRouting`; a list has a number for each iteration.
         coordinates: whether a child's position is added to its votes for the classes.
         normalization: see `EMRouting`; the paper has 1.0.
-        l2: None, or the factor on the sum of all squared weights of the kernels that is added to the loss.
+        l2: None; or a factor on the sum of the squared kernel weights, which is then added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
-        backbone: None, or a Keras model from images to a feature map, instead of the convolution; `l2` does not reach
-            it.
+        backbone: None; or a Keras model from images to a feature map, which replaces the convolution and which `l2`
+            does not regularize.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
     Returns:
-        A `CapsuleClassifier`, not compiled. Its activations (batch, classes) are in (0, 1), unless they are asked for
-        as `logits`; it also returns "logits", of which they are the logistic function.
+        A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), unless `logits` is true;
+        its further output "logits" holds the logits, of which activations are the logistic function.
 
     Raises:
         ValueError: arguments out of range, an image that is too small, unknown weights.
@@ -79,7 +79,7 @@ def MatrixCapsNet(
     if len(strides) != len(capsules):
         raise ValueError(f"`strides` has {len(capsules)} numbers, as `capsules` has. Received: {strides!r}")
     one_of("padding", padding, ("valid", "same"))
-    grid = 1  # the smallest one of each layer, from the last to the first
+    grid = 1  # the smallest grid of each layer, from the last to the first
     for stride in reversed(strides):
         grid = (grid - 1) * stride + _WINDOW
     smallest = 2 * grid - 1 if padding == "same" else 2 * (grid - 1) + _CONVOLUTION

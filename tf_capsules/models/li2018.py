@@ -32,20 +32,20 @@ def CapNet(
     """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
     Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
-    and 9,991,540 with EM routing. All positions share a type's transformations, so no votes are made:
-    dynamic routing handles 64 parents at a time, EM routing the children of one type.
+    and 9,991,540 with EM routing. All positions share a type's transformations, so no votes are made: dynamic routing
+    handles 64 parents at a time, EM routing the children of one type at a time.
 
     Args:
         image_shape: (height, width, channels).
         classes: number of classes.
         routing: "dynamic", with competition between children; or "em".
         dim: length of the poses of both layers.
-        grid: (height, width) on which the 32 types of the first of both lie; None: that of the primary capsules. The
+        grid: (height, width) of the first capsule layer, which has 32 types; None: those of the primary capsules. The
             released code has 4 x 4 for 8 x 8 primary capsules.
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
-        normalization: of EM routing, see `EMRouting`; 1.0 is none.
-        votes_memory: see `DynamicRouting`; with "store" votes are held as in other libraries.
+        normalization: of EM routing, see `EMRouting`; 1.0: none.
+        votes_memory: see `DynamicRouting`; "store" keeps all votes, as other libraries do.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
@@ -76,10 +76,10 @@ def CapNet(
     rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
 
     def routed(x, capsules, name):
-        # In float32 under every dtype policy: these are the model's answers. Initial values are each layer's own.
+        # In float32 under every dtype policy: these are the model's answers. Each layer gets initializers of its own.
         options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
         options["votes_memory"] = votes_memory
-        # Of a grouped 1x1 convolution, which the released code has: fans are those of its kernel as a whole.
+        # The released code has a grouped 1x1 convolution here; the fans are those of its whole kernel.
         deviation = (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
         options["kernel_initializer"] = keras.initializers.RandomNormal(stddev=deviation)
         if routing == "dynamic":
@@ -140,24 +140,24 @@ def EncapNet(
     weights: Weights = None,
     name: str | None = "encapnet",
 ):
-    """EncapNet: modules of capsule convolutions, in each of which the poses get twice as long.
+    """EncapNet: modules of capsule convolutions. Each module doubles the length of the poses.
 
-    Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a capsule convolution of 3x3 (Type I), with
-    strides 2 from the second module on, and so many of 1x1 (Type II). With 3 of these in each of four modules it has 18
-    layers and, with "both" coefficients and both skips, 36,544,064 trainable parameters. The network of 101 layers is
-    `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
+    Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a 3x3 capsule convolution (Type I), with
+    strides 2 from the second module on, and several 1x1 ones (Type II). With 3 of these in each of four modules it has
+    18 layers and, with "both" coefficients and both skips, 36,544,064 trainable parameters. The network of 101 layers
+    is `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
     layers are shared out is not published.
 
     Args:
         image_shape, classes, weights, name: see `CapNet`.
         layers: number of Type II layers of each module.
         coefficients: see `CapConv`, for all modules or for each.
-        skips: any of "convolution", around layers of Type I; and "stack", around all layers of Type II of a module, or
-            "layer", around each one.
+        skips: any of "convolution", around layers of Type I; and "stack", around all Type II layers of a module, or
+            "layer", around each of them.
         types: number of capsule types, also channels of the stem.
         exclude_own: see `CapConv`.
-        stem: "plain", a convolution of 3x3; or "strided", that with strides 2 and a maximum of 3x3 with strides 2, for
-            images of 128 and more (not published).
+        stem: "plain": a 3x3 convolution; or "strided": the same with strides 2, then 3x3 max pooling with strides 2,
+            for images of 128 and more (not published).
 
     Returns:
         A `CapsuleClassifier`, not compiled. In its encoder the layers of module m, from 1, are "module_m_type_1" and
@@ -203,13 +203,13 @@ def EncapNet(
 def SameShapeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_shape_cnn"
 ):
-    """The convolutional network of the shapes of CapNet, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
+    """The convolutional network with CapNet's shapes, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
     Args:
         image_shape, classes, weights, name: see `CapNet`.
 
     Returns:
-        A Keras model from images to class scores (batch, classes), not compiled; the paper's margin loss is on them.
+        A Keras model from images to linear outputs (batch, classes), not compiled; the paper's margin loss is on them.
     """
     return _convolutional(image_shape, classes, ((32, 1), (64, 1), (128, 2), (256, 2), (512, 1)), weights, name)
 
@@ -217,13 +217,13 @@ def SameShapeCNN(
 def SameSizeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_size_cnn"
 ):
-    """The convolutional network of CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
+    """The convolutional network with CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
 
     Args:
         image_shape, classes, weights, name: see `CapNet`.
 
     Returns:
-        A Keras model from images to class scores (batch, classes), not compiled.
+        A Keras model from images to linear outputs (batch, classes), not compiled.
     """
     return _convolutional(image_shape, classes, ((32, 1), (256, 1), (512, 2), (512, 2), (1300, 1)), weights, name)
 
@@ -240,7 +240,7 @@ def ResNetTwin(
 
     With 10 classes it has 11,156,778 trainable parameters.
 
-    Source: Li et al. 2018, table 2; not in the released code, made here of basic blocks.
+    Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks.
 
     Args:
         image_shape, classes, weights, name: see `CapNet`.

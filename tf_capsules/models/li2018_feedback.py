@@ -34,12 +34,12 @@ def feedback(
     Source: Li et al. 2018, section 3.2, figure 3 (a) and the ablations of section 5.1 (table 3).
 
     Args:
-        network: the network; it keeps its weights and is what is saved and exported.
+        network: the network. Its own weights are trained: save or export this network for inference.
         links: in each module of EncapNet, any of "half": from the module's input to the middle of its Type II layers;
-            and "same": from the output of Type I to that of the last Type II layer. A residual network has the first
-            alone, to the end of the stage, and plain generators.
-        vanilla: whether generators are plain, as if there were one capsule type, and do not squash.
-        critic: whether features rather than the maps themselves are compared.
+            and "same": from the output of Type I to that of the last Type II layer. A `ResNetTwin` takes "half" only:
+            from a stage's input to its end, with plain generators.
+        vanilla: whether generators are plain: without capsule types (as if there were one) and without squash.
+        critic: whether a critic's features are compared, rather than the maps themselves.
         divergence: "transport", or "kl".
         weight: of the units' divergences.
         transport: arguments of `SinkhornDivergence`.

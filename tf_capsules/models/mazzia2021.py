@@ -39,7 +39,7 @@ def EfficientCapsNet(
     """The capsule network with self-attention routing: four convolutions, depthwise primary capsules, class capsules.
 
     Source: Mazzia et al. 2021, section 3, and the released code. The default values are those of MNIST: 161,824
-    trainable parameters without the decoder. That of smallNORB, 151,664, is
+    trainable parameters without the decoder. The smallNORB network, 151,664, is
     `EfficientCapsNet((48, 48, 2), 5, SMALLNORB, "instance", decoder="upsampling")`.
 
     Args:
@@ -47,14 +47,14 @@ def EfficientCapsNet(
         classes: number of classes.
         convolutions: (filters, kernel size, stride) of each, without padding: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or
             your own.
-        normalization: "batch" with ReLU before it, or "instance" (each map of each example) with a leaky ReLU of 0.3.
+        normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
         primary_kernel_size, primary_strides: of the primary capsules' filters; None for the whole feature map. The
             paper has 5 and 2 for MultiMNIST.
         pose: length of a primary capsule.
         dim: length of a class capsule.
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
-        reconstruction_weight: factor on the summed squared error of the reconstruction; None for the paper's 0.392
-            times the mean.
+        reconstruction_weight: factor on the summed squared error of the reconstruction; None: the paper's 0.392 times
+            the mean squared error.
         weights: None; the path of a weights file, or of the authors' smallNORB file; or the name of a shipped set
             (`tf_capsules.models.weights.names()`).
         name: of the model.

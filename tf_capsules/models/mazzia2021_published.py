@@ -1,7 +1,7 @@
-"""The weights that Mazzia et al. published with their code, by the names of their own file.
+"""Loads the weights that Mazzia et al. published with their code, by the names in their file.
 
-The repository EscVM/Efficient-CapsNet holds `efficient_capsnet_SMALLNORB.h5`, weights of Keras 2.4 of the network and
-its decoder.
+The repository EscVM/Efficient-CapsNet holds `efficient_capsnet_SMALLNORB.h5`: Keras 2.4 weights of the network and its
+decoder.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from tf_capsules.files import reading
 
-# The parts of the file, in the order of our weights. Keras 2 numbered its layers through.
+# The parts of the file, in the order of our weights. Keras 2 numbered its layers consecutively.
 _ENCODER = [
     f"CapsNet/{name}:0"
     for index, normalization in enumerate(("", "_1", "_2", "_3"), start=4)
@@ -32,11 +32,11 @@ def is_author_file(path: str | os.PathLike):
     """Whether a file is one of Keras 2 with the authors' parts."""
     with contextlib.suppress(OSError), h5py.File(path) as file:
         return "CapsNet" in file and "layer_names" in file.attrs
-    return False  # what is damaged, or no HDF5 file, is told of by whoever loads it
+    return False  # whoever loads a damaged file, or one that is not HDF5, reports it
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the authors' weights; a ValueError names an array that is missing or of another shape."""
+    """The model, with the authors' weights. A ValueError names an array that is missing, misshapen or not finite."""
     if len(model.weights) not in (len(_ENCODER), len(_ENCODER) + len(_DECODER)):
         raise ValueError(f"{path} is of another network than {model.name!r}: that of smallNORB, with its own decoder.")
     values = []

@@ -1,8 +1,8 @@
-"""Weights that the papers' authors published, by the names of their own code.
+"""Loads weights that the papers' authors published, under the names of their code.
 
 Heinsen 2019: three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
-`SST5R_...` and `SST2R_...`. They are read without PyTorch by `ImageCapsNet(weights=FILE)` and, for the texts, whose
-published weights are of the code's later order, by `TextCapsNet(classes=5, norm="post", weights=FILE)`.
+`SST5R_...` and `SST2R_...`. PyTorch is not needed. `ImageCapsNet(weights=FILE)` reads the first. The text weights
+follow the code's later order: `TextCapsNet(classes=5, norm="post", weights=FILE)`, or with `classes=2`, reads them.
 """
 
 import hashlib
@@ -51,9 +51,8 @@ def author_name(path: str):
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
     """The model, with the weights of a state dict of the author's code.
 
-    Arrays that the model has no place for are left out. The arrays that it takes are compared by SHA-256 with those
-    that the author published; others are loaded, too, with a warning. A ValueError names an array that is missing, of
-    another shape or not finite.
+    Arrays that the model does not have are skipped. If the SHA-256 of the loaded arrays is none of those in
+    `PUBLISHED`, a warning says so. A ValueError names an array that is missing, of another shape or not finite.
     """
     arrays = read_state_dict(path)
     taken, values = {}, []
@@ -80,7 +79,7 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
 
 
 def checksum(arrays: dict[str, np.ndarray]) -> str:
-    """The SHA-256 of named arrays: of names, shapes and numbers as float32, so that any form of file has the same."""
+    """The SHA-256 of the names, shapes and float32 numbers of arrays, which does not depend on the form of the file."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.shape}".encode() + np.ascontiguousarray(array, "<f4").tobytes())

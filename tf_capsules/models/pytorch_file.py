@@ -1,7 +1,7 @@
 """Reads a state dict that `torch.save` wrote, without PyTorch.
 
-Such a file is a pickle that names tensors, and their numbers: since PyTorch 1.6 in a zip archive, before one after the
-other. A pickle can name any function to call; here it can name the parts of tensors and nothing else.
+Such a file holds a pickle that names the tensors, and their numbers: since PyTorch 1.6 in a zip archive, before that in
+sequence. A pickle can call any function; here it can name only the parts of tensors.
 """
 
 import collections
@@ -20,7 +20,7 @@ _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # of the form before 1.6
 
 
 class _Storage(typing.NamedTuple):
-    """Numbers in a row, which tensors view."""
+    """A row of numbers, which tensors view."""
 
     key: str
     dtype: str
@@ -74,7 +74,7 @@ def read_state_dict(path: str | os.PathLike) -> dict[str, np.ndarray]:
         path: a file of `torch.save(module.state_dict(), path)`, of any version of PyTorch.
 
     Raises:
-        ValueError: it is no such file, is damaged, or has something else than float and long tensors.
+        ValueError: the file is of another kind or damaged, or holds something other than float and long tensors.
     """
     with reading(path, "can't be read as a PyTorch state dict"), open(path, "rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"

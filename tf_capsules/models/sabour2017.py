@@ -55,7 +55,7 @@ def CapsNet(
         iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
-        backbone: None, or a Keras model from images to a feature map, instead of the first convolution.
+        backbone: None; or a Keras model from images to a feature map, which replaces the first convolution.
         weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
         name: of the model.
 

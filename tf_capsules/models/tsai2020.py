@@ -48,13 +48,13 @@ def AttentionCapsNet(
     """The capsule network: a backbone, primary capsules, and capsule layers that are routed together.
 
     Source: Tsai et al. 2020, section 3 and tables 8 to 11; trainable parameters 561,297 with the simple backbone
-    and 1,828,817 with the residual one. A linear unit, one for all class capsules, reads a class's logit off its pose.
+    and 1,828,817 with the residual one. A linear unit, shared by all classes, computes a class's logit from its pose.
 
     Args:
         image_shape: (height, width, channels).
         classes: number of classes.
         backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
-        filters: channels of the simple backbone, an error with another; None: 256.
+        filters: channels of the simple backbone, an error with any other backbone; None: 256.
         types: types of primary capsules.
         pose: of every capsule: (rows, columns), or the length of a vector.
         primary_kernel_size, primary_strides: of the primary capsules' convolution, which has no bias.
@@ -62,10 +62,10 @@ def AttentionCapsNet(
         hidden: number of capsules of each fully connected layer below the classes.
         iterations, schedule: of the routing, see `ConcurrentRouting`.
         scaled, layer_norm, dropout, initial_pose, votes_memory: see `InvertedAttentionRouting`.
-        activations: whether all capsules below the classes have activations (ablation C), see there.
-        probabilities: "softmax": the activations are logits, of which a softmax makes probabilities, for
-            `SoftmaxCrossentropy`; "sigmoid" where several classes may be present: the activations are probabilities,
-            and "logits" come beside them.
+        activations: whether all capsules below the classes have activations (ablation C), see the same layer.
+        probabilities: "softmax": the network's "activations" are logits, for `SoftmaxCrossentropy`, and a softmax makes
+            probabilities of them; "sigmoid", where several classes may be present: "activations" are probabilities, and
+            "logits" are a further output.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 
@@ -124,10 +124,10 @@ def DynamicCapsNet(
     weights: Weights = None,
     name: str | None = "dynamic_capsnet",
 ):
-    """Dynamic routing as the paper compares it: the network of Sabour et al. 2017 without decoder.
+    """The dynamic routing network of the paper's comparison: that of Sabour et al. 2017 without decoder.
 
     Source: Tsai et al. 2020, tables 4 and 5; 7,992,576 parameters, with the residual backbone 12,451,136 trainable
-    ones. Different from the appendix: the last stage of that backbone has 256 channels, as the published count asks.
+    ones. Different from the appendix: the last stage of that backbone has 256 channels, to match the published count.
 
     Args:
         image_shape, classes, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
@@ -158,8 +158,8 @@ def ConvDynamicCapsNet(
 ):
     """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
 
-    Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives only
-    the size. The rest is as in its own network of vectors, with three changes: poses are squashed instead of layer
+    Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives only the size.
+    The rest is as in the paper's own network of vectors, with three changes: poses are squashed instead of layer
     normalized, layers are routed one after the other, and probabilities are lengths.
 
     Args:
@@ -196,10 +196,10 @@ def EMCapsNet(
     weights: Weights = None,
     name: str | None = "em_capsnet",
 ):
-    """EM routing as the paper compares it: the network of Hinton et al. 2018 on another backbone.
+    """The EM routing network of the paper's comparison: that of Hinton et al. 2018 on another backbone.
 
-    Source: Tsai et al. 2020, tables 6 and 7; trainable parameters, the betas (148 with ten classes) left out: 452,896
-    and with the residual backbone 1,710,432.
+    Source: Tsai et al. 2020, tables 6 and 7; trainable parameters without the betas (148 with ten classes): 452,896,
+    and 1,710,432 with the residual backbone.
 
     Args:
         image_shape, classes, types, capsules, iterations, weights, name: see
@@ -280,18 +280,18 @@ def DiverseCNN(
 ):
     """The convolutional baselines for DiverseMultiMNIST.
 
-    Source: Tsai et al. 2020, table 12; trainable parameters 19,553,162 with average pooling, 42,490,762 with a learned
-    one. Not stated, and none here: a non-linearity between the last two layers.
+    Source: Tsai et al. 2020, table 12; trainable parameters 19,553,162 with average pooling, 42,490,762 with learned
+    pooling. The paper states no non-linearity between the last two layers, and there is none here.
 
     Args:
         image_shape, classes, weights, name: see `AttentionCapsNet`.
-        pooling: "average": `hidden` channels at each position, then their means; "learned": as many units that see all
+        pooling: "average": `hidden` channels at each position, then their means; "learned": `hidden` units that see all
             positions.
         filters: channels of each convolution.
         hidden: see `pooling`.
 
     Returns:
-        A Keras model from images to class probabilities (batch, classes), each on its own, not compiled.
+        A Keras model from images to independent class probabilities (batch, classes), not compiled.
 
     Raises:
         ValueError: an unknown kind of pooling.

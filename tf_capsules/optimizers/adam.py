@@ -12,11 +12,11 @@ class Adam(keras.optimizers.Adam):
     Source: `tf.train.AdamOptimizer`, with which Sabour et al. 2017 and Hinton et al. 2018 trained. Keras's Adam has the
     same form, the "epsilon hat" of Kingma and Ba 2015, section 2: with the moments `m` and `v` and `t = 1, 2, ...`,
     `weight -= learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)`.
-    PyTorch's form, with epsilon beside the corrected root, is `CoupledAdam` with `decay=0`.
+    PyTorch's form, which adds epsilon to the bias-corrected root, is `CoupledAdam` with `decay=0`.
 
     Args:
         learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
-        epsilon: added to the root of the second moment, whose bias is not corrected before.
+        epsilon: added to the root of the second moment, which is not bias-corrected.
         kwargs: further arguments of `keras.optimizers.Adam`.
 
     Example:

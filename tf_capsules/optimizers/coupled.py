@@ -23,7 +23,7 @@ class _Coupled:
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * step)
 
     def _follow(self, average, value, decay):
-        """The exponential moving average, moved towards a value."""
+        """Moves an exponential moving average towards a value, and returns it."""
         self.assign_add(average, (1 - decay) * (value - average))
         return ops.convert_to_tensor(average)
 
@@ -37,12 +37,12 @@ class _Coupled:
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledSGD(_Coupled, keras.optimizers.SGD):
-    """PyTorch's SGD: the weight decay is part of the gradient, and the momentum does not hold the learning rate.
+    """PyTorch's SGD: the weight decay is part of the gradient, and the momentum does not contain the learning rate.
 
     Source: the released code of Tsai et al. 2020 (`torch.optim.SGD`). With `g` the gradient plus `decay * weight`,
-    `buffer = momentum * buffer + g` and `weight -= learning_rate * buffer`. Keras differs in both: its `weight_decay`
-    acts beside the momentum, which at momentum 0.9 makes it ten times weaker, and a drop of its learning rate reaches
-    earlier gradients only as the momentum forgets them.
+    `buffer = momentum * buffer + g` and `weight -= learning_rate * buffer`. Keras differs in both. Its `weight_decay`
+    bypasses the momentum, which at momentum 0.9 makes it ten times weaker. A drop of its learning rate does not scale
+    down the gradients that the momentum already holds.
 
     Args:
         learning_rate, momentum: as in `keras.optimizers.SGD`.
@@ -78,7 +78,7 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledAdam(_Coupled, keras.optimizers.Adam):
-    """PyTorch's Adam: the weight decay is part of the gradient, and epsilon stands beside the corrected root.
+    """PyTorch's Adam: the weight decay is part of the gradient, and epsilon is added to the bias-corrected root.
 
     Source: the released code of Li et al. 2018 (`torch.optim.Adam`). With `g` the gradient plus `decay * weight`, `m`
     and `v` the moments of `g`, and `t = 1, 2, ...` the step,
@@ -87,7 +87,7 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
 
     Args:
         learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
-        epsilon: added to the root of the second moment, after the correction of its bias.
+        epsilon: added to the root of the bias-corrected second moment.
         decay: factor on every trainable weight, biases and those of normalization included, not negative.
         kwargs: further arguments of `keras.optimizers.Adam`.
 
@@ -125,19 +125,19 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
 
 
 def _correction(beta, t):
-    """`1 - beta^t`, without the digits that the difference would cancel."""
+    """`1 - beta^t`, computed so that no digits cancel."""
     return -ops.expm1(math.log(beta) * t) if beta else 1.0
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
-    """PyTorch's RMSprop: the weight decay is part of the gradient, and epsilon stands outside the root.
+    """PyTorch's RMSprop: the weight decay is part of the gradient, and epsilon is added outside the root.
 
     Source: the released code of Li et al. 2018 (`torch.optim.RMSprop`, centered and with momentum). With `g` the
     gradient plus `decay * weight`, and `v` and `a` the moving averages of `g^2` and `g`,
     `buffer = momentum * buffer + g / (sqrt(v - a^2) + epsilon)` and `weight -= learning_rate * buffer`.
-    Keras's RMSprop has 1e-7 inside the root, and its momentum holds the learning rate. PyTorch gives NaN where rounding
-    makes `v - a^2` negative; here it is 0.
+    Keras's RMSprop has 1e-7 inside the root, and its momentum contains the learning rate. If rounding makes `v - a^2`
+    negative, PyTorch gives NaN; here it is 0.
 
     Args:
         learning_rate, rho, momentum: as in `keras.optimizers.RMSprop`; PyTorch calls `rho` alpha.

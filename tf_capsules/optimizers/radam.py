@@ -11,7 +11,7 @@ from tf_capsules.argument_types import Rate
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class RAdam(keras.optimizers.Optimizer):
-    """Adam whose adaptive step waits until the second moment rests on enough gradients, and is then rectified.
+    """Adam whose step becomes adaptive, and rectified, once the second moment rests on enough gradients.
 
     Source: Liu et al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond", algorithm 2; the constants are
     those of the released code of Heinsen 2019. With `m`, `v` Adam's moments, `t = 1, 2, ...` the step and
@@ -22,13 +22,12 @@ class RAdam(keras.optimizers.Optimizer):
     Args:
         learning_rate: a number or a `LearningRateSchedule`.
         beta_1: decay of the first moment, a number in [0, 1) or a schedule of such numbers, as `one_cycle` makes it.
-            The value at the step stands in the moment's update and in `1 - beta_1^t`.
+            The moment's update and `1 - beta_1^t` use the value at the current step.
         beta_2: decay of the second moment, in (0, 1).
-        epsilon: added to the root of the second moment, whose bias is not corrected before, as in the author's code and
-            in `torch.optim.RAdam`.
-        threshold: smallest `rho_t` with an adaptive step, at least 4. Differs from the paper, which has 4: with
-            beta_2 0.999 the sixth step is the first adaptive one, instead of the fifth. `torch.optim.RAdam` asks for
-            more than 5.
+        epsilon: added to the root of the second moment, which is not bias-corrected, as in the author's code and in
+            `torch.optim.RAdam`.
+        threshold: smallest `rho_t` with an adaptive step, at least 4. The paper has 4: with beta_2 0.999 the fifth step
+            is the first adaptive one, instead of the sixth. `torch.optim.RAdam` asks for more than 5.
         kwargs: of `keras.optimizers.Optimizer`, for instance `weight_decay` or `global_clipnorm`.
 
     Raises:
@@ -63,7 +62,7 @@ class RAdam(keras.optimizers.Optimizer):
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1, self.beta_2, self.epsilon, self.threshold = beta_1, beta_2, epsilon, threshold
         self._rho_inf = 2 / (1 - beta_2) - 1
-        # Told in float64: in float32 rho_t is too coarse to be compared with a whole number.
+        # Found in float64: in float32 rho_t is too coarse to be compared with a whole number.
         self._first_adaptive_step = None
         if self._rho_inf > threshold:
             self._first_adaptive_step = next(t for t in itertools.count(1) if self._rho(t, math) >= threshold)
@@ -82,7 +81,7 @@ class RAdam(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
         dtype = keras.backend.result_type(variable.dtype, "float32")  # of the scalars
-        # The count that Keras gives to a learning-rate schedule, so that the two stay in step.
+        # The same count as Keras gives to a learning-rate schedule, so that the two stay in step.
         beta_1 = ops.cast(self.beta_1(self._iterations) if callable(self.beta_1) else self.beta_1, dtype)
         t = ops.cast(self.iterations + 1, dtype)
         rate = ops.cast(learning_rate, dtype) / (1 - ops.power(beta_1, t))
@@ -98,7 +97,7 @@ class RAdam(keras.optimizers.Optimizer):
         self.assign_sub(variable, step)
 
     def _rectification(self, t):
-        # Held at the first adaptive step before it, where the root may be of a negative number.
+        # At least the first adaptive step: before it the root may be of a negative number.
         t = ops.maximum(t, self._first_adaptive_step)
         rho, rho_inf = self._rho(t, ops), self._rho_inf
         ratio = (rho - 4) / (rho_inf - 4) * (rho - 2) / (rho_inf - 2) * rho_inf / rho

@@ -57,7 +57,7 @@ def one_cycle(
         high: value at the turn.
         total_steps: optimizer steps of the whole training, at least 1.
         warmup: share of the steps before the turn, between 0 and 1.
-        inverted: whether the cycle goes from `high` down to `low` and back, as that of beta_1 does.
+        inverted: whether the cycle goes from `high` down to `low` and back, as for beta_1.
 
     Returns:
         A `keras.optimizers.schedules.CosineDecay`.

@@ -1,4 +1,4 @@
-"""Chunks, and a function of independent examples that is applied to some of them at a time."""
+"""Splits work into chunks, and applies a function to some independent examples at a time."""
 
 import math
 
@@ -6,14 +6,14 @@ from keras import ops
 
 
 def equal_chunks(total, at_most):
-    """How many chunks of at most so many there are, and their size: equal ones need the least padding."""
+    """The number of chunks of at most `at_most`, and their size; equal chunks need the least padding."""
     count = -(-total // at_most)
     count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
     return count, -(-total // count)
 
 
 def by_examples(function, size, arrays, results, sums=()):
-    """`function(*arrays)` of at most `size` examples at a time, None: of all; no gradient goes through this.
+    """`function(*arrays)` for at most `size` examples at a time; None: for all. Callers define the gradient themselves.
 
     Args:
         function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for
@@ -24,7 +24,7 @@ def by_examples(function, size, arrays, results, sums=()):
     if size is None:
         return function(*arrays)
     batch = ops.shape(arrays[0])[0]
-    # An int; or a tensor in TensorFlow's graphs; or a symbol where JAX infers shapes.
+    # `batch` is an int, or a tensor in TensorFlow's graphs, or a symbol where JAX infers shapes.
     if not ops.is_tensor(batch) and (not isinstance(batch, int) or batch <= size):
         return function(*arrays)
     count, size = equal_chunks(batch, size)
@@ -34,8 +34,8 @@ def by_examples(function, size, arrays, results, sums=()):
         parts = ops.split(packed, [sum(widths[:i]) for i in range(1, len(widths))], axis=1)
         found = function(*(ops.reshape(part, (-1, *x.shape[1:])) for part, x in zip(parts, arrays, strict=True)))
         found, added = found[: len(results)], found[len(results) :]
-        # TensorFlow's scan expects results of the shapes of its carried state, and one array of inputs where their
-        # length is unknown. Sums are in the carried state alone; the results of a step have zeros in their place.
+        # In TensorFlow's scan a step's results have the shapes of the carried state, and inputs of unknown length are
+        # one array. Sums are in the carried state only; the results of a step have zeros in their place.
         return (*found, *map(ops.add, previous[len(results) :], added)), (*found, *start[len(results) :])
 
     packed = ops.concatenate([ops.reshape(x, (batch, -1)) for x in arrays], axis=1)

@@ -50,5 +50,5 @@ def check_competition(competition, leaky):
 
 
 def softmax(logits, axis):
-    """Softmax, also over an axis of size 1, of which Keras warns: a network with one class has it."""
+    """Softmax. An axis of size 1, as in a network with one class, gives ones, without the warning that Keras gives."""
     return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)

@@ -40,8 +40,8 @@ def dynamic_routing(
         return_couplings: also return the couplings of the last iteration.
 
     Returns:
-        The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` a pair of them and
-        the couplings (batch, children, parents).
+        The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` also the couplings
+        (batch, children, parents).
 
     Raises:
         ValueError: iterations below 1, an unknown competition, or leaky competition between children.
@@ -85,10 +85,10 @@ def dynamic_routing_by_parents(
 ):
     """`dynamic_routing` with competition between children, about `parents_per_chunk` parents at a time.
 
-    Where children compete, parents are independent of each other. So some parents go through all iterations, and their
-    couplings exist, before the next ones start; the backward pass recomputes them. A logit is the sum of a vote's
-    agreements with the parent of each iteration, hence its agreement with the sum of these parents, which is affine in
-    the child's pose.
+    Where children compete, parents don't depend on each other. So each chunk of parents goes through all iterations
+    before the next chunk starts. Couplings exist for one chunk, and the backward pass recomputes them. A logit sums a
+    vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the sum of these
+    parents, which is affine in the child's pose.
     """
     check_dynamic_routing(iterations, "children")
     count, size = equal_chunks(votes.parents, parents_per_chunk)
@@ -99,7 +99,7 @@ def dynamic_routing_by_parents(
         mask = ops.transpose(votes.by_group(ops.cast(mask, votes.dtype)), (0, 2, 1))
 
     def parts(values, axis, *shape):
-        """Values with an axis of parents, or zeros of that shape for None, as (chunks, ...), padded with zeros."""
+        """Values as (chunks, ...), their axis of parents padded with zeros and split; None: zeros of `shape`."""
         values = ops.zeros(shape, votes.dtype) if values is None else ops.cast(values, votes.dtype)
         rest = [[0, 0]] * len(values.shape)
         rest[axis] = [0, count * size - votes.parents]

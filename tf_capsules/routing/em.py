@@ -29,11 +29,11 @@ def em_routing(
     competition: Callable | None = None,
     return_couplings: bool = False,
 ):
-    """Routes by expectation-maximization: a parent is active if describing its votes is cheaper than not.
+    """Routes by expectation-maximization: a parent is active if describing its votes costs less than `beta_a`.
 
     A parent takes the mass `S_j = sum_i R_ij a_i` of its children. Its cost is
     `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose. Its activation logit is
-    `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain, and left out after the last M-step.
+    `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain. No E-step follows the last M-step.
 
     Source: Hinton et al. 2018, procedure 1; the schedule of the inverse temperature: the authors' answers to readers;
     "data": the open implementation of Gritzman 2019 (IBM); "min_max", which goes with inverse temperatures
@@ -43,10 +43,10 @@ def em_routing(
         votes: `tf_capsules.routing.votes.Votes` with the children's activations, not negative; 0 where masked.
         iterations: at least 1; 1 leaves the couplings uniform.
         beta_u, beta_a: cost of a unit of mass for each entry of a pose, benefit of being active, (parents,); None: 0.
-        inverse_temperature: lambda: one number for each iteration; or one for the schedule `number * (1 - 0.95 ** t)`.
+        inverse_temperature: lambda: a number for each iteration; or one, for the schedule `number * (1 - 0.95 ** t)`.
         normalization: a factor on the cost; "data": the factor `100 parents / children`, where parents are the types at
             one position and children those of one parent; "min_max": maps the costs of a sample's parents to [-5, 5].
-        gradients: "all": through all iterations; "last": through the last M-step alone, given its couplings.
+        gradients: "all": through all iterations; "last": through the last M-step only, with its couplings held fixed.
         epsilon: added to each parent's mass, and to the range of the costs, in divisions.
         variance_floor: added to each variance.
         competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
@@ -79,15 +79,15 @@ def em_routing(
 def em_states(
     votes, lambdas, *, beta_u, beta_a, normalization, epsilon, variance_floor, competition, gradients="all", first=None
 ):
-    """The parents after each M-step: activation logits, means less the origin of the votes, and variances.
+    """The parents after each M-step: activation logits, means relative to the origin of the votes, and variances.
 
-    Arguments: see `em_routing`. `lambdas`: inverse temperatures. `first`: the state after the first M-step, left out.
+    Arguments: see `em_routing`. `lambdas`: inverse temperatures. `first`: state after the first M-step, to skip it.
     """
     betas = beta_u, beta_a
     beta_u, beta_a = (0.0 if x is None else ops.cast(at_least_float32(x), votes.dtype) for x in betas)
 
     def couplings(votes, *state):
-        """What `votes.moments` calls, where chunks are routed one after the other with the votes of a chunk."""
+        """The E-step, which `votes.moments` calls: for all votes, or for the votes of one chunk after the other."""
         found = e_step(votes, *state, competition=competition)
         return found if gradients == "all" else ops.stop_gradient(found)
 
@@ -106,7 +106,7 @@ def em_states(
 
 
 def e_step(votes, logits, means, variances, *, competition=None):
-    """The couplings of parents in this state, (batch, children, parents): a softmax of log activation and density."""
+    """The couplings for these parents, (batch, children, parents): a softmax of log activation plus log density."""
     entries = tuple(range(2, len(means.shape)))
     constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
     return _couple(votes.log_density(means, 1 / variances, constants), competition)
@@ -123,7 +123,7 @@ def costs_of_a_unit(beta_u, variances):
 
 
 def uniform_couplings(votes, competition=None):
-    """Couplings of the first M-step, (1 or batch, children, 1), the same for all parents that compete."""
+    """Couplings of the first M-step, (1 or batch, children, 1), equal for all parents that compete."""
     nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
     return _couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
 

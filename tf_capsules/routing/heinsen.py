@@ -39,7 +39,7 @@ def heinsen_routing(
             *pose) and twice (batch, parents, *pose), that returns log densities (batch, children, parents), up to a
             constant. A function needs `StoredVotes`.
         epsilon: added to each parent's mass and to each variance.
-        return_couplings: also return the routing probabilities of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration.
 
     Returns:
         Activation logits (batch, parents); means, which are the parents' poses, and variances, both
@@ -99,7 +99,7 @@ def check_heinsen_routing(iterations: int, density: str | Callable, epsilon: flo
 
 
 def mask_logits(mask: Tensor):
-    """The logits whose activations are a mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
+    """The logits whose logistic function is the mask: `log(x / (1 - x))`, infinite at 0 and 1, without gradient.
 
     Source: Heinsen 2019, section 4.1; a mask between 0 and 1 comes from mixing examples.
 

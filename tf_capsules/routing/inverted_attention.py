@@ -25,7 +25,7 @@ def inverted_attention(
 ):
     """One routing iteration: each child distributes its vote over the parents, by its agreement with each of them.
 
-    The softmax is over the parents, where attention has it over the children: hence "inverted".
+    The softmax is over the parents. In usual attention it would be over the children: hence "inverted".
 
     Source: Tsai et al. 2020, section 3, eqs. 2 to 4, without the layer normalization, which is in the layers.
 
@@ -34,13 +34,13 @@ def inverted_attention(
         parents: poses of the previous iteration, (batch or 1, parents, *pose); None: uniform couplings.
         scale: factor on the agreement.
         weights: (batch, children), factors on a child's couplings: its activation or a mask; None: 1.
-        return_moments: also return sums of couplings and variances, of which activations are made.
+        return_moments: also return the sums of couplings and the variances, from which activations are computed.
         return_couplings: also return the couplings.
 
     Returns:
         The coupled sums of votes, (batch, parents, *pose); with `return_moments` also the sums of the couplings,
-        (batch, parents), and the coupled variances of the votes, (batch, parents, *pose); with `return_couplings`
-        also the couplings (batch, children, parents), which sum to the child's weight over the parents.
+        (batch, parents), and the coupled variances of the votes, (batch, parents, *pose); with `return_couplings` also
+        the couplings (batch, children, parents). A child's couplings sum to its weight over the parents.
     """
     weights = None if weights is None else ops.cast(weights, votes.dtype)
     if parents is None:
@@ -68,16 +68,16 @@ def distinct_inverted_attention(
     scale: float = 1.0,
     weights: Tensor | None = None,
 ):
-    """`inverted_attention` where each pair of a child and a parent has its own matrix: no array of pairs is kept.
+    """`inverted_attention` with a matrix for each (child, parent) pair. No array of pairs is kept.
 
-    It computes as `DistinctVotes` does, of poses (batch, children, [rows,] d) and a kernel (children, parents, d, e),
-    some examples at a time. The gradient, of first order only, recomputes the arrays of pairs.
+    It computes as `DistinctVotes` does, but for some examples at a time, from poses (batch, children, [rows,] d) and a
+    kernel (children, parents, d, e). The gradient recomputes the arrays of pairs, and is of first order only.
     """
     poses, parents, kernel = (at_least_float32(x) for x in (poses, parents, kernel))
     children, count, columns, out = kernel.shape
     rows = math.prod(poses.shape[2:-1])
     pose = (count, *poses.shape[2:-1], out)
-    # Axis legend as in `votes/transformed.py`. Children last, the axis long enough for vector instructions.
+    # Axis legend as in `votes/transformed.py`. Children come last: their axis is long enough for vector instructions.
     x = ops.transpose(ops.reshape(poses, (-1, children, rows, columns)), (0, 2, 3, 1))  # (b, r, d, i)
     matrices = ops.reshape(ops.transpose(kernel, (1, 2, 0, 3)), (count, columns * children, out))  # (j, d i, e)
     extra = () if weights is None else (ops.cast(weights, poses.dtype),)
@@ -133,8 +133,8 @@ def routed_by_examples(forward, backward, examples_per_chunk, result, kernel, po
 
     Args:
         forward: of (kernel, poses, parents, *weights); it returns a tuple of one array, (batch, *result).
-        backward: of (kernel, poses, parents, upstream, *weights), `upstream` being the gradient with respect to that
-            array; it returns the gradients of poses, parents, weights and, last, of the kernel.
+        backward: of (kernel, poses, parents, upstream, *weights), where `upstream` is the gradient with respect to that
+            array. It returns the gradients of poses, parents, weights and, last, of the kernel.
     """
 
     @ops.custom_gradient

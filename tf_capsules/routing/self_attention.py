@@ -30,8 +30,8 @@ def self_attention_routing(
         return_couplings: also return the couplings.
 
     Returns:
-        The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` a pair of them and
-        the couplings (batch, children, parents).
+        The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` also the couplings
+        (batch, children, parents).
     """
     kept = ops.ones((1, votes.children, 1), votes.dtype) if mask is None else ops.cast(mask, votes.dtype)[:, :, None]
     logits = votes.agreement(votes.weighted_sum(kept)) / math.sqrt(math.prod(votes.pose_shape))

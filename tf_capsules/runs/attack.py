@@ -11,7 +11,7 @@ from tf_capsules.runs.run import check_same_inputs
 
 
 class RunAttack:
-    """Attacks on runs, with test images of the first, drawn at random.
+    """Attacks runs with test images of the first run, drawn at random.
 
     Args:
         runs: a dict of runs by name, in float32: half precision rounds small changes away, and networks look robust.
@@ -21,13 +21,13 @@ class RunAttack:
         results: a CSV file to which the rows are appended; None for none.
 
     Attributes:
-        images, labels: what is attacked, as the networks see it.
-        units: of epsilon, in words.
-        rows: those that were measured.
+        images, labels: the images before the attacks, as the networks get them, and their labels.
+        units: the units of epsilon, in words.
+        rows: the rows that were measured so far.
 
     Raises:
-        ValueError: no images, a negative seed; runs on texts, of several classes an image, or of other inputs or
-            classes; an unknown loss; a file of results with other columns.
+        ValueError: no images, a negative seed; runs on texts, with several classes an image, or with different inputs
+            or classes; an unknown loss; a file of results with other columns.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class RunAttack:
 
 
 def _drawn(run, count, seed):
-    """So many test examples of a run, drawn at random: images as the model gets them, and labels."""
+    """`count` test examples of a run, drawn at random: images as the model gets them, and labels."""
     chosen = np.random.default_rng(seed).permutation(run.data.spec.test_size)[:count]
     images, labels, start = [], [], 0
     for batch, targets in run.data.test(batch_size=run.recipe.batch_size):

@@ -1,4 +1,4 @@
-"""What a training does after steps and epochs: it writes the run folder, and says how far it is."""
+"""What a training does after steps and epochs: it writes the run folder and reports its progress."""
 
 import importlib.util
 import math
@@ -14,8 +14,8 @@ from tf_capsules.runs.errors import TrainingError, reported
 class Recorder(keras.callbacks.Callback):
     """After each epoch writes history, best and last weights, in this order; stops at a loss that is not finite.
 
-    To what Keras logs the history adds how far validation differs from batch to batch, `val_loss_std` and one such
-    column for the metric (Heinsen 2019, figure 8). Training ends when validation's metric reaches `stop_at`. With
+    The history has what Keras logs, and the standard deviation of validation over batches: `val_loss_std` and one such
+    column for the metric (Heinsen 2019, figure 8). Training ends when the validation metric reaches `stop_at`. With
     `keep` the weights of all epochs stay. Without a folder nothing is written.
     """
 
@@ -46,12 +46,12 @@ class Recorder(keras.callbacks.Callback):
         self.batches.append({name: float(value) for name, value in logs.items()})
 
     def on_epoch_end(self, epoch, logs=None):
-        # The last step may have spoiled weights that gave a finite loss before it.
+        # The last step may have spoiled the weights, after they gave a finite loss.
         self._check(f"The validation loss is {logs['val_loss']} at the end", logs["val_loss"])
         row = {"epoch": epoch + 1, "learning_rate": float(self.model.optimizer.learning_rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
         for name in ("loss", self.monitor.removeprefix("val_")):
-            # Keras logs the mean over all batches so far. The last one may be smaller: it is left out.
+            # Keras logs the mean over all batches so far. The last batch may be smaller, so it is left out.
             means = [batch[name] for batch in self.batches[:-1] or self.batches]
             sums = np.arange(1, len(means) + 1) * means
             row[f"val_{name}_std"] = float(np.diff(sums, prepend=0.0).std())
@@ -71,7 +71,7 @@ class Recorder(keras.callbacks.Callback):
 
 
 class Progress(keras.callbacks.Callback):
-    """Says once a minute where training is and when it will be done, for where no progress bar can be drawn."""
+    """Prints once a minute where training is and how long it will take, if no progress bar can be drawn."""
 
     def __init__(self, steps, seconds=60):
         super().__init__()
@@ -95,7 +95,7 @@ class Progress(keras.callbacks.Callback):
 
 
 def tensorboard(folder):
-    """TensorBoard events, where TensorFlow is there to write them."""
+    """The callback that writes TensorBoard events, in a list; [] without TensorFlow."""
     if importlib.util.find_spec("tensorflow") is None:
         return []
     return [keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)]

@@ -21,7 +21,7 @@ def build_model(recipe, spec, dtype="float32"):
 
 
 def for_model(model, batches):
-    """The batches as the model takes them: of several targets a plain classifier gets the labels alone."""
+    """The batches as the model takes them: if there are several targets, a plain classifier gets the labels alone."""
     targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
     if isinstance(model, CapsuleClassifier) or not isinstance(targets, dict):
         return batches
@@ -29,7 +29,7 @@ def for_model(model, batches):
 
 
 def compile_model(model, recipe, spec, jit="auto"):
-    """Compiles a model, its optimizer built, as a recipe says; a ValueError for what the two can't do."""
+    """Compiles a model as a recipe says and builds its optimizer; a ValueError if the two do not go together."""
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
         kind = "one with a decoder (see --network)" if isinstance(model, CapsuleClassifier) else "a plain one"
         raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
@@ -61,8 +61,8 @@ def compile_model(model, recipe, spec, jit="auto"):
 
 def make_metric(recipe):
     """The Keras metric that a recipe names."""
-    # By its name Keras would choose one by the labels, which mixed examples have as rows, and make it in the middle of
-    # tracing the first step, which would be traced a second time.
+    # Given a name only, Keras would choose a metric by the shape of the labels, which are rows for mixed examples. It
+    # would also make the metric while it traces the first step, which would be traced a second time.
     if recipe.metric == "exact_match":
         return ExactMatch(recipe.threshold)
     if recipe.metric == "top_5":
@@ -71,7 +71,7 @@ def make_metric(recipe):
 
 
 def compile_learner(model, recipe, spec, jit="auto"):
-    """What is trained, compiled: the model, or where the recipe says so the model with feedback units."""
+    """Compiles what is trained: the model, or the model with feedback units if the recipe has them."""
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model
@@ -81,7 +81,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
 
 
 def load_checkpoint(model, path):
-    """Loads a run's weights; the TrainingError for a damaged or another network's file says if the best are there."""
+    """Loads a run's weights. A TrainingError for a damaged or another network's file says if the best are there."""
     try:
         fill(model, path)
     except ValueError as error:

@@ -12,13 +12,13 @@ from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
 from tf_capsules.runs.option import with_tuples
 from tf_capsules.runs.settings import DECLARED, Settings
 
-# The values of `Recipe` that are functions stand in the configuration by their names.
+# These values of `Recipe` are functions or classes. The configuration holds their names.
 _FUNCTIONS = ("model", "loss", "optimizer", "feedback")
 
 # What a recipe says about itself.
 _WORDS = ("name", "title", "source", "published", "device", "note")
 
-# Of a run that several processes shared.
+# Resets the settings of a run that several processes shared.
 ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
 
 _OVER_THE_WHOLE_RUN = {
@@ -45,11 +45,11 @@ def shared_settings(config):
 
 
 def check_folder(folder, config, recipe, resume):
-    """Checks that a run fits into its folder; a TrainingError for other files, or a run that can't go on so.
+    """Checks that a run fits into its folder; a TrainingError for other files, or a run that can't go on like this.
 
-    Returns the configuration, with what the folder knows of the data, and how many epochs are done.
+    Returns the configuration (with the folder's data if the run is resumed) and the number of finished epochs.
     """
-    if folder.has_run() and not folder.has_epoch():  # a run that ended in its first epoch: a new one takes its place
+    if folder.has_run() and not folder.has_epoch():  # a run that ended in its first epoch is replaced
         return config, 0
     if resume and folder.has_run():
         before = folder.config()
@@ -72,7 +72,7 @@ def check_folder(folder, config, recipe, resume):
 
 
 def check_same_data(folder, before, spec, renamed):
-    """Raises a TrainingError where the data of a run that goes on are not those of before; a file may be `renamed`."""
+    """Raises a TrainingError if a resumed run has other data than before; with `renamed` the name may differ."""
     now = spec.to_json()
     before = before | {"name": spec.name} if renamed else before
     if before != now:
@@ -81,10 +81,10 @@ def check_same_data(folder, before, spec, renamed):
 
 
 def recorded_recipe(config):
-    """The recipe of a run as it applied to its training, whatever has become of it since.
+    """The recipe of a run as it applied to its training, even if the recipe has changed since.
 
-    Its values are those that were kept. Of functions, such as the network, the names were kept: they are those of the
-    recipe of this name, or a default of `Recipe`. Raises a ValueError for a recipe or a value that there can't be.
+    Values come from the configuration. It has only the names of functions, such as the network: these come from the
+    recipe of this name, or from the defaults of `Recipe`. Raises a ValueError for an unknown recipe or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}
@@ -103,10 +103,10 @@ def recorded_recipe(config):
 
 
 def resumed(folder, **given):
-    """The `Recipe` and the `Settings` to go on with a run, of a single process unless more are given.
+    """The `Recipe` and the `Settings` with which a run is resumed, in a single process unless more are given.
 
-    Of a folder without a run they are None and what is given. `given` are values of `Settings` that take the place of
-    the run's own. Raises a ValueError for a damaged run, or one of another version.
+    `given` are values of `Settings` that replace the run's. For a folder without a run, the recipe is None and the
+    settings are those given. Raises a ValueError for a damaged run, or one of another version.
     """
     folder = RunFolder(folder)
     if not folder.has_run():
@@ -122,8 +122,8 @@ def _differences(before, after):
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
     free = {name for name, one in DECLARED.items() if one.option.outside_run or not one.option.fixed}
     changed = {}
-    for part, kind in (("settings", Settings), ("resolved", Recipe)):  # what is in both is told as resolved
-        # What the version that wrote the configuration did not know had its default.
+    for part, kind in (("settings", Settings), ("resolved", Recipe)):  # a key in both is reported as resolved
+        # A key that the version which wrote the configuration did not know had its default.
         kept = {**_defaults(kind), **before[part]}
         for key, value in after[part].items():
             if key not in free and kept.get(key) != value:
@@ -138,7 +138,7 @@ def _differences(before, after):
 
 
 def _defaults(kind):
-    """The default values of a dataclass that JSON can hold, as it holds them."""
+    """The default values of a dataclass as plain JSON values; functions are left out."""
     defaults = {
         field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         for field in dataclasses.fields(kind)

@@ -1,4 +1,4 @@
-"""What a recipe will take, estimated before its data are there."""
+"""Estimates what a recipe will take, before its data are there."""
 
 import keras
 
@@ -7,9 +7,9 @@ from tf_capsules.runs.data_spec import expected_spec
 
 
 def estimate_recipe_cost(recipe, image_shape=None, size=None, training=True):
-    """Estimates what a recipe, settings applied, takes: a `Cost`; of a training step with feedback units.
+    """Estimates what a recipe takes, its settings applied, as a `Cost`. A training step includes feedback units.
 
-    For `image_shape` and its errors see `expected_spec`; `size`: of texts the number of tokens.
+    For `image_shape` and its errors see `expected_spec`. `size`: the number of tokens, for texts.
     """
     from tf_capsules.analysis import estimate_cost
 

@@ -23,8 +23,8 @@ class Data:
 
     Attributes:
         spec: a `DataSpec`.
-        train, validation, test: functions of the options of `Split.batches` that return what `fit` takes. Where a data
-            set has no validation split it is the test split, the same function; of novel viewpoints the familiar ones.
+        train, validation, test: functions that take the options of `Split.batches` and return what `fit` takes. Without
+            a validation split, `validation` is `test`; for novel viewpoints it has the familiar ones.
         familiar_size: number of test examples at familiar viewpoints; 0 where there are no novel ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
@@ -53,7 +53,7 @@ def load_data(recipe, settings, like=None):
     Args:
         recipe: a `Recipe`, the settings applied.
         settings: `Settings`.
-        like: the `DataSpec` of a trained model, for what files lack: class names, the size of images.
+        like: the `DataSpec` of a trained model. It supplies what files lack: class names, the size of images.
     """
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():
@@ -127,7 +127,7 @@ def _load_texts(recipe, settings, path, like):
 
 
 def _sample(examples, labels, limit):
-    """So many examples, always the same and in their order: files may be sorted by label or author."""
+    """At most `limit` examples, in order; drawn (always the same), as files may be sorted by label or author."""
     if limit is None or limit >= len(labels):
         return examples, labels
     chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:limit])
@@ -152,7 +152,7 @@ def _check_labels(labels, classes, where):
 
 
 def _image_batches(split, steps, limit):
-    """A function of the options of `Split.batches`, and the number of examples, of a split or a pair of arrays."""
+    """For a split or a pair of arrays: a function of the options of `Split.batches`, and the number of examples."""
     if not isinstance(split, tuple) and importlib.util.find_spec("tensorflow") is None:
         if split.example is not None:
             raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
@@ -165,7 +165,7 @@ def _image_batches(split, steps, limit):
 
 
 def _text_batches(transformer, split, settings):
-    """A function of the options of `Split.batches`; hidden states are made or looked up when it is first called."""
+    """A function of the options of `Split.batches`. Its first call computes the hidden states, or opens their cache."""
 
     @functools.cache
     def states():

@@ -1,4 +1,4 @@
-"""What a model has to know of its data: what of them stands in a run's configuration."""
+"""What a model has to know of its data. A run's configuration holds it."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from tf_capsules.files import is_of
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """What a model has to know of its data: all of it fits into `config.json`. `train_size` is that of an epoch."""
+    """What a model has to know of its data, as values for `config.json`. `train_size` is the size of an epoch."""
 
     name: str
     class_names: tuple[str, ...]
@@ -77,7 +77,7 @@ class TextSpec(DataSpec):
 
 
 def expected_spec(recipe, image_shape=None):
-    """The `DataSpec` of a recipe's data, which are not loaded: their sizes and the names of classes are made up.
+    """The `DataSpec` of a recipe's data, without loading them: sizes and class names are made up.
 
     `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's. Raises a
     ValueError for an image shape of texts, the data set "folder", or an unknown transformer.

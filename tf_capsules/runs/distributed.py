@@ -17,7 +17,7 @@ from tf_capsules.runs.errors import TrainingError
 class ProcessGroup:
     """The processes that train one model together, as one of them sees them.
 
-    Its methods are called by all of them, at the same place of the program.
+    All processes have to call its methods, at the same place of the program.
 
     Attributes:
         count: how many there are.
@@ -31,15 +31,15 @@ class ProcessGroup:
 
     @property
     def part(self):
-        """What this process makes of each batch, as `Split.batches` takes it; None for all of it."""
+        """Which part of each batch this process makes: the option `part` of `Split.batches`; None for all of it."""
         return None if self.distribution is None else (self.index, self.count)
 
     def scope(self):
-        """Where a model is built and trained: its variables lie on all devices, which share each batch."""
+        """The scope to build and train a model in: its variables lie on all devices, and these share each batch."""
         return contextlib.nullcontext() if self.distribution is None else self.distribution.scope()
 
     def run_on_all(self, function, *args):
-        """What a function returns in each process; an error in one of them ends all."""
+        """Calls a function in each process and returns its result there; an error in one process ends all."""
         if self.count == 1:
             return function(*args)
         result = error = None
@@ -63,7 +63,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def first_weights(self, path):
-        """A path at which each process finds the weights file that process 0 names; the others give None."""
+        """Yields a path at which this process finds the weights file of process 0; the others pass None as `path`."""
         content = self._bytes_from_first(b"" if path is None else path.read_bytes()) if self.count > 1 else None
         if self.index == 0:
             yield path
@@ -74,7 +74,7 @@ class ProcessGroup:
             yield copy
 
     def check_equal(self, **values):
-        """Raises a TrainingError in all processes where a value, which JSON can hold, is another one in one of them."""
+        """Raises a TrainingError in all processes if a value (one that JSON can hold) differs in one of them."""
         for name, value in values.items() if self.count > 1 else ():
             digests = self._gathered(zlib.crc32(json.dumps(value, sort_keys=True).encode()) & 0x7FFFFFFF)
             others = np.flatnonzero(digests != digests[0])
@@ -110,9 +110,9 @@ def without_distribution():
 
 
 def join_processes(settings, batch_size):
-    """Joins the processes that train together, which waits until all are there: the `ProcessGroup`.
+    """Joins the processes that train together, waits until all are there, and returns the `ProcessGroup`.
 
-    It is of this process alone where `settings.processes` is None.
+    If `settings.processes` is None, the group is this process alone.
 
     Raises:
         TrainingError: the others can't be reached, have other numbers of devices, or can't share a batch evenly.
@@ -143,7 +143,7 @@ def join_processes(settings, batch_size):
 
 
 def mirrored_strategy(devices, batch_size):
-    """A MirroredStrategy over so many GPUs, or else logical CPU devices; a TrainingError where there can't be one."""
+    """A MirroredStrategy over `devices` GPUs, or logical CPU devices without a GPU; a TrainingError if it can't be."""
     strategy = _mirrored(devices)
     if batch_size % (count := strategy.num_replicas_in_sync):
         raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")

@@ -6,7 +6,7 @@ class TrainingError(ValueError):
 
 
 def reported(function, *args):
-    """Calls a function; what it finds wrong with the user's values is raised as a `TrainingError`."""
+    """Calls a function and raises its errors about the user's values as a `TrainingError`."""
     try:
         return function(*args)
     except (ValueError, FileNotFoundError) as error:

@@ -14,12 +14,12 @@ from tf_capsules.runs.run import check_same_inputs
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """What one part of the data gave."""
+    """What was measured on one part of the data."""
 
     spec: DataSpec  # of the examples
-    values: dict  # the metric by its name, and of a single run without crops the "loss"
-    seconds: float  # that it took, compiling included
-    row: dict  # of results
+    values: dict  # the metric by its name; for a single run without crops also "loss"
+    seconds: float  # for all examples, compiling included
+    row: dict  # the row of results
 
 
 def evaluate_runs(runs, crops=None, results=None):
@@ -30,10 +30,10 @@ def evaluate_runs(runs, crops=None, results=None):
         results: a CSV file to which the rows of results are appended; None for none.
 
     Yields:
-        A `Measurement` for each part of the data: the test split; of novel viewpoints first the familiar ones.
+        A `Measurement` for each part of the data: the test split; for novel viewpoints, before it, the familiar ones.
 
     Raises:
-        ValueError: runs of other inputs, preprocessing or classes.
+        ValueError: runs with different inputs, preprocessing or classes.
         TrainingError: see `check_crops` and `check_row`.
     """
     check_same_inputs(runs, "Runs of one ensemble")
@@ -55,7 +55,7 @@ def evaluate_runs(runs, crops=None, results=None):
 
 
 def _row_of(run, spec):
-    """The row of results of a run on other data, with what it was trained on and with."""
+    """The row of results of a run on the data of `spec`, with the recipe and the example count of its training."""
     row = describe_result(run.trained, run.settings, spec, run.model, run.history)
     return row | {"train_examples": run.trained_on.train_size}
 
@@ -73,9 +73,8 @@ def evaluate_ensemble(runs, part="test", crops=None):
     Args:
         runs: one `Run` or more; they are evaluated on the data of the first.
         part: the "test" or the "validation" split.
-        crops: how many random crops of each image, always the same ones, take the place of the central one; "fixed"
-            for ten, the four corners, the central one, and these mirrored (Li et al. 2018, released code); None for
-            the central one.
+        crops: None: the central crop of each image. A number: so many random crops, always the same ones. "fixed": ten
+            crops, the four corners and the centre, and these mirrored (Li et al. 2018, released code).
 
     Returns:
         A dict of the metric.
@@ -96,7 +95,7 @@ def evaluate_ensemble(runs, part="test", crops=None):
 
 
 def check_crops(recipe, crops):
-    """Raises a TrainingError where so many crops are none, or the recipe has no step that crops images."""
+    """Raises a TrainingError for wrong `crops`, or if the recipe has no step that crops images."""
     if crops is not None and crops != "fixed" and (not isinstance(crops, int) or crops < 1):
         raise TrainingError(f"--crops must be fixed, or a whole number of at least 1. Received: {crops}")
     if crops is not None and not any(step[0] == "crop" for step in recipe.preprocess):

@@ -23,9 +23,9 @@ class Prediction:
 
 
 class ExportedModel:
-    """An exported SavedModel, or the one in a run folder, as anyone may use it.
+    """An exported SavedModel, or the one in a run folder, used through its signatures alone.
 
-    Raises a FileNotFoundError where the folder is neither, a ValueError for a damaged or another model.
+    Raises a FileNotFoundError if the folder is neither, a ValueError for a damaged or another model.
     """
 
     def __init__(self, folder):
@@ -81,7 +81,7 @@ class ExportedModel:
     def _predict_texts(self, texts):
         import tensorflow as tf
 
-        files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for what can't be a name
+        files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for an impossible name
         if files:
             raise ValueError(
                 f"This model classifies texts, which are given themselves, in quotes. Received a file: {files[0]}"
@@ -92,14 +92,14 @@ class ExportedModel:
 
 
 def _upright(path):
-    """The bytes of an image file, turned as its EXIF data say, as the images of a folder are for training."""
+    """The bytes of an image file, turned upright by its EXIF data, as a folder's images are for training."""
     from PIL import ExifTags, Image, ImageOps
 
     content = pathlib.Path(path).read_bytes()
     try:
         image = Image.open(io.BytesIO(content))
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # no image that Pillow knows: whether it is one, TensorFlow decides
+    except Exception:  # no image that Pillow knows; TensorFlow decides whether it is one
         return content
     if orientation == 1:
         return content
@@ -116,7 +116,7 @@ def _prediction(answer):
 
 
 def save_attribution(prediction, folder):
-    """Draws what each token of a text was used for into a folder; the path, or None where there can be no picture."""
+    """Draws what each token of a text was used for. Returns the picture's path, or None if there can be no picture."""
     from tf_capsules.analysis.plots import draw_sentence_attribution
 
     answer = prediction.answer

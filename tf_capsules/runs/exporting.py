@@ -1,4 +1,4 @@
-"""A run exported for those who don't have this package, and tried as they will use it."""
+"""Exports a run for users without this package, and tries the export as they will use it."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ FORMATS = {
     "embeddings": "saved_model_embeddings",
 }
 
-# Run by a Python that has imported TensorFlow and nothing of this package.
+# A new Python process runs this. It imports TensorFlow and nothing of this package.
 _SERVE = """
 import json, sys
 import numpy as np, tensorflow as tf
@@ -31,7 +31,7 @@ print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() i
 
 
 def check_export():
-    """Raises a ValueError where Keras runs on a backend that can't export."""
+    """Raises a ValueError if Keras runs on a backend that can't export."""
     if (backend := keras.backend.backend()) != "tensorflow":
         raise ValueError(
             f"Models are exported on the TensorFlow backend; Keras runs on {backend} here: train with --no-export, and "
@@ -49,7 +49,7 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
         default, warmup: see `tf_capsules.export.export_saved_model`.
 
     Raises:
-        ValueError: a format that does not go with the run's inputs.
+        ValueError: `format` or `default` does not fit the run's inputs.
     """
     from tf_capsules import export, text
 
@@ -79,7 +79,7 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
 def serve_example(run, target):
     """Serves a run's first test example from its exported model, in a process without this package.
 
-    Returns what served it, in words, and a dict of the example's "label", its predicted "class" and its "probability".
+    Returns what served it, in words, and a dict: the example's "label", the predicted "class" and its "probability".
     A ValueError says why the model could not be served.
     """
     examples, labels = run.examples(1, raw=True)

@@ -6,7 +6,7 @@ from tf_capsules.runs.folder import RunFolder, short_names
 
 
 def save_figure(figure, path):
-    """Writes a matplotlib figure, its folder too where it is absent, and returns the path."""
+    """Writes a matplotlib figure, makes its folder if it is absent, and returns the path."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
@@ -16,7 +16,7 @@ def save_figure(figure, path):
 def save_figures(run, folder=None):
     """Draws the figures that a run's recipe names, and its diagnostics where they were measured; yields the paths.
 
-    They are in `folder`; None for the folder `figures` of the run.
+    They are written to `folder`; None: to the folder `figures` of the run.
     """
     from tf_capsules.analysis import plots
     from tf_capsules.analysis.diagnostics import read_rows

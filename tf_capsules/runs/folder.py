@@ -15,10 +15,10 @@ _HISTORY = "is no history of a run"
 
 
 class RunFolder:
-    """The files of a run, each written so that a process killed at any moment leaves the old or the new one whole.
+    """The files of a run. If a process is killed at any moment, the old or the new file is there, whole.
 
     A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
-    `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN, on demand of every epoch), `best.weights.h5`,
+    `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN; on demand for every epoch), `best.weights.h5`,
     `tensorboard/`, `result.json`, on demand `diagnostics.csv`, and from the command line `figures/` and `saved_model/`.
     """
 
@@ -59,7 +59,7 @@ class RunFolder:
         return any((self.path / name).exists() for name in ("history.csv", "best.weights.h5")) or self.checkpoints()
 
     def config(self):
-        """What config.json says: the recipe's name, the settings, and what these and the data are in full."""
+        """The dict in config.json: "recipe" (a name), "settings", "resolved" (the recipe in full), "data"."""
         config = self.read_json("config.json")
         with reading(self.path / "config.json", OTHER_VERSION):
             for part, kind in {"recipe": str, "settings": dict, "resolved": dict, "data": dict}.items():
@@ -80,7 +80,7 @@ class RunFolder:
         return sorted(int(match[1]) for match in found if match)
 
     def weights(self, which="last"):
-        """Path of the weights of the last or the best epoch, or of one that was kept, by its number."""
+        """Path of the weights of the "last" or the "best" epoch, or of a kept epoch, by its number."""
         epochs, best = self.checkpoints(), self.path / "best.weights.h5"
         if which == "best" and best.exists():
             return best
@@ -93,7 +93,7 @@ class RunFolder:
         raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
 
     def history(self, metric=None):
-        """Rows of history.csv as dicts of numbers, that of a validation metric among them."""
+        """Rows of history.csv as dicts of numbers; [] without the file; a ValueError without a column for `metric`."""
         path = self.path / "history.csv"
         if not path.exists():
             return []

@@ -1,4 +1,4 @@
-"""How an option is declared: once, as a dataclass field with its type, default, help and the values that it may have.
+"""Declares an option once, as a dataclass field with its type, default, help and allowed values.
 
 The checks of `Settings`, the command line and the configuration of a run are made from these fields.
 """
@@ -16,7 +16,7 @@ from tf_capsules.runs.errors import TrainingError
 
 @dataclasses.dataclass(frozen=True)
 class Allowed:
-    """Values that an option may have: in words, and as a function that tells them from others."""
+    """The values that an option may have: in words, and as a function that tests a value."""
 
     words: str
     test: Callable
@@ -31,24 +31,24 @@ SEED = Allowed(f"from 0 to {2**31 - 1}", lambda value: 0 <= value < 2**31)
 
 
 def one_of(*choices):
-    """The values that are one of these."""
+    """Allows these values only."""
     return Allowed(" or ".join(choices), choices.__contains__, choices)
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What the command line and the checks know of a field, beside its type and default.
+    """What the command line and the checks know of a field, besides its type and default.
 
     Attributes:
         help: what it sets, for the command line and the documentation.
-        allowed: the values that it may have beside None.
-        metavar: what stands for the value on the command line; None for the name.
-        recipe: the field of `Recipe` that it changes: of the same name, or a dict of options to which it adds.
-        path: whether it is a path, kept in the configuration as an absolute one.
-        fixed: whether a run that goes on must have the same value.
-        outside_run: whether it is no part of what a run is: where things are, how many processes share the work, what
-            is measured beside the training. It may differ between processes and when a run goes on.
-        noted: whether the note of a row of results has its value.
+        allowed: the values that it may have besides None.
+        metavar: the placeholder of its value in the help of the command line; None for its name.
+        recipe: the field of `Recipe` that it changes: the one of the same name, or a dict of options that it extends.
+        path: whether it is a path, which the configuration keeps as an absolute one.
+        fixed: whether a resumed run must have the same value.
+        outside_run: whether it does not define the run: where things are, how many processes share the work, what is
+            measured besides the training. It may differ between processes and in a resumed run.
+        noted: whether the note in a row of results states its value.
     """
 
     help: str
@@ -62,7 +62,7 @@ class Option:
 
 
 def option(help, allowed=None, default=None, **rest):
-    """A dataclass field that is an option. Arguments: its default, and those of `Option`."""
+    """A dataclass field that declares an option. Arguments: its default, and those of `Option`."""
     return dataclasses.field(default=default, metadata={"option": Option(help, allowed, **rest)})
 
 
@@ -82,7 +82,7 @@ class Declared:
 
     @property
     def kind(self):
-        """Its type without None and without paths: what a value given as text is made into."""
+        """The type that a text for it is converted to: the first in its hint that is not None."""
         return next(kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None))
 
     @property
@@ -105,7 +105,7 @@ class Declared:
             raise TrainingError(f"{self.flag} must be {allowed.words}. Received: {value}")
 
     def as_arguments(self, value):
-        """The command line's words for a value that is not None."""
+        """The words on the command line that give a value; the value is not None."""
         if self.kind is bool:
             return [self.flag if value else f"--no-{self.flag[2:]}"]
         if self.kind is dict:
@@ -113,7 +113,7 @@ class Declared:
         return [self.flag, str(value)]
 
     def as_notes(self, value):
-        """What the note of a row says of a value that is not None."""
+        """What the note in a row of results says of a value; the value is not None."""
         texts = assignments(value) if self.kind is dict else [value]
         return [f"{self.name} {text}" for text in texts]
 
@@ -138,7 +138,7 @@ def assignments(values):
 
 
 def documented(settings):
-    """A class decorator: the options' help stands in the docstring."""
+    """A class decorator that adds the options' help to the docstring."""
     lines = (f"        {one.name}: {one.help}." for one in declared(settings).values())
     settings.__doc__ = "\n".join([settings.__doc__.rstrip(), "", "    Attributes:", *lines, "    "])
     return settings
@@ -168,7 +168,7 @@ def check_arguments(name, values, function, without=()):
 
 
 def _argument_types(function):
-    """The types of a function's arguments by name: of hints, of default values, of an unpacked `TypedDict`."""
+    """The types of a function's arguments by name, from hints, default values and an unpacked `TypedDict`."""
     hints, found = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function), {}
     for one in inspect.signature(function).parameters.values():
         if one.kind is one.VAR_KEYWORD:

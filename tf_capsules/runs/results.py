@@ -17,9 +17,9 @@ from tf_capsules.version import __version__
 def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results: what was measured, on what, with what.
 
-    The arguments are those of the run, `spec` being its `DataSpec`. The batch size is that of the training; that of an
-    evaluation decides nothing. `measured` has loss and metric on the test split. None: the test split is the validation
-    split, and the history has them.
+    The arguments are those of the run; `spec` is the `DataSpec` of the tested examples. The batch size is that of the
+    training, because an evaluation's changes nothing. `measured` has loss and metric on the test split. None: the test
+    split is the validation split, and the history has them.
     """
     metric, best = recipe.metric, ""
     if measured is None and history:
@@ -55,7 +55,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
 def peak_memory_mb():
     """Largest resident size of this process so far, in MiB (Linux and macOS)."""
     status = pathlib.Path("/proc/self/status")
-    if status.exists():  # Linux, where getrusage begins with the size of the process that started this one
+    if status.exists():  # Linux, where getrusage starts with the size of the parent process
         peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
         if peak is not None:
             return round(int(peak.split()[1]) / 2**10)
@@ -91,7 +91,7 @@ def device_name():
 
 
 def check_row(path, row):
-    """Raises a TrainingError where `append_row` can't: the file can't be written, or has other columns."""
+    """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
     path = pathlib.Path(path).absolute()
     there = next(one for one in (path, *path.parents) if one.exists())
     fits = there.is_file() if there == path else there.is_dir()
@@ -105,7 +105,7 @@ def check_row(path, row):
 
 
 def append_row(path, row):
-    """Appends a row to a CSV file of results, made with a header where it is absent; for errors see `check_row`."""
+    """Appends a row to a CSV file of results. A new file gets a header. For errors see `check_row`."""
     check_row(path, row)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A trained model with where it came from: a run that is loaded from its folder, or made of published weights."""
+"""A trained model and its origin: a run that is loaded from its folder, or made of published weights."""
 
 import dataclasses
 import functools
@@ -23,13 +23,13 @@ from tf_capsules.runs.settings import Settings
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A trained model with where it came from.
+    """A trained model and its origin.
 
-    Where several processes trained, each has such a run, and process 0 alone its folder.
+    If several processes trained, each of them has a `Run`, and process 0 alone has the folder.
 
     Attributes:
         folder: where its files are.
-        recipe, settings: as they apply now: to evaluate it, a run may have other data or other batches.
+        recipe, settings: as they apply now. For an evaluation they may have other data or batches than for training.
         trained: the recipe as it applied to the training.
         trained_on: the `DataSpec` of the training.
         load: a function that returns the `Data` that `data` keeps.
@@ -50,7 +50,7 @@ class Run:
 
     @functools.cached_property
     def data(self):
-        """The `Data`, loaded when first asked for; a TrainingError where they are absent or do not fit the model."""
+        """The `Data`, loaded at their first use; a TrainingError if they are absent or do not fit the model."""
         data = reported(self.load)
         specs = self.trained_on, data.spec
         wanted, given = (f"{spec.inputs} of {len(spec.class_names)} classes" for spec in specs)
@@ -67,9 +67,9 @@ class Run:
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
     def models(self, most=4):
-        """The model after the first, the last and some epochs between, at most so many, that were kept: by "epoch N".
+        """The model after at most `most` kept epochs, the first and the last among them, in a dict by "epoch N".
 
-        By "" the one model, where no weights but the last were kept or the run has no history of its own.
+        If only the last weights were kept, or the run has no history, the dict is `{"": model}`.
         """
         kept = RunFolder(self.folder).checkpoints() if self.history else []
         if len(kept) < 2 or most < 2:
@@ -91,16 +91,16 @@ class Run:
 
 
 def load_run(folder, weights="last", **changes):
-    """A run as it was left, its model compiled; its data are loaded when they are asked for.
+    """Loads a run, with a compiled model. Its data are loaded at their first use.
 
     Args:
         folder: the run folder.
         weights: "last" or "best"; or the number of an epoch whose weights were kept.
-        changes: other values of `Settings`, for instance another data set to evaluate on, which takes the place of
-            the run's own, or another number of routing iterations.
+        changes: other values of `Settings`, for instance another number of routing iterations, or another data set to
+            evaluate on, which replaces the run's.
 
     Raises:
-        ValueError: not a run folder, or one that is damaged, of another version, or holds no such weights.
+        ValueError: the folder is not that of a run, is damaged or of another version, or has no such weights.
     """
     folder = RunFolder(folder)
     config = folder.config()
@@ -153,7 +153,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
 
 
 def find_run(name, weights="last", **changes):
-    """The run in the folder of this name, by `load_run`; or the recipe of this name, by `run_of_weights`.
+    """The run in the folder of this name (see `load_run`), or of the recipe of this name (see `run_of_weights`).
 
     Raises a ValueError for weights that don't go with what is named.
     """

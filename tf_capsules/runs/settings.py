@@ -217,7 +217,7 @@ class Settings:
             raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --processes {self.processes}.")
 
     def apply(self, recipe):
-        """The recipe with these settings; a TrainingError where what the two say excludes each other."""
+        """The recipe with these settings; a TrainingError if the two exclude each other."""
         changes = {}
         if self.warmup is not None:
             changes = {"decays": None, "decay_steps": None, "drops": ()}
@@ -236,19 +236,19 @@ class Settings:
         return reported(lambda: recipe.replace(**changes))
 
     def title(self, recipe):
-        """The recipe's title; with iterations that were set, of which its own remarks after a colon don't speak."""
+        """The recipe's title. If iterations are set, it names these and leaves out the remarks after a colon."""
         if self.iterations is None:
             return recipe.title
         own, words = recipe.title.partition(": ")[0], f"iteration{'s' * (self.iterations > 1)}"
         return re.sub(r"\d+ (\w+ )?iterations?", rf"{self.iterations} \g<1>{words}", own)
 
     def notes(self):
-        """What the note of a row of results says of the values that were set."""
+        """What the note in a row of results says of the values that were set."""
         values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.noted)
         return [note for one, value in values if value not in (None, one.default) for note in one.as_notes(value)]
 
     def as_arguments(self):
-        """The command line's words for what differs from the defaults."""
+        """The words on the command line that give the values other than the defaults."""
         values = ((one, getattr(self, name)) for name, one in DECLARED.items())
         return [word for one, value in values if value != one.default for word in one.as_arguments(value)]
 

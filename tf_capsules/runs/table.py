@@ -53,15 +53,15 @@ class Row:
 def make_table(names, folder, settings, results, test=True):
     """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
 
-    Each row is trained and evaluated by a process of its own, so that its seconds and its memory are its own. An
-    interrupted table goes on with the same call: rows in the file of results are done, the next goes on.
+    Each row is trained and evaluated in new processes, so that seconds and memory are those of the row alone. The same
+    call goes on with an interrupted table: it skips rows in the file of results and resumes the next.
 
     Args:
         names: of the rows, "RECIPE" or "RECIPE@ITERATIONS".
         folder: where the run folders are, one a row, and the pictures.
         settings: a `Settings`, the same for all rows. Its `test_limit` is for the tests after each epoch.
         results: a CSV file, made or added to.
-        test: False leaves out the evaluation, and with it the row of results: there is nothing but the run folders.
+        test: False leaves out the evaluation and its row of results. Then there are only the run folders.
 
     Returns:
         The rows of results as dicts, in the order of the names; without `test` an empty list.
@@ -96,7 +96,7 @@ def make_table(names, folder, settings, results, test=True):
 def draw_table(names, folder):
     """A figure of the test accuracy of a table's rows while they trained, with a panel for each kind of network.
 
-    Rows without a run in the folder, of which there is only a result, are left out. None where that leaves no row.
+    Rows without a finished epoch in the folder are left out. Returns None if that leaves no row.
     """
     from tf_capsules.analysis import plots
 
@@ -117,7 +117,7 @@ def draw_table(names, folder):
 def draw_iterations(names, found):
     """A figure of the test accuracy of the rows against their number of routing iterations, a line for each recipe.
 
-    `found` is what `make_table` returned. None unless a recipe has rows of several numbers of iterations.
+    `found` is the result of `make_table`. Returns None unless a recipe has rows with several numbers of iterations.
     """
     from tf_capsules.analysis import plots
 
@@ -129,7 +129,7 @@ def draw_iterations(names, found):
 
 
 def _curve(row, folder):
-    """The history of a row, with the examples that were seen in the place of the epochs."""
+    """The history of a row; "epoch" is the number of examples seen, in place of the epoch."""
     if not folder.has_epoch():
         return []
     size = folder.config()["data"]["train_size"]
@@ -137,7 +137,7 @@ def _curve(row, folder):
 
 
 def deviation(result):
-    """Standard deviation of a row's accuracy for the number of its test examples: a difference of less says nothing."""
+    """Standard deviation of a row's accuracy, from its number of test examples. A smaller difference says nothing."""
     value, tests = float(result["value"]), int(result["test_examples"])
     return (value * (1 - value) / tests) ** 0.5
 
@@ -150,7 +150,7 @@ def _common_words(names):
 
 
 def _found(results, row, settings):
-    """The row of results that is this one, or None."""
+    """The row in the file of results that belongs to this row of the table, or None."""
     if not results.exists():
         return None
     wanted = row.settings(settings).apply(row.recipe)

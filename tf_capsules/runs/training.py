@@ -26,7 +26,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
 
     Args:
         recipe: a `Recipe`, or the name of one.
-        output: the run folder; made where it is absent. A run there that has finished no epoch is replaced.
+        output: the run folder; made if it is absent. A run there that has finished no epoch is replaced.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, except
             the folders of data and caches, the number of processes, and the number of epochs if no schedule depends on
@@ -53,7 +53,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     _fix_seed(settings)
     data = group.run_on_all(reported, load_data, recipe, settings)
     spec = data.spec
-    # Where TensorFlow is installed, it makes the batches, in another random order.
+    # If TensorFlow is installed, it makes the batches, in another random order.
     group.check_equal(data=spec.to_json(), packages={"tensorflow": importlib.util.find_spec("tensorflow") is not None})
     verbose = verbose if group.index == 0 else 0
     if verbose:
@@ -73,7 +73,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
                 load_checkpoint(learner, path)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
-    # The batches of evaluation are made again for each one and are the same each time.
+    # Each evaluation makes its batches again. They are always the same.
     batches = dict(batch_size=recipe.batch_size)
     batches |= {"pad": True, "part": group.part} if group.part else {"pad": strategy is not None}
     fit = None if done == recipe.epochs or reached else _prepared_fit(recipe, settings, data, model, done, batches)

@@ -11,19 +11,19 @@ from tf_capsules.routing.arguments import positive_int
 class StateBatches(ShuffledBatches):
     """Batches (x, y) or (x, y, weights): x is {"embeddings": (batch, tokens, layers, width), "mask": (batch, tokens)}.
 
-    Both are float32 and padded to the longest text of the batch. y is int32 (batch,), with mixup the dict of `label`
+    Both are float32 and padded to the longest text of the batch. y is int32 (batch,). With mixup it is a dict: `label`
     float32 (batch, classes), the mixed one-hot labels, and `unmixed` int32 (batch,). Order and mixup are a pure
     function of (seed, epoch). Item i is batch `i % steps` of epoch `initial_epoch + i // steps`.
 
-    On the TensorFlow backend train on `dataset()`: of a PyDataset Keras takes the first two batches to tell which axes
-    vary, and two may well be of one length.
+    On the TensorFlow backend train on `dataset()`. From a PyDataset, Keras reads the first two batches to find out
+    which axes vary, and these two may have the same length.
 
     Args:
         states: `CachedStates` or `LiveStates`.
         labels: whole numbers from 0, (texts,).
         batch_size, batching: options and errors of `tf_capsules.datasets.batching.Batching`, except `crop`. `mixup`
             mixes embeddings, masks and one-hot labels. All parts of a batch are padded to its longest text.
-        multiple: the number of tokens is rounded up to a multiple of this; compiled models then meet fewer shapes.
+        multiple: the number of tokens is rounded up to a multiple of this, so that compiled models get fewer shapes.
     """
 
     def __init__(self, states, labels, batch_size, *, multiple=1, **batching):

@@ -11,13 +11,13 @@ import numpy as np
 from tf_capsules.files import read_npz, reading, replacing
 from tf_capsules.text.transformer import unicode_texts
 
-_FORMAT = 1  # part of the key: raise it when the files change
+_FORMAT = 1  # part of the key: raise it when the format of the files changes
 _SHARD_BYTES = 2**28
 _BATCH_TOKENS = 2048  # computed together, padding included
 
 
 class CacheTooLarge(ValueError):
-    """The hidden states would take more room than is allowed or free: `found` says so, the message also what to do."""
+    """The hidden states need more room than is allowed or free. `found` says how much, the message also what to do."""
 
     def __init__(self, found, advice):
         super().__init__(f"{found}: {advice}")
@@ -30,9 +30,9 @@ class LiveStates:
     Args:
         transformer: a `tf_capsules.text.FrozenTransformer`.
         texts: a sequence of str.
-        keep_padding: padding has the transformer's own states, as in the code of Heinsen 2019, and not zeros. Masked
-            places do not matter to routing; only mixup, which mixes them into the tokens of another text, tells the
-            difference. It takes longer: else texts of like length are computed together.
+        keep_padding: padding has the transformer's states, as in the code of Heinsen 2019, instead of zeros. Routing
+            ignores masked places. It matters for mixup alone, which mixes them into the tokens of another text. It
+            takes longer: without it, texts of similar length are computed together.
 
     Attributes:
         layers, width: of the hidden states.
@@ -59,12 +59,12 @@ class LiveStates:
 
 
 class CachedStates:
-    """The hidden states of texts from a folder that `cache_states` has written. NumPy is all that reading takes.
+    """The hidden states of texts from a folder that `cache_states` has written. Reading needs NumPy alone.
 
     Attributes:
         path: the folder, a `pathlib.Path`.
         layers, width, lengths: as for `LiveStates`.
-        about: what the cache says of itself, a dict: transformer, dtype, texts, tokens, bytes and more.
+        about: a dict that describes the cache: transformer, dtype, texts, tokens, bytes and more.
 
     Raises:
         FileNotFoundError: there is no finished cache.
@@ -99,10 +99,10 @@ class CachedStates:
 
 
 def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, report=print):
-    """Computes all hidden states of texts once, as `CachedStates` in a folder; what is there already is only opened.
+    """Computes all hidden states of texts once, as `CachedStates` in a folder. A finished cache is only opened.
 
-    The size is told before the work begins. Work that was broken off, at whatever moment, is taken up where it stood:
-    files are written beside their place and renamed when they are complete. One process at a time may write a cache.
+    The size is reported before the work begins. Interrupted work goes on where it stopped: files are written beside
+    their place and renamed when they are complete. One process at a time may write a cache.
 
     Args:
         transformer: a `tf_capsules.text.FrozenTransformer`.
@@ -114,7 +114,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
         report: is called with lines of text: the size, and progress.
 
     Raises:
-        CacheTooLarge: before anything is computed, above the limit or beyond the free room: the message names the size.
+        CacheTooLarge: before anything is computed, for more than the limit or the free room; the message has the size.
         ValueError: no texts, an unknown dtype, or hidden states that float16 can't hold.
 
     >>> states = cache_states(transformer, reviews.train.texts, "cache")
@@ -193,7 +193,7 @@ def _plan(lengths, token_bytes):
 
 
 def _computed(transformer, ids, members):
-    """(numbers of texts, embeddings, mask) of `members`, which are of growing length, in batches of little padding."""
+    """Yields (numbers of texts, embeddings, mask) in batches of little padding. `members` are in order of length."""
     begin = 0
     while begin < len(members):
         end = begin + 1
@@ -207,7 +207,7 @@ def _computed(transformer, ids, members):
 
 
 def _blank(states, indices):
-    """Embeddings of zeros and the mask of texts of these numbers."""
+    """Embeddings of zeros, and the mask, for the texts with these numbers."""
     lengths = states.lengths[np.asarray(indices, int)]
     mask = (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32)
     return np.zeros((*mask.shape, states.layers, states.width), np.float32), mask

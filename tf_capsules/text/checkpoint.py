@@ -1,4 +1,4 @@
-"""A transformer's files in Hugging Face's form: where they are, what they say, and a key to what they hold."""
+"""A transformer's files in Hugging Face's form: where they are, what they say, and a hash of what they hold."""
 
 import functools
 import hashlib
@@ -9,7 +9,7 @@ import re
 
 from tf_capsules.files import reading
 
-# Weights are read from safetensors alone: the older pickled files run whatever code stands in them.
+# Weights are read from safetensors alone: the older pickled files run any code inside them.
 _WEIGHTS = "*.safetensors"
 _TEXTS = ("*.json", "*.txt", "*.model")
 
@@ -39,7 +39,7 @@ class Checkpoint:
 
     @functools.cached_property
     def fingerprint(self):
-        """A hash of all that decides its hidden states: configuration, tokenizer, weights (a second per gigabyte)."""
+        """A hash of what determines its hidden states: configuration, tokenizer, weights (a second per gigabyte)."""
         digest = hashlib.sha256()
         for path in sorted(path for pattern in (*_TEXTS, _WEIGHTS) for path in self.folder.glob(pattern)):
             with path.open("rb") as file:
@@ -66,9 +66,9 @@ class Checkpoint:
 
 
 def find(folder_or_name):
-    """The checkpoint of that folder or name, see `tf_capsules.text.load`; one on the hub is fetched if need be.
+    """The checkpoint of this folder or name, see `tf_capsules.text.load`. One on the hub is fetched if necessary.
 
-    A FileNotFoundError says what was tried; a ValueError is for a package that carries none or several.
+    A FileNotFoundError says what was tried. A ValueError is for a package with no transformer or with several.
     """
     name = str(folder_or_name)
     if pathlib.Path(name).is_dir():

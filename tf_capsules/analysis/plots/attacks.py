@@ -13,11 +13,11 @@ def draw_robustness(rows, units="units of the input"):
 
     Args:
         rows: of `measure_attacks`; a ValueError if there are none.
-        units: of epsilon, for the axis.
+        units: the unit of epsilon, for the axis.
 
     Returns:
-        A figure with a row of panels for each goal and a column for each attack. The colour is that of the model that
-        judges. Solid lines are white-box attacks. Dashed lines have the marker of the model the attack was made on.
+        A figure with a row of panels for each goal and a column for each attack. A line's colour says which model
+        classifies. Solid lines are white-box attacks. A dashed line's marker says which model was attacked.
     """
     rows = list(rows)
     if not rows:
@@ -53,7 +53,7 @@ def draw_robustness(rows, units="units of the input"):
 
 
 def draw_attacked_images(measured, class_names=None):
-    """Some images under a growing untargeted attack, and what the attacked model takes them for.
+    """Some images under a growing untargeted attack, and the classes that the attacked model predicts.
 
     Args:
         measured: `AttackedImages` of `measure_attacked_images`.

@@ -8,7 +8,7 @@ _MOST_CLASSES = 12  # in a picture
 
 
 def draw_sentence_attribution(tokens, shares, class_names, probabilities):
-    """A sentence, and how much of each token goes to which class: in every layer, and on the mean over the layers.
+    """A sentence, and how much of each token goes to each class: in each layer, and as the mean over the layers.
 
     Source: see `class_shares`. White is an even share, 1 / classes. Colours span at least a tenth of it on both sides.
 
@@ -19,9 +19,9 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
         probabilities: (classes,), those that the model gives the sentence.
 
     Returns:
-        A figure that names the predicted class. Above: a column for each token and a row for each class (of more than
-        12 the most probable), means over the layers. Below: the predicted class, with a row for each layer of the
-        transformer, the lowest at the bottom. The tokens have the colour of the predicted class.
+        A figure that names the predicted class. Above: a column for each token and a row for each class (at most the 12
+        most probable), means over the layers. Below: the predicted class, with a row for each layer of the transformer,
+        the lowest at the bottom. The colour of a token is its share for the predicted class.
 
     Example:
         >>> shares = np.random.dirichlet(np.ones(3), (4, 7))
@@ -93,7 +93,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
 
 
 def _printable(token):
-    """A token as a picture can show it: on one line, white space made visible where it is all there is."""
+    """A token as a picture can show it: on one line. A token of spaces alone is made visible."""
     text = token.strip() or token.replace(" ", "\u2423")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return shortened(text)

@@ -5,11 +5,11 @@ import numpy as np
 from tf_capsules.analysis.decoder import OFFSETS
 from tf_capsules.analysis.plots import drawing
 
-_LOW_CONTRAST = 0.25  # difference of the darkest and the brightest pixel, below which images look plain grey
+_LOW_CONTRAST = 0.25  # with a smaller difference between darkest and brightest pixel, images look plain grey
 
 
 def draw_reconstructions(measured, class_names=None):
-    """A row of images above their reconstructions from a class capsule: label, prediction, and what is decoded.
+    """A row of images above their reconstructions. Titles: label, prediction, and the class that is decoded.
 
     Source: Sabour et al. 2017, figure 3.
 
@@ -28,9 +28,9 @@ def draw_reconstructions(measured, class_names=None):
 
 
 def draw_dimension_perturbation(images, name):
-    """Reconstructions while one dimension of a class capsule at a time is changed.
+    """Reconstructions from a class capsule, with one of its dimensions changed at a time.
 
-    Source: Sabour et al. 2017, figure 4. Where they would look plain grey, contrast is stretched, as the caption says.
+    Source: Sabour et al. 2017, figure 4. If they would look plain grey, contrast is stretched, and the caption says so.
 
     Args:
         images: (dimensions, offsets, height, width, channels) of `perturb_dimensions` with its default offsets.
@@ -61,16 +61,16 @@ def draw_dimension_perturbation(images, name):
 def draw_overlapping_reconstructions(measured, class_names=None):
     """Two overlapping digits, reconstructed one by one and laid over each other in two colours.
 
-    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue instead of red and green, which
-    many colour-blind readers can't tell apart; where both are bright the sum is white.
+    Source: Sabour et al. 2017, figure 5. The first digit is orange and the second blue, because many colour-blind
+    readers can't tell the paper's red and green apart. Where both are bright, the sum is white.
 
     Args:
         measured: `OverlappingReconstructions` of `measure_overlapping_reconstructions`.
         class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
 
     Returns:
-        A figure with one column an image and the rows: the merged image; its two digits in colours; reconstructions
-        from the labels, from the predictions, and from a wrong choice.
+        A figure with a column for each image. Its rows are the merged image, its two digits in colours, and
+        reconstructions from the labels, from the predictions and from a wrong choice.
     """
     classes = drawing.names_of(measured.classes, class_names)
     rows = [measured.images, overlay(measured.parts), *map(overlay, measured.decoded)]
@@ -93,7 +93,7 @@ def overlay(parts):
 
 
 def _joined(names, classes, form="{}"):
-    """The names of some classes: in one line where all names are as short as digits, else below each other."""
+    """The names of some classes: in one line if all names are as short as digits, else one below the other."""
     chosen = [names[number] for number in classes]
     return form.format(", ".join(chosen)) if max(map(len, names)) < 3 else "\n".join(chosen)
 

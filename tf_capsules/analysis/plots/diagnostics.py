@@ -4,7 +4,7 @@ from tf_capsules.analysis.plots.drawing import add_caption, add_legend, add_line
 
 
 def draw_routing_diagnostics(rows):
-    """Entropy of the couplings, dead capsules and change by iteration, three panels with a line for each layer.
+    """Three panels with a line for each layer: entropy of the couplings, dead capsules, and change by iteration.
 
     Args:
         rows: of a `tf_capsules.analysis.RoutingDiagnostics`; a ValueError if there are none.

@@ -1,4 +1,4 @@
-"""What all pictures are drawn with: colours, axes, legends beside the curves, captions, grids of images."""
+"""What all pictures share: colours, axes, legends beside the curves, captions, grids of images."""
 
 import textwrap
 
@@ -6,12 +6,12 @@ import numpy as np
 
 # Colours that stay apart under every common kind of colour blindness (Okabe and Ito 2008), and as shades of grey.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-MARKERS = "osD^vP"  # one fewer than the colours, so that pairs repeat late only
+MARKERS = "osD^vP"  # one fewer than the colours, so that pairs of colour and marker repeat late
 DARK_BLUE = "#0b2a6f"
 # The colours of two overlapping objects. Many readers can't tell red from green; these two add up to white.
 ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
 
-LONGEST_NAME = 20  # characters of a class in a picture
+LONGEST_NAME = 20  # characters of a class name in a picture
 
 
 def new_figure(width, height):
@@ -42,7 +42,7 @@ def add_legend(figure, where="outside right center", **options):
 
 
 def add_line(axes, number, x, y, name, style="-", marker=None):
-    """A line in the colour and with the marker of this number, or of another; hollow markers where it isn't solid."""
+    """A line in the colour of `number`, with its marker or that of `marker`; hollow markers if it isn't solid."""
     color, marker = COLORS[number % len(COLORS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
     filled = color if style == "-" else "white"
     options = dict(color=color, marker=marker, markersize=5, markerfacecolor=filled)
@@ -99,7 +99,7 @@ def shortened(name):
 
 
 def names_of(classes, class_names=None):
-    """A short name for each class, its number where there are no names; a ValueError for another number of names."""
+    """A short name for each class, or its number without names; a ValueError if there are not `classes` names."""
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
     return [shortened(name) for name in (range(classes) if class_names is None else class_names)]
@@ -111,9 +111,9 @@ def counted(number, what):
 
 
 def show_image(axes, image, stretched=False):
-    """An image of one channel in grey, of three in colours, else as the mean of its channels; without ticks.
+    """Shows an image without ticks: three channels in colours, any other number as their mean, in grey.
 
-    Values are from 0, black, to 1; those of an image to be stretched are from its lowest, black, to its highest.
+    0 is black and 1 is white; with `stretched`, the image's lowest value is black and its highest is white.
     """
     if stretched:
         image = (image - image.min()) / (np.ptp(image) or 1)

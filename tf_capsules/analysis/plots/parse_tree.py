@@ -6,22 +6,22 @@ from tf_capsules.analysis.plots.drawing import ORANGE, add_caption, names_of, ne
 
 
 def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None):
-    """An image, the likeliest classes, and below each the capsules and places that it took, layer by layer.
+    """An image, its likeliest classes, and below each class the capsules and places that it took from, by layer.
 
     Source: see `measure_parse_tree`. Colours span at least half an even share: small differences look small.
 
     Args:
         image: (height, width, channels), as it is to be seen.
-        levels: of `measure_parse_tree`; a ValueError if more than one is without a grid.
+        levels: of `measure_parse_tree`; a ValueError if more than one of them has no grid.
         scores: (classes,) of `predict_probabilities`.
         classes: number of classes shown, the likeliest ones.
-        parts: where capsules lie on no grid, how many of them are shown for each class, those that gave it the most.
+        parts: in a layer without a grid, the number of capsules shown for each class: those that gave it the most.
         class_names: a name for each class; None for numbers. A ValueError for another number of names.
 
     Returns:
         A figure with a column for each class. The picture of a layer on a grid shows how much of what each place sent
-        up reached the class. Where capsules on no grid lie between, those that gave the class the most are shown, with
-        their places. Places are drawn as equal parts of the image, which a capsule's window is not exactly.
+        up reached the class. If a layer without a grid lies between, its capsules that gave the class the most are
+        shown, with their places. Places are drawn as equal parts of the image; a capsule's window differs a little.
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
     likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
@@ -53,7 +53,7 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
 
 
 def _draw_rows(image, cells, titles, text):
-    """The image as the root and rows of pictures below it: a name, shares, and (capsule, title) of each picture."""
+    """The image as the root, and `cells` as rows below it: a name, shares, and (capsule, title) of each picture."""
     from matplotlib.patches import ConnectionPatch
 
     columns = max(len(chosen) for _, _, chosen in cells)

@@ -1,4 +1,4 @@
-"""Accuracies that Heinsen 2019 compares itself with, and pictures that put others beside them."""
+"""The accuracies that Heinsen 2019 lists, and pictures that show your own beside them."""
 
 import itertools
 import textwrap

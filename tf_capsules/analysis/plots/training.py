@@ -4,8 +4,8 @@ import numpy as np
 
 from tf_capsules.analysis.plots import drawing
 
-LEAST_PERCENT = 10  # of accuracy that an axis spans
-HIGH = 0.95  # from this accuracy on, its axis shows the error, on a logarithmic scale
+LEAST_PERCENT = 10  # an axis of accuracies spans at least so many percent
+HIGH = 0.95  # from this accuracy on, the axis shows the error, on a logarithmic scale
 
 
 def draw_training_curves(history, losses=None):
@@ -17,9 +17,9 @@ def draw_training_curves(history, losses=None):
 
     Args:
         history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", a metric and its "val_" twin, and for
-            the bands "val_loss_std" and so on. Or several runs as a dict from name to rows, drawn without bands. Where
-            rows have "feedback", what feedback units add is subtracted from the loss.
-        losses: of several runs a dict from name to the kind of its loss: each has a panel. None: all have the same.
+            the bands "val_loss_std" and so on. Or several runs as a dict from name to rows, drawn without bands. If
+            rows have "feedback", the loss of the feedback units, it is subtracted from "loss".
+        losses: for several runs, a dict from name to kind of loss. Each kind has a panel. None: all are of one kind.
 
     Returns:
         A figure with a panel for each kind of loss and one for the metric, if there is any.
@@ -66,7 +66,7 @@ def draw_training_curves(history, losses=None):
 
 
 def _shown(runs, quantity, points):
-    """What a panel makes of a quantity's values, and the label of its axis."""
+    """A function that turns a quantity's values into those that a panel shows, and the label of its axis."""
     if quantity == "loss":
         return (lambda values: values), quantity
     title = quantity.replace("_", " ")
@@ -95,8 +95,8 @@ def draw_convergence(groups, examples=None):
     Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
 
     Args:
-        groups: dict from a group's name to a dict from a run's name, which has one colour, to its rows. A ValueError if
-            there are no groups or no rows, or rows lack a validation metric.
+        groups: dict from group name to a dict from run name to rows. A run name has the same colour in all groups. A
+            ValueError if there are no groups or no rows, or if rows lack a validation metric.
         examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
 
     Example:
@@ -132,7 +132,7 @@ def draw_loss_comparison(histories, losses=None):
     Source: Sabour et al. 2017, appendix A (1 against 3 iterations); Li et al. 2018, figure 4 (feedback).
 
     Args:
-        histories, losses: as in `draw_training_curves`, and so are the errors.
+        histories, losses: see `draw_training_curves`, also for the errors.
     """
     runs = _runs(histories)
     kinds = _kinds(runs, losses)
@@ -153,9 +153,8 @@ def draw_accuracy_by_iterations(accuracies):
     Source: the ablations of Tsai et al. 2020, section 5 (without layer normalization, sequential routing).
 
     Args:
-        accuracies: dict from a network's name to a dict from its number of iterations to a pair: the accuracy and its
-            standard deviation, as shares. A network without routing has None for the number of iterations. If all are
-            empty, a ValueError.
+        accuracies: `{network: {iterations: (accuracy, deviation)}}`: accuracies and their standard deviations are
+            shares; iterations are None for a network without routing. A ValueError if all are empty.
 
     Returns:
         A figure: points with bars of one deviation, and level lines for networks without routing.
@@ -183,7 +182,7 @@ def draw_accuracy_by_iterations(accuracies):
 
 
 def _runs(history):
-    """Named runs, checked, the loss without what feedback units add."""
+    """Checks runs and returns them by name, the loss of feedback units subtracted."""
     runs = dict(history) if isinstance(history, dict) else {"": history}
     for name, rows in runs.items():
         if not len(rows) or "epoch" not in rows[0] or "loss" not in rows[0]:
@@ -201,7 +200,7 @@ def _kinds(runs, losses):
 
 
 def _without_feedback(row):
-    """The row with the loss alone, as validation has it."""
+    """The row without the loss of feedback units, so that training compares with validation."""
     fed = float(row.get("feedback") or 0)
     return {**row, "loss": float(row["loss"]) - fed} if fed and row.get("loss") not in (None, "") else row
 

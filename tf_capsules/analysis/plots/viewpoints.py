@@ -15,7 +15,7 @@ def draw_pose_curves(measured):
         measured: `ViewPoses` of `measure_view_poses`.
 
     Returns:
-        A figure with a column for each pose vector and a row for each quantity; a thin line is a toy.
+        A figure with a column for each pose vector and a row for each quantity. Each thin line is a toy.
     """
     views, toys = measured.views, len(measured.poses)
     vectors = measured.poses.shape[2]
@@ -49,9 +49,9 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
     Source: Heinsen 2019, figure 4; the points are those of `project_poses`.
 
     Args:
-        measured: `ViewPoses`, or a sequence of them: a row each.
+        measured: `ViewPoses`, or a sequence of them, which gives a row for each.
         class_names: titles instead of the categories' numbers.
-        instance: number of the toy within its category; None: the first. A ValueError if a category has none of it.
+        instance: number of the toy within its category; None: the first. A ValueError if a category has no such toy.
 
     Returns:
         A figure with a panel for each category. Each pose vector has a colour, and a line from view to view, which

@@ -1,4 +1,4 @@
-"""Pictures of how the votes for a class lie about the pose of its capsule."""
+"""Pictures of where the votes for a class lie relative to the pose of its capsule."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ _STYLES = ("-", "--", ":")
 def draw_vote_distances(measured, farthest=None, class_names=None):
     """Histograms of the distances of the votes to each class capsule after each routing iteration.
 
-    Source: Hinton et al. 2018, figure 2. A vote weighs as much as it is assigned to the class. Where routing agrees,
-    votes gather near 0 for one class and leave the others.
+    Source: Hinton et al. 2018, figure 2. Each vote is weighted by its coupling coefficient to the class. If routing
+    agrees, votes gather near 0 for one class and leave the others.
 
     Args:
         measured: `ExampleVotes` of `measure_example_votes`.
-        farthest: end of the axis of distances. None: 0.05 as in the paper; or the median, where less than a tenth of
-            all weight lies below 0.05 in the last iteration.
+        farthest: end of the axis of distances. None: 0.05 as in the paper, or the median distance if less than a tenth
+            of all weight lies below 0.05 in the last iteration.
         class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
 
     Returns:
@@ -57,7 +57,7 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
 
 
 def _end_of_axis(distances, couplings):
-    """0.05, or the median distance where less than a tenth of the weight lies below that."""
+    """0.05, or the median distance if less than a tenth of the weight lies below 0.05."""
     order = np.argsort(distances, axis=None)
     ordered = distances.ravel()[order]
     mass = np.cumsum(couplings.ravel()[order]) / couplings.sum()
@@ -66,7 +66,7 @@ def _end_of_axis(distances, couplings):
 
 
 def _draw_histograms(axes, edges, distances, weights):
-    """One outline an iteration of (iterations, votes), the last one filled."""
+    """Draws (iterations, votes) as one outline for each iteration; the last one is filled."""
     last = len(distances) - 1
     for iteration, (values, shares) in enumerate(zip(distances, weights, strict=True)):
         counts, _ = np.histogram(values, edges, weights=shares)
@@ -83,11 +83,11 @@ def draw_vote_similarities(measured, images):
     Source: Li et al. 2018, figure 2 (after epochs 1, 20, 80 and 200, dynamic routing above EM routing).
 
     Args:
-        measured: the pair of `measure_vote_similarities`; or one or more as a dict from a name, such as an epoch's.
+        measured: the pair of `measure_vote_similarities`, or a dict from names, such as epochs, to such pairs.
         images: number of images that were measured.
 
     Returns:
-        A figure with a column for each pair: above the shares of the votes, below their mean length.
+        A figure with a column for each pair. Above: the shares of the votes. Below: their mean length.
     """
     measured = dict(measured) if isinstance(measured, dict) else {"": measured}
     if not measured:

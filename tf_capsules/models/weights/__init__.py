@@ -36,7 +36,7 @@ def find(weights: str | os.PathLike):
 
 
 def load_weights(model: keras.Model, weights: Weights):
-    """The model, with the weights of a file, also of an author's own form, or a shipped set; as it is for None.
+    """The model, with the weights of a file (ours or an author's) or of a shipped set; unchanged for None.
 
     A shipped set that was trained with another number of routing iterations is loaded with a `UserWarning`.
 
@@ -56,7 +56,7 @@ def load_weights(model: keras.Model, weights: Weights):
 
 
 def _warn_of_other_iterations(model, name):
-    """Weights don't show how many routing iterations they were trained with: the set's card says it."""
+    """Warns if the network has another number of routing iterations than the set's card states for the training."""
     trained = re.search(r"^- Routing iterations: (\d+)", (FOLDER / f"{name}.md").read_text(encoding="utf-8"), re.M)
     layers = getattr(model, "encoder", model).layers
     found = sorted({layer.iterations for layer in layers if hasattr(layer, "iterations")})
@@ -69,15 +69,15 @@ def _warn_of_other_iterations(model, name):
 
 
 def fill(model: keras.Model, path: str | os.PathLike):
-    """The model, and its optimizer where it has one, with what a file of Keras weights holds.
+    """The model, with the weights of a Keras file; its optimizer, if it has one, is loaded, too.
 
-    Weights are numbers: of a .keras file, too, they are all that is read. A file that `seal` has sealed is checked.
+    Only numbers are read, even from a .keras file. If `seal` wrote a checksum into the file, it is checked.
 
     Raises:
         ValueError: no such file of this network, damaged, or with values that are no finite numbers.
     """
     with reading(path, f"does not hold weights of the network {model.name!r}"), warnings.catch_warnings():
-        # Keras only warns of parts that the file lacks, and leaves them as drawn.
+        # Keras only warns of parts that the file lacks, and leaves them at their initial values.
         warnings.filterwarnings("error", "Skipping nested container", UserWarning)
         _check(model, path)
         model.load_weights(path)
@@ -88,7 +88,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
 
 
 def seal(path: str | os.PathLike):
-    """Writes a checksum of all numbers into a file of Keras weights, for HDF5 itself notices no flipped bits."""
+    """Writes a checksum of all numbers into a file of Keras weights, since HDF5 does not notice flipped bits."""
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = _checksum(file)
 
@@ -96,8 +96,8 @@ def seal(path: str | os.PathLike):
 def _check(model, path):
     """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
-    Keras reports another shape as another version, and does not mention weights that it leaves out. Those of the
-    optimizer may be left out, and those of a decoder.
+    Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
+    optimizer and of a decoder may be left out.
     """
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return

@@ -1,4 +1,4 @@
-"""What a routing algorithm may ask of the votes."""
+"""The interface between routing algorithms and votes."""
 
 import functools
 
@@ -8,10 +8,10 @@ from tf_capsules.argument_types import Tensor
 
 
 class Votes:
-    """The interface of votes. Unless a kind of votes knows better, each answer comes from stored votes.
+    """The interface of votes. By default each method stores the votes and answers from them.
 
     Attributes:
-        batch, children, parents: sizes; the first two are tensors where they are unknown.
+        batch, children, parents: sizes; tensors where they are unknown.
         pose_shape: of a vote, (columns,) or (rows, columns).
         groups: child i belongs to group `i % groups`.
         activations: how much each child counts in `moments`, (batch or 1, children).
@@ -43,7 +43,7 @@ class Votes:
         return self.store().tensor()
 
     def log_density(self, means, precisions, constants):
-        """`c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`: a Gaussian's log density, up to what the constants hold.
+        """`c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`: a Gaussian's log density, with its constant terms in `constants`.
 
         Args:
             means, precisions: (batch, parents, *pose), the means relative to `origin`.
@@ -61,7 +61,7 @@ class Votes:
 
         Args:
             couplings: (batch, children, parents) or (batch, children, 1); or a function of (votes, *state) that returns
-                them. The couplings of one child must not depend on another child: some may come at a time.
+                them. It may get some children at a time: a child's couplings must not depend on other children.
             state: arrays for the function.
             epsilon: added to a parent's mass in divisions.
             near: poses near the means, relative to `origin`, (batch, parents, *pose), or None.
@@ -76,7 +76,7 @@ class Votes:
 
     @functools.cached_property
     def origin(self):
-        """What means are relative to, (batch or 1, parents, *pose)."""
+        """The poses that means are relative to, (batch or 1, parents, *pose)."""
         return self._centered.origin
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Sums and moments of shared votes, worked out for some children at a time; the backward pass recomputes each chunk."""
+"""Sums and moments of shared votes, for some children at a time; the backward pass recomputes each chunk."""
 
 import keras
 from keras import ops
@@ -17,7 +17,7 @@ def _packed(votes, couplings):
 
 
 def _unpacked(votes, couplings, packed, kernel, center, *bias):
-    """Votes of some children, with transformations of their own, and their couplings."""
+    """The votes of a chunk of children, from the chunk's own transformations, and their couplings."""
     entries = votes.rows * votes.columns
     poses, activations, own = ops.split(packed, [entries, entries + 1], axis=-1)
     poses = ops.reshape(poses, (*ops.shape(poses)[:2], votes.rows, votes.columns))
@@ -26,7 +26,7 @@ def _unpacked(votes, couplings, packed, kernel, center, *bias):
 
 
 def sums_in_chunks(votes, couplings, *state):
-    """`SharedVotes._sums` for about `children_per_chunk` children at a time, as many of each group."""
+    """`SharedVotes._sums` for about `children_per_chunk` children at a time, equally many of each group."""
     members = votes.children // votes.groups
     count, size = equal_chunks(members, -(-votes.children_per_chunk // votes.groups))
     # One array: TensorFlow's scan can't take several of unknown length.
@@ -48,7 +48,7 @@ def sums_in_chunks(votes, couplings, *state):
 
 
 def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
-    """`SharedVotes.moments`, one group of children after the other: no array has groups, children and parents."""
+    """`SharedVotes.moments`, one group of children at a time: no array has axes of groups, children and parents."""
     origin, groups = votes._origin, votes.groups
     near = ops.zeros_like(origin) if near is None else ops.stop_gradient(votes._with_rows(near))
     near = ops.broadcast_to(near, (votes.batch, *ops.shape(origin)[1:]))
@@ -63,7 +63,7 @@ def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
         # Squares are relative to `near`, so that their sum over groups loses no digits.
         return masses, weights * means, squares + weights * ops.square(means)
 
-    @keras.remat  # a dozen arrays of the size of all parents
+    @keras.remat  # instead of keeping a dozen arrays of the size of all parents
     def finish(masses, first, second, near, origin):
         mass = ops.sum(masses, axis=1)[..., None, None]
         divisor = mass + epsilon
@@ -80,7 +80,7 @@ def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
         added = (row[:, None] * masses if masses_by_group else masses, *others)
         return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
-    # The gradient of TensorFlow's scan keeps the carried state of each step, so it is kept small.
+    # The gradient of TensorFlow's scan keeps the carried state of each step, so the state is small.
     rows = ops.eye(groups, dtype=votes.dtype) if masses_by_group else ops.ones((groups, 1), votes.dtype)
     packed = ops.moveaxis(votes.by_group(_packed(votes, couplings)), 2, 0)
     parts = [rows, packed, votes.kernel[:, None], ops.moveaxis(votes.center, 1, 0)[:, :, None]]

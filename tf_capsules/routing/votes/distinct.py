@@ -1,4 +1,4 @@
-"""Votes where each pair of a child and a parent has its own matrix: sums and agreements without making them."""
+"""Votes with a matrix for each (child, parent) pair: sums and agreements are computed without the votes."""
 
 from keras import ops
 
@@ -7,11 +7,11 @@ from tf_capsules.routing.votes.transformed import TransformedVotes
 
 
 class DistinctVotes(TransformedVotes):
-    """Answers sums and agreements without votes where each (child, parent) pair has its own matrix.
+    """Computes sums and agreements without the votes, where each (child, parent) pair has its own matrix.
 
     A sum scales the children's poses by the couplings and then transforms them. An agreement transforms the parent's
-    pose back to the child's side. Either is one matrix product for each parent, and holds a child's pose for each pair
-    (8 numbers in the MNIST network) instead of a parent's (16). Densities and moments have no smaller form here and
+    pose back to the child's side. Each is one matrix product for each parent, and holds a child's pose for each pair (8
+    numbers in the MNIST network) instead of a parent's pose (16). Densities and moments have no smaller form here and
     store the votes. Arguments: see `TransformedVotes`, with as many groups as children.
     """
 
@@ -22,7 +22,7 @@ class DistinctVotes(TransformedVotes):
                 f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}: "
                 "a kernel (children, parents, d, e) has a matrix for each."
             )
-        # Children last, the axis long enough for vector instructions:
+        # Children come last, since their axis is long enough for vector instructions:
         # the kernel as (parents, d * children, e), the poses as (batch, rows, d, children).
         shape = (self.parents, self.columns * self.groups, self.pose_shape[-1])
         self._matrices = ops.reshape(ops.transpose(self.kernel, (1, 2, 0, 3)), shape)

@@ -1,6 +1,6 @@
 """How a layer holds its votes: stored or not, chosen by counting numbers.
 
-This is the one place that decides. Layers make their votes by it; cost estimates and diagnostics read it off the layer.
+All decisions are made here. Layers make their votes by the plan; cost estimates and diagnostics read it off the layer.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ class Plan:
         vote: numbers in a vote.
         pair: numbers held for each (child, parent) pair where votes are not stored, in iterations after the first.
         fewest: votes are also stored in calls with fewer children than this.
-        examples: how many examples the numbers of `pair` exist for at a time; None: for the whole batch.
+        examples: number of examples for which the numbers of `pair` exist at a time; None: the whole batch.
     """
 
     stored: bool
@@ -33,7 +33,7 @@ class Plan:
         return children < self.fewest if self.fewest and not self.stored else self.stored
 
     def bytes(self, batch, children, pairs, iterates):
-        """Bytes of the votes as a tensor, and of what is held, of `batch` examples of so many children and pairs each.
+        """Bytes of the votes as a tensor, and bytes held, for `batch` examples of so many children and pairs each.
 
         `iterates`: whether an iteration follows the first.
         """
@@ -50,40 +50,40 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
     """The plan of an algorithm that asks for sums and agreements.
 
     Args:
-        memory: "auto" stores votes where nothing smaller answers; "store" always does, "recompute" never.
+        memory: "auto" stores votes if every other form is larger; "store" always does, "recompute" never.
         shared: whether children share their transformations.
-        rows, columns: (rows,) and columns of a child's pose; () and its length for a vector.
+        rows, columns: of a child's pose: (rows,) and the columns of a matrix; () and the length of a vector.
         dim: columns of a parent's pose.
-        examples: how many are worked on at a time; None: all.
+        examples: number of examples at a time; None: all.
     """
     smaller, rows = shared or columns <= dim, math.prod(rows)
     return Plan(_stored(memory, smaller), rows * dim, pair=0 if shared else rows * columns, examples=examples)
 
 
 def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0):
-    """The plan of an algorithm that asks for densities and moments, which stores votes unless children share matrices.
+    """The plan of an algorithm that asks for densities and moments. Without shared matrices it always stores votes.
 
     Args:
         memory, shared, rows, columns, dim: see `for_sums`.
         parents: their number; None where it is unknown: votes are then not stored.
-        few: whether children are so few that "auto" stores votes: without them variances near zero lose their digits.
-        fewest: the same, decided in each call: "auto" stores votes where there are fewer children than this.
+        few: whether "auto" stores votes because children are few: without stored votes variances near zero lose digits.
+        fewest: the same, decided in each call: "auto" stores votes if there are fewer children than this.
     """
     rows = math.prod(rows)
-    features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers for each child in the place of its votes
+    features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers that replace the votes of a child
     smaller = parents is None or features <= rows * dim * parents
     stored = not shared or _stored(memory, smaller and not few)
     return Plan(stored, rows * dim, fewest=fewest if memory == "auto" else 0)
 
 
 def in_windows(memory, rows, dim, pairs):
-    """The plan in windows that have so many (child, parent) pairs: votes exist for some examples at a time."""
+    """The plan for windows with so many (child, parent) pairs: votes exist for some examples at a time."""
     size = math.prod(rows) * dim
     return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs))
 
 
 def examples_at_a_time(numbers, at_least=0):
-    """How many examples of so many numbers each make a chunk, which may have at least `at_least` numbers."""
+    """How many examples, of `numbers` numbers each, fit in a chunk. Its limit is raised to `at_least` numbers."""
     return max(1, max(NUMBERS_AT_A_TIME, at_least) // numbers)
 
 

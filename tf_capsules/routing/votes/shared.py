@@ -1,4 +1,4 @@
-"""Votes of children that share transformations, answered without making them."""
+"""Votes of children that share transformations, answered without making the votes."""
 
 import functools
 
@@ -12,7 +12,7 @@ from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
 
 
 def products(x, axis, size, other=None):
-    """Products of each of `size` entries along an axis, of `other` if given, with itself and those after it in x."""
+    """Products of entry i (of `other`, if given) with entries i, i + 1, ... of x; `size` entries along an axis."""
     # Split, not sliced: TensorFlow pads the gradient of each slice with zeros to the size of x.
     entries = ops.split(x, size, axis=axis)
     firsts = entries if other is None else ops.split(other, size, axis=axis)
@@ -20,7 +20,7 @@ def products(x, axis, size, other=None):
 
 
 def kernel_products(kernel):
-    """The weight of each product of entries of x in the square of an entry of a vote, (groups, parents, q, e)."""
+    """The coefficients of products of entries of x in the squares of a vote's entries, (groups, parents, q, e)."""
     columns = kernel.shape[2]
     twice = [1.0 if d == f else 2.0 for d in range(columns) for f in range(d, columns)]
     return products(kernel, 2, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1))
@@ -48,7 +48,7 @@ def to_features(poses, kernel):
 
 
 class SharedVotes(TransformedVotes):
-    """Answers without votes where children share transformations.
+    """Votes of children that share transformations. The four methods compute without making the votes.
 
     Votes are affine in the child's pose. So a weighted sum of votes is the transformed weighted sum of poses, and an
     agreement is that of the child's pose with the parent's pose transformed back. A Gaussian's log density is a
@@ -57,9 +57,9 @@ class SharedVotes(TransformedVotes):
 
     Args:
         poses, kernel, bias, activations: see `TransformedVotes`.
-        children_per_chunk: about how many children `moments` works on at a time; a group at a time where groups are
-            that large. Features and couplings then exist for one chunk at a time, and the backward pass recomputes
-            them. None: all children at once.
+        children_per_chunk: about how many children `moments` handles at a time; one group at a time if groups are that
+            large. Features and couplings then exist for one chunk at a time, and the backward pass recomputes them.
+            None: all children at once.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class SharedVotes(TransformedVotes):
     def _features(self):
         """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
         centered = self.by_group(self.poses) - self.center[:, None]
-        x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last, the axis long enough for vector instructions
+        x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last: a long axis, for vector instructions
         return self._join(ops.ones_like(x[:, :, :1, 0]), x, products(x, 2, self.columns))
 
     @functools.cached_property
     def _features_by_child(self):
-        """`_features` as (batch, groups, members, features): products of them as they lie take longer."""
+        """`_features` as (batch, groups, members, features): matrix products are faster in this layout."""
         return ops.transpose(self._features, (0, 1, 3, 2))
 
     @functools.cached_property
@@ -144,7 +144,7 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(result, (self.batch, self.children, self.parents))
 
     def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
-        members = self.children // self.groups  # where it is unknown a chunk has a part of each group
+        members = self.children // self.groups  # where it is unknown, a chunk has a part of each group
         if self.children_per_chunk is None:
             sums = self._sums(couplings, *state)
         elif self.groups > 1 and isinstance(members, int) and self.children_per_chunk <= members:
@@ -164,7 +164,7 @@ class SharedVotes(TransformedVotes):
         return self._masses(masses, masses_by_group), self._shaped(means), self._shaped(variances)
 
     def _about_own_means(self, sums):
-        """Mass (b, g, j), mean less the origin and squares about the mean (b, g, j, r, e) of each group."""
+        """For each group: mass (b, g, j), mean less the origin and squares about the mean, both (b, g, j, r, e)."""
         masses, first, second = self._split(sums)
         votes = to_parents(first / ops.maximum(masses, TINY)[:, :, None, None], self.kernel)
         squares = to_parents(second, self._kernel_products) - masses[..., None, None] * ops.square(votes)

@@ -10,7 +10,7 @@ from tf_capsules.routing.votes.base import Votes
 
 
 class StoredVotes(Votes):
-    """Answers from the tensor of votes.
+    """Votes that are held as a tensor. Every method computes from it.
 
     The tensor is held as (batch, parents, entries of a pose, children). Each sum, over children or over entries, is
     then a product of a matrix and a vector for each parent, and makes no further tensor of this size.
@@ -19,7 +19,7 @@ class StoredVotes(Votes):
         votes: (batch, children, parents, *pose).
         activations: how much each child counts in `moments`, (batch, children); None: 1.
         groups: child i belongs to group `i % groups`; `moments` returns the masses by group.
-        origin: what `votes` are relative to, (batch, parents, *pose); None: zero.
+        origin: poses that `votes` are relative to, (batch, parents, *pose); None: zero.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class StoredVotes(Votes):
         return ops.transpose(ops.matmul(weights[:, :, None], values)[:, :, 0], (0, 2, 1))
 
     def squares(self, means):
-        """`(V_ij - m_j)^2`, shaped like the votes; kept, since algorithms ask twice in a row about the same means."""
+        """`(V_ij - m_j)^2`, shaped like the votes; cached, since algorithms ask for the same means twice in a row."""
         if self._last_squares[0] is not means:
             self._last_squares = means, ops.square(self.votes - self._flat(means)[..., None])
         return self._last_squares[1]

@@ -58,11 +58,11 @@ class TransformedVotes(Votes):
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
     def store(self, centered=False):
-        # The center of a group of one is its only pose: centering would make its votes no more exact.
+        # The center of a group of one child is the child's pose: centering would not make its votes more exact.
         centered = centered and self.groups != self.poses.shape[1]
         poses = self.by_group(self.poses)
         poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
-        # (groups, batch, members, rows, parents, e), as the product makes them, then in the order of `StoredVotes`.
+        # (groups, batch, members, rows, parents, e), as the product gives them, then in the order of `StoredVotes`.
         votes = ops.transpose(ops.einsum("bpgrd,gjde->gbprje", poses, self.kernel), (1, 4, 3, 5, 2, 0))
         if bias is not None:
             bias = bias if centered else bias[None]
@@ -73,14 +73,14 @@ class TransformedVotes(Votes):
 
     @functools.cached_property
     def center(self):
-        """The mean pose of each group, (batch, groups, rows, d). It affects rounding alone."""
+        """The mean pose of each group, (batch, groups, rows, d). It affects rounding only."""
         weights = self.by_group(self.activations)[..., None, None]
         mass = ops.maximum(ops.sum(weights, axis=1), TINY)
         return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
 
     @functools.cached_property
     def _origin(self):
-        """The mean vote of the centers, (batch, parents, rows, e). It affects rounding alone."""
+        """The mean vote of the centers, (batch, parents, rows, e). It affects rounding only."""
         origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
         origin = origin if self.bias is None else origin + ops.sum(self.bias, axis=0)
         return ops.stop_gradient(origin / self.groups)

@@ -17,10 +17,10 @@ def windowed_dynamic_routing(
     bias: Tensor | None = None,
     mask: Tensor | None = None,
 ):
-    """`dynamic_routing` in windows: the types at each parent position compete. No votes are kept.
+    """`dynamic_routing` in windows: the parent types at each position compete. No votes are kept.
 
-    A logit is the sum of a vote's agreements with the parent of each iteration, hence its agreement with the sum of
-    these parents. So each iteration is an inverted attention to sums of parents.
+    A logit sums a vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the
+    sum of these parents. So each iteration is an inverted attention to sums of parents.
 
     Source: Sabour et al. 2017, procedure 1.
 

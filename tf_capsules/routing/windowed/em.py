@@ -1,6 +1,6 @@
-"""EM routing in windows, which recomputes the votes in the backward pass, some examples at a time.
+"""EM routing in windows. The backward pass recomputes the votes, for some examples at a time.
 
-The first iteration has uniform couplings. Where a window has many children its moments are convolutions, without votes.
+The first iteration has uniform couplings. If a window has many children, its moments are convolutions, without votes.
 The gradient of the other iterations is written out. The forward pass keeps the parents after each iteration. The
 backward pass recomputes votes V and couplings R and goes from the last iteration to the first. Each iteration adds an
 outer product to the gradient of the votes: of values for the entries of a parent (`left`) and values for its children
@@ -23,10 +23,10 @@ from tf_capsules.routing.windowed.windows import Windows
 
 # Axis legend as in `votes.py`; t iteration.
 
-# The first iteration goes without votes from this many children on: the votes of fewer may agree so well that a
-# difference of squares is lost in rounding.
+# With at least this many children the first iteration makes no votes. The votes of fewer children may agree so well
+# that a difference of squares is lost in rounding.
 _MANY_CHILDREN = 32
-_SHORT_ROW = 8  # and up to this many columns: longer rows have more products than numbers in a vote
+_SHORT_ROW = 8  # and at most this many columns: longer rows have more products than a vote has numbers
 
 
 def windowed_em_routing(
@@ -47,7 +47,7 @@ def windowed_em_routing(
     epsilon: float = 1e-9,
     variance_floor: float = 1e-9,
 ):
-    """`em_routing` in windows. Its gradient, of first order only, needs the memory of some examples' votes.
+    """`em_routing` in windows. Its gradient is of first order only, and needs the memory of some examples' votes.
 
     Source: Hinton et al. 2018, procedure 1.
 
@@ -56,14 +56,14 @@ def windowed_em_routing(
         activations: (batch, height, width, types).
         bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
         beta_u, beta_a: (parents,).
-        competes: whether parents at all positions compete for a child, or those at one position alone.
+        competes: whether a child's couplings sum to 1 over the parents at all positions, or at each position alone.
         iterations, inverse_temperature, gradients, epsilon, variance_floor: see `em_routing`.
         normalization: see `em_routing`; not "min_max".
 
     Returns:
         Means (batch * positions, parents, *pose) and activation logits (batch * positions, parents).
     """
-    # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
+    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
     poses, activations, *shared = (
         ops.reshape(at_least_float32(x), ops.shape(x))
         for x in (poses, activations, kernel, beta_u, beta_a, *(() if bias is None else (bias,)))
@@ -84,14 +84,14 @@ def windowed_em_routing(
         return ops.concatenate([*flat, ops.reshape(logits, (-1, positions, parents, 1))], axis=-1)
 
     def split(state, *pose_shape):
-        """Logits, means and variances; the padding of a chunk has variances below the floor."""
+        """Logits, means and variances. The padding of a chunk has variances of 0: they are raised to the floor."""
         state = ops.reshape(state, (-1, parents, 2 * entries + 1))
         means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], variance_floor)
         means, variances = (ops.reshape(x, (-1, parents, *pose_shape)) for x in (means, variances))
         return state[..., -1], means, variances
 
     def first_state():
-        """Logits, means and variances of uniform couplings, without votes."""
+        """Logits, means and variances after the first M-step, with uniform couplings, computed without votes."""
         cover = np.maximum(windows.cover, 1) if competes else np.ones(windows.grid)
         shares = activations * ops.convert_to_tensor(1 / (parents * cover[..., None]), activations.dtype)
         masses, means, variances = common_moments(windows, poses, shares, kernel, epsilon)

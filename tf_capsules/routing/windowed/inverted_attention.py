@@ -22,10 +22,10 @@ def windowed_inverted_attention(
     weights: Tensor | None = None,
     return_moments: bool = False,
 ):
-    """`inverted_attention` in windows: the types at each parent position compete. No votes are kept.
+    """`inverted_attention` in windows: the parent types at each position compete. No votes are kept.
 
-    Without `parents` it is a plain convolution. With them the votes exist for some examples at a time. The gradient, of
-    first order only, recomputes them.
+    Without `parents` and `return_moments` it is a plain convolution. Otherwise votes exist for some examples at a time.
+    The gradient recomputes them, and is of first order only.
 
     Args:
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
@@ -49,7 +49,7 @@ def windowed_inverted_attention(
         return summed_votes(windows, poses, kernel) / count
     if parents is None:
         parents = ops.zeros((ops.shape(poses)[0] * windows.positions, count, *pose_shape), poses.dtype)
-    # The reshape makes an array of a variable: TensorFlow's custom gradients treat variables apart.
+    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
     kernel = ops.reshape(kernel, kernel.shape)
     shape = (windows.positions, count, entries)
     # For each parent the sum; with `return_moments` also the sum of squares and the sum of couplings.

@@ -1,8 +1,8 @@
 """Votes in windows, and their gradients, for routings that recompute votes in the backward pass.
 
 In the windows of a convolution each pair of a child and a parent has its own matrix, so no form is smaller than the
-votes. `make_votes` makes them for some examples at a time, in the forward and again in the backward pass;
-`transposed_votes` carries the gradient with respect to the votes on to poses and kernel.
+votes. `make_votes` makes them for some examples at a time, in the forward and again in the backward pass.
+`transposed_votes` turns the gradient of the votes into gradients of poses and kernel.
 """
 
 import math
@@ -28,10 +28,10 @@ def make_votes(windows, poses, kernel, bias=None, activations=None):
 
 
 def transposed_votes(d_votes, windows, poses, kernel):
-    """The transpose of `make_votes`: gradients of poses, kernel and bias from that of the votes.
+    """The transpose of `make_votes`: turns the gradient of the votes into gradients of poses, kernel and bias.
 
-    The latter is (batch * positions, parents, entries of a pose, children of a window), the last one (children of a
-    window, parents, rows or 1, e).
+    `d_votes` is (batch * positions, parents, entries of a pose, children of a window). The gradient of the bias is
+    (children of a window, parents, rows or 1, e).
     """
     children, parents, columns, out = kernel.shape
     rows = poses.shape[4] if len(poses.shape) == 6 else 1
@@ -60,7 +60,7 @@ def summed_votes(windows, poses, kernel):
     rows = tuple(poses.shape[4:-1])
     types, columns = poses.shape[3], poses.shape[-1]
     _, parents, _, out = kernel.shape
-    # The rows of a pose are examples of their own.
+    # Each row of a pose becomes an example.
     x = ops.moveaxis(poses, 4, 1) if rows else poses
     x = ops.reshape(x, (-1, *windows.grid, types * columns))
     kernel = ops.reshape(kernel, (*windows.kernel_size, types, parents, columns, out))
@@ -72,11 +72,11 @@ def summed_votes(windows, poses, kernel):
 
 
 def common_moments(windows, poses, shares, kernel, epsilon):
-    """Mass, mean and variance of the votes in each window where all parents take the same shares, without votes.
+    """Mass, mean and variance of the votes in each window, if all parents take the same shares; without votes.
 
     The square of a vote's entry is a sum of products of two entries of the child's row, so sums of squares are plain
-    convolutions, too. They are relative to zero, where rounding hides a variance far below the squared mean. So the
-    variance is at least 32 times the precision of the squared mean.
+    convolutions, too. They are relative to zero, where rounding hides a variance far below the squared mean. So
+    variances are at least `32 eps mean^2`, where `eps` is the precision of the dtype.
 
     The shares are (batch, height, width, types). Returns masses (batch * positions, 1), means and variances (batch *
     positions, parents, *pose).

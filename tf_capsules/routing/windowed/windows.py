@@ -20,8 +20,8 @@ def grid_of_parents(grid, kernel_size, strides):
 class Windows:
     """The windows of a convolution without padding, each with the children of one parent position.
 
-    A child divides itself among all parents that see it, of all types and at all positions. A child that no window
-    covers takes no part.
+    `couple` normalizes a child's couplings over all parents whose windows contain it, of all types and at all
+    positions. A child that no window covers takes no part.
 
     Source: Hinton et al. 2018, section 4.
 
@@ -65,7 +65,7 @@ class Windows:
     def scatter(self, x, reduce=ops.sum, empty=0.0):
         """(batch * positions, children of a window) as (batch, height, width, types): each child's values, reduced.
 
-        With the sum it is the transpose of `gather`. `empty` is the value of a place that does not exist.
+        With the sum it is the transpose of `gather`. `empty` pads the values of children that are in fewer windows.
         """
         types = x.shape[1] // len(self.offsets)
         x = ops.reshape(x, (-1, self.positions * len(self.offsets), types))
@@ -74,7 +74,7 @@ class Windows:
         return ops.reshape(x, (-1, *self.grid, types))
 
     def couple(self, logits):
-        """Couplings: logits normalized over the parents that see a child, of all types and positions.
+        """Couplings: a softmax of a child's logits over all parents, of all types and positions, that see the child.
 
         Args:
             logits: (batch * positions, children of a window, parent types).
