@@ -107,7 +107,7 @@ def one_line(error):
 def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
     """The arrays of a .npz archive as a dict: all of them, or those of `keys` that it has.
 
-    Raises a ValueError (see `reading`) for a damaged file, for no archive, and for pickled objects, which may run code.
+    Raises a ValueError (see `reading`) for a file that is damaged or no archive, and for pickles, which may run code.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +134,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
 def read_csv(path, columns=(), complaint="can't be read as a table"):
     """The rows of a CSV file with a header, as dicts of strings.
 
-    Raises a ValueError (see `reading`) for no text, a row of another length, or a missing one of `columns`.
+    Raises a ValueError (see `reading`) for a file that is no text, a row of another length, or a missing column.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w+") as file:

@@ -142,5 +142,5 @@ def test_other_networks_are_refused():
         CapsuleClassifier(dense, name="plain"),
     ):
         assert routings(model) == ()
-        with pytest.raises(ValueError, match='HeinsenRouting layer "classes".*name=plain'):
+        with pytest.raises(ValueError, match='HeinsenRouting layers "parts" and "classes", .*name=plain'):
             class_shares(model, np.zeros((1, 8, 7, 1), "float32"))

@@ -192,7 +192,7 @@ def test_the_peak_is_as_near_to_a_measured_one_as_is_said():
 def test_inputs_of_unknown_size_are_given_one():
     inputs = keras.Input((None, 4))
     model = keras.Model(inputs, keras.layers.Dense(5, name="dense")(inputs))
-    with pytest.raises(ValueError, match=r"\(None, None, 4\) has axes of unknown size"):
+    with pytest.raises(ValueError, match=r"\(None, None, 4\) has axes of unknown size: give it as `size`"):
         estimate_cost(model, 2, training=False)
     assert estimate_cost(model, 2, training=False, size=7).layers[0].activations == 4 * 2 * 7 * 5
 
@@ -235,7 +235,7 @@ def test_the_command(capsys):
         (["nothing"], "There is no recipe 'nothing'"),
         (["sabour2017-digits", "--batch-size", "0"], "--batch-size must be at least 1. Received: 0"),
         (["sabour2017-digits", "--image-shape", "9x9"], "--image-shape is HEIGHTxWIDTHxCHANNELS. Received: 9x9"),
-        (["li2018-mnist-cnn", "--iterations", "2"], "--iterations 2 is for networks that route"),
+        (["li2018-mnist-cnn", "--iterations", "2"], "--iterations 2 needs a network that routes"),
     ],
 )
 def test_wrong_commands(options, message, capsys):

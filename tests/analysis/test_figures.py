@@ -76,7 +76,7 @@ def test_views_that_are_missing_or_unknown_are_named(toys, capsys):
     low = arrays["elevation"] == 0
     one_elevation = Split({name: column[~low] for name, column in arrays.items()})
     unknown = Split({name: column for name, column in arrays.items() if name != "instance"})
-    for split, reason in ((one_elevation, "toys lack views by azimuth at elevation 0"), (unknown, "tell instance")):
+    for split, reason in ((one_elevation, "toys lack views by azimuth at elevation 0"), (unknown, "lacks: instance")):
         figures, lines = drawn(of_other_data(toys, test_split=split), capsys)
         assert "training_curves" in figures and "poses_by_azimuth" not in figures
         assert len(figures) + len(lines) == len(toys.recipe.figures)

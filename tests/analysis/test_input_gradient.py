@@ -58,7 +58,7 @@ def test_a_logistic_function_that_is_1_in_float32_hides_no_gradient(images, labe
 
 def test_scores_that_are_logits_need_a_loss_of_logits(gradient, images, labels):
     model = linear(KERNEL, bias=-9.0, logits=True)
-    with pytest.raises(ValueError, match="Where its scores are logits"):
+    with pytest.raises(ValueError, match="If its outputs are logits"):
         InputGradient(model)(images, labels)
     told = InputGradient(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     np.testing.assert_allclose(told(images, labels), gradient(images, labels), atol=1e-6)

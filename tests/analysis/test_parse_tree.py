@@ -64,7 +64,7 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="Received an array of shape"):
         measure_parse_tree(model, np.zeros((3, 3, 1)))
     plain = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
-    with pytest.raises(ValueError, match="A parse tree is that of a CapsuleClassifier"):
+    with pytest.raises(ValueError, match="A parse tree needs a CapsuleClassifier"):
         measure_parse_tree(plain, np.zeros((4, 4, 1)))
-    with pytest.raises(ValueError, match="of texts see `class_shares`"):
+    with pytest.raises(ValueError, match="for texts use `class_shares`"):
         measure_parse_tree(TextCapsNet(layers=2, width=4, classes=3, dim=4, parts=3), np.zeros((5, 2, 4)))

@@ -83,12 +83,12 @@ def test_signs_of_masked_gradients():
 def test_measurements_that_make_no_sense_are_refused_at_once(gradient, images, labels):
     other = InputGradient(linear(KERNEL[:, :3]))
     for arguments, message in (
-        (({}, images, labels), "of the same classes"),
+        (({}, images, labels), "one or more models with the same number of classes"),
         (({"a": gradient, "b": other}, images, labels), "Received: {'a': 4, 'b': 3}"),
         (({"a": gradient}, images, labels, [0]), "no epsilon above 0"),
         (({"a": gradient}, images, labels, [0.1, -1]), "Received: -1"),
         (({"a": gradient}, images, labels, [0.1], ["pgd"]), "must be one of 'fgsm', 'bim'. Received: 'pgd'"),
-        (({"a": gradient}, images, labels, [0.1], ["bim"], []), "no goals"),
+        (({"a": gradient}, images, labels, [0.1], ["bim"], []), "`goals` must have at least one of"),
         (({"a": gradient}, images, labels[:3]), "Each image needs one label"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -46,7 +46,7 @@ def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_pa
     ("command", "message"),
     [
         (["train", "sabour2017-minst"], "There is no recipe 'sabour2017-minst'. Did you mean"),
-        (["train", "tsai2020-cifar10@3"], "elsewhere give tsai2020-cifar10 --iterations 3"),
+        (["train", "tsai2020-cifar10@3"], "Other commands take tsai2020-cifar10 --iterations 3"),
         (["train", "--epochs", "-3"], "--epochs must be at least 1. Received: -3"),
         (["train", "--image-size", "9"], "--image-size 9 is for a folder of images. Received: digits"),
         (["train", "--warmup", "7", "--mixup", "0.2"], "--warmup must be between 0 and 1. Received: 7.0"),

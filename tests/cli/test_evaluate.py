@@ -81,7 +81,7 @@ def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypa
 def test_weights_that_do_not_go_with_what_is_named(trained, capsys):
     folder, _ = trained
     for arguments, message in (
-        (["evaluate", "sabour2017-digits"], "sabour2017-digits is a recipe: say whose weights with --weights FILE"),
+        (["evaluate", "sabour2017-digits"], "sabour2017-digits is a recipe, without weights: give --weights FILE"),
         (["evaluate", str(folder), "--weights", "author.npz"], "--weights of a run folder is last, best or an epoch"),
         (["evaluate", "sabour2017-digits", "--weights", "no.npz"], "Received: 'no.npz'"),
         (["evaluate", "no-such-run"], "no-such-run is not the folder of a run"),

@@ -229,14 +229,14 @@ def test_classes_are_named_by_the_file_else_by_who_knows_them_else_by_number(tmp
         ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 examples"),
         ({"y_train": np.full(11, -1)}, "from -1"),
         ({"y_train": np.zeros(11)}, "y_train is float64"),
-        ({"y_test": np.full(4, 7)}, "y_test has the label 7; of [0-9]+ classes"),
+        ({"y_test": np.full(4, 7)}, "y_test has the label 7; [0-9]+ classes have"),
         (
             {"y_train": np.arange(11) * 1000},
             "y_train has 11 different labels from 0 to 10000: number the classes from 0",
         ),
         (
             {"y_train": np.arange(11) % 3, "class_names": ["a", "b"]},
-            "y_train has the label 2; of 2 classes they go to 1",
+            "y_train has the label 2; 2 classes have labels 0 to 1",
         ),
         ({"class_names": ["a", "b", "a"]}, "class_names is <U1 of shape .3,., not different strings"),
         ({"class_names": [3, 4, 5]}, "class_names is int64 of shape .3,., not different strings"),

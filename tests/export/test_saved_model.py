@@ -227,7 +227,7 @@ LOGITS["inner"] = keras.Model(IMAGES, [IMAGES, keras.layers.Dense(3, name="inner
 @pytest.mark.parametrize("name", LOGITS)
 def test_logits_served_as_probabilities_are_warned_of(name):
     """Also before training, when logits happen to lie in [0, 1]: all of `HeinsenRouting` are then 0."""
-    with pytest.warns(UserWarning, match=f"what are no probabilities: its layer '{name}' gives logits"):
+    with pytest.warns(UserWarning, match=f"but they are not probabilities: its layer '{name}' gives logits"):
         warn_of_image_logits(keras.Model(IMAGES, LOGITS[name]), (), (4, 4, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -236,7 +236,7 @@ def test_logits_served_as_probabilities_are_warned_of(name):
 
 def test_numbers_that_are_no_probabilities_are_warned_of(tmp_path):
     five = keras.ops.add(LOGITS["dense"], 5.0)
-    with pytest.warns(UserWarning, match=r"what are no probabilities: it answers with numbers such as \d\.\d\d\."):
+    with pytest.warns(UserWarning, match=r"but they are not probabilities: it answers with numbers such as \d\.\d\d\."):
         export.export_saved_model(keras.Model(IMAGES, five), tmp_path / "five")
 
 

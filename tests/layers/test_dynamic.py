@@ -117,7 +117,7 @@ def test_runs_in_float32_under_half_precision():
         ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
         ({"competition": "both"}, "`competition`.*Received: 'both'"),
         ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
-        ({"leaky": True, "competition": "children"}, "`leaky`"),
+        ({"leaky": True, "competition": "children"}, "`leaky=True` needs"),
         ({"initial_logits": "ones"}, "`initial_logits`.*Received: 'ones'"),
         ({"parents_per_chunk": 0}, "`parents_per_chunk`.*Received: 0"),
         ({"parents_per_chunk": 2, "competition": "children"}, "`parents_per_chunk` needs .*sharing='none'"),

@@ -184,7 +184,7 @@ def test_all_iterations_on_request():
         (lambda: ConvInvertedAttentionRouting(3, 4).build((None, 9, 4)), "on a grid"),
         (lambda: ConvInvertedAttentionRouting(3, 4, name="low").build((None, 2, 5, 3, 4)), "'low': .* than the window"),
         (lambda: InvertedAttentionRouting(3, 4)(np.ones((2, 5, 4)), mask=np.ones((2, 4))), "mask"),
-        (lambda: InvertedAttentionRouting(3, 4)([np.ones((2, 5, 4)), np.ones((2, 5))]), "arguments of their own"),
+        (lambda: InvertedAttentionRouting(3, 4)([np.ones((2, 5, 4)), np.ones((2, 5))]), "Poses must be one array"),
         (lambda: ConcurrentRouting([]), r"one or more.*Received: \[\]"),
         (lambda: ConcurrentRouting(InvertedAttentionRouting(3, 4)), "a list of one or more.*Received: <Inverted"),
         (lambda: ConcurrentRouting([DynamicRouting(3, 4)]), "parents"),

@@ -237,7 +237,7 @@ def test_what_does_not_fit_is_named():
         SinkhornDivergence()(Y, X, np.ones((5, 4)))
     with pytest.raises(ValueError, match=r"one a sample.*Received weights of shape \(4,\) for 5 samples"):
         SinkhornDivergence()(Y, X, np.ones(4))
-    with pytest.raises(ValueError, match=r"There are 3 samples. Received masses of shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"Each of 3 samples needs a mass. Received masses of shape \(4,\)"):
         sinkhorn(COST, rows=np.ones(4) / 4)
     with pytest.raises(ValueError, match=r"`cost` is .*Received shape \(3,\)"):
         sinkhorn(COST[0])

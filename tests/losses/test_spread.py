@@ -105,7 +105,7 @@ def test_a_resumed_training_goes_on_with_the_margin(tmp_path):
     network.save_weights(tmp_path / "network.weights.h5")
     loaded = keras.models.load_model(tmp_path / "network.keras")
     np.testing.assert_allclose(loaded.predict(INPUTS, verbose=0), INPUTS, atol=1e-6)
-    with pytest.raises(ValueError, match="margin 'margin' of SpreadLoss is in no network.*also after `load_model`"):
+    with pytest.raises(ValueError, match="margin 'margin' of SpreadLoss is not a layer of.*also after `load_model`"):
         fit(loaded, 1)
     loaded.compile(loaded.optimizer, SpreadLoss(loaded.get_layer("margin")))
     other = make_network()
@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_named():
         SpreadMargin("cosine")
     with pytest.raises(ValueError, match="`scale`.*Received: 0"):
         SpreadMargin(scale=0)
-    with pytest.raises(ValueError, match="margin 'alone' of SpreadLoss is in no network"):
+    with pytest.raises(ValueError, match="margin 'alone' of SpreadLoss is not a layer of the network"):
         SpreadLoss(SpreadMargin(name="alone"))(LABELS, ACTIVATIONS)
     with pytest.raises(ValueError, match=r"(?s)\(batch, 3\).*Received labels of shape \(2, 2\)"):
         SpreadLoss()(np.zeros((2, 2)), ACTIVATIONS)

@@ -57,7 +57,7 @@ def test_weights_of_another_network_are_named(tmp_path):
     path = PUBLISHED / "efficient_capsnet_SMALLNORB.h5"
     with pytest.raises(ValueError, match=r"conv2d_4/kernel:0 has shape \(7, 7, 2, 32\)"):
         EfficientCapsNet(**{**SMALLNORB_NETWORK, "image_shape": (48, 48, 3)}, weights=path)
-    with pytest.raises(ValueError, match="is of another network than 'efficient_capsnet'"):
+    with pytest.raises(ValueError, match="the network of smallNORB and its decoder, not of 'efficient_capsnet'"):
         EfficientCapsNet(weights=path)
     import h5py
 

@@ -99,7 +99,7 @@ def test_a_backbone_of_one_s_own():
     "options, message",
     [
         (dict(backbone="vgg"), "`backbone`.*Received: 'vgg'"),
-        (dict(backbone="resnet"), "`filters` are those of the simple backbone. Received 6 with 'resnet'"),
+        (dict(backbone="resnet"), "`filters` is only for the simple backbone. Received 6 with 'resnet'"),
         (dict(backbone=3, filters=None), "`backbone` must be a Keras model or layer. Received: 3"),
         (dict(backbone=keras.layers.Flatten(), filters=None), r"`backbone` must give features.*not \(None, 546\)"),
         (dict(probabilities="squash"), "`probabilities`.*Received: 'squash'"),

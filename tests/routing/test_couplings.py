@@ -37,7 +37,7 @@ def test_couplings_of_half_precision_logits_are_computed_in_float32(competition)
     ("options", "message"),
     [
         ({"competition": "child"}, "`competition` must be .* Received: 'child'"),
-        ({"competition": "children", "leaky": True}, "`leaky` needs"),
+        ({"competition": "children", "leaky": True}, "`leaky=True` needs"),
     ],
 )
 def test_what_does_not_fit_is_named(options, message):

@@ -243,5 +243,5 @@ def test_arguments_out_of_range_are_named():
             dynamic_routing(votes, iterations)
     with pytest.raises(ValueError, match="`competition`.*Received: 'cousins'"):
         dynamic_routing(votes, competition="cousins")
-    with pytest.raises(ValueError, match="`leaky` needs"):
+    with pytest.raises(ValueError, match="`leaky=True` needs"):
         dynamic_routing(votes, competition="children", leaky=True)

@@ -41,7 +41,7 @@ def test_the_learning_rate_drops_at_shares_of_the_run(eager, tmp_path):
     recipe = TINY.replace(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
     assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
-    with pytest.raises(TrainingError, match="epochs 3, now 4: a learning rate that drops .*; start a new run"):
+    with pytest.raises(TrainingError, match="epochs 3, now 4: the learning rate drops .*; start a new run"):
         train(recipe.replace(epochs=4), run.folder, SHORT, resume=True)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):
         train(recipe, tmp_path / "other", Settings(decay_steps=9))

@@ -18,5 +18,5 @@ def test_images_are_as_the_recipe_loads_and_prepares_them(name, raw, seen):
 
 
 def test_a_folder_of_images_is_not_known_before():
-    with pytest.raises(ValueError, match="folder has the classes of the user's files"):
+    with pytest.raises(ValueError, match="folder takes its classes from your files"):
         expected_spec(recipes.get("sabour2017-mnist").replace(dataset="folder"))

@@ -47,7 +47,7 @@ def test_iterations_are_those_of_every_routing_layer(tmp_path):
     assert (
         recipe.model(image_shape=(8, 8, 1), **recipe.model_options).encoder.get_layer("class_capsules").iterations == 2
     )
-    with pytest.raises(TrainingError, match="--iterations 2 is for networks that route; .* is BaselineCNN"):
+    with pytest.raises(TrainingError, match="--iterations 2 needs a network that routes; BaselineCNN of .* does not"):
         train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 

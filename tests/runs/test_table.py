@@ -106,12 +106,12 @@ def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
 @pytest.mark.parametrize(
     ("names", "settings", "message"),
     [
-        ([], {}, "needs rows"),
-        (["sabour2017-digits"] * 2, {}, "each once"),
+        ([], {}, "needs at least one row"),
+        (["sabour2017-digits"] * 2, {}, "no row twice"),
         (["sabour2017-digits", "nothing"], {}, "nothing"),
         (["sabour2017-digits@many"], {}, "RECIPE@ITERATIONS"),
         (["sabour2017-digits@0"], {}, "--iterations"),
-        (["tsai2020-cifar10-cnn@2"], {}, "networks that route"),
+        (["tsai2020-cifar10-cnn@2"], {}, "needs a network that routes"),
         (["sabour2017-digits"], {"epochs": 0}, "--epochs"),
         (["sabour2017-digits"], {"network": {"layers": 2}}, "--network layers=2"),
         (["mazzia2021-mnist", "sabour2017-digits"], {"momentum_cycle": True}, "needs warmup"),

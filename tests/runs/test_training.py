@@ -106,9 +106,9 @@ def test_arrays_train_without_a_data_set(run_on_arrays, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 1, -1, 2], "training set of odd has the label -1; of 3 classes they are 0 to 2"),
-        ([0, 3, 1, 2], "training set of odd has the label 3; of 3 classes they are 0 to 2"),
-        ([0, 1.5, 1, 2], "training set of odd has the label 1.5; of 3 classes"),
+        ([0, 1, -1, 2], "training set of odd has the label -1; 3 classes have labels 0 to 2"),
+        ([0, 3, 1, 2], "training set of odd has the label 3; 3 classes have labels 0 to 2"),
+        ([0, 1.5, 1, 2], "training set of odd has the label 1.5; 3 classes have"),
         (["a", "b", "c", "a"], "labels in the training set of odd are <U1, not whole numbers"),
     ],
 )
@@ -133,10 +133,10 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
         train(RECTIFIED.replace(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
     plain = recipes.get("sabour2017-mnist-cnn").replace(dataset="digits", preprocess=(), mixup=0.2)
     for recipe, kind in (
-        (plain.replace(model=plain_network), "a plain one"),
-        (TINY.replace(mixup=0.2), "one with a decoder"),
+        (plain.replace(model=plain_network), "a network without class capsules"),
+        (TINY.replace(mixup=0.2), "a network with a decoder"),
     ):
-        with pytest.raises(TrainingError, match=f"mixup 0.2 is for .* without a decoder. Received: {kind}"):
+        with pytest.raises(TrainingError, match=f"mixup 0.2 needs .* without a decoder. Received: {kind}"):
             train(recipe, tmp_path / "run", SHORT)
     assert not (tmp_path / "run").exists()
 
@@ -149,7 +149,7 @@ def plain_network(image_shape, classes):
 def test_epochs_of_few_steps_are_told(eager, tmp_path, capsys):
     settings = dataclasses.replace(SHORT, epochs=1, train_limit=60)
     train(TINY, tmp_path / "few", settings, verbose=2)
-    assert "hint: an epoch is 2 steps of up to 50 examples; from so few a smaller" in capsys.readouterr().out
+    assert "hint: an epoch has only 2 steps of up to 50 examples; a smaller" in capsys.readouterr().out
     train(TINY, tmp_path / "more", dataclasses.replace(settings, batch_size=12), verbose=2)
     assert "hint:" not in capsys.readouterr().out
 

@@ -72,7 +72,7 @@ def test_long_texts_and_files_are_not_taken_for_sentences(run, tmp_path, capsys,
     assert said[1].endswith(" tokens of this text, too many for a picture") and not (tmp_path / "seen").exists()
     assert cli.main(["predict", str(folder), "\N{FILM PROJECTOR}" * 200, "--output", str(tmp_path / "seen")]) == 0
     assert cli.main(["predict", str(folder), str(folder / "history.csv")]) == 2
-    assert "texts, which are given themselves, in quotes. Received a file" in capsys.readouterr().err
+    assert "texts: give each text itself, in quotes. Received a file" in capsys.readouterr().err
 
 
 def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, capsys):

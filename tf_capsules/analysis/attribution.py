@@ -41,8 +41,8 @@ def class_shares(model, inputs, return_outputs=False):
     layers = routings(model)
     if not layers:
         raise ValueError(
-            'Shares are those of a CapsuleClassifier whose encoder has a HeinsenRouting layer "classes", and before '
-            f'it at most "parts". Received: {model!r}'
+            'Shares need a CapsuleClassifier whose encoder ends in the HeinsenRouting layers "parts" and "classes", or '
+            f'in "classes" alone. Received: {model!r}'
         )
     poses, first_scores = keras.Model(model.encoder.input, layers[0].input)(inputs, training=False)
     scores, couplings = first_scores, []

@@ -111,7 +111,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         model: a functional Keras model or a `CapsuleClassifier`, of any layers, with known inputs; compiled, to train.
         batch_size: examples.
         training: True for a training step, False for an inference.
-        size: the size of all other input axes that are unknown, such as a text's number of tokens.
+        size: the size of each unknown input axis except the batch's, such as a text's number of tokens.
         targets: what labels look like: a `keras.KerasTensor` without the batch axis, or a structure of these. None:
             class numbers. A loss on values, such as "mse", needs it: `keras.KerasTensor(model.output_shape[1:])`.
 
@@ -186,8 +186,8 @@ def _specs(model, batch_size, size):
         shape = [batch_size, *(size if known is None else known for known in tensor.shape[1:])]
         if None in shape:
             raise ValueError(
-                f"The input {tensor.name!r} of shape {tuple(tensor.shape)} has axes of unknown size: say with `size` "
-                "how large each is to be, --size on the command line."
+                f"The input {tensor.name!r} of shape {tuple(tensor.shape)} has axes of unknown size: give it as `size` "
+                "(on the command line: --size)."
             )
         return keras.KerasTensor(shape, tensor.dtype)
 

@@ -85,8 +85,8 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         if row["iteration"] > 1 and row["coupling_entropy"] > EVEN:
             found["even"] = (
                 f"couplings are still even (entropy {row['coupling_entropy']:.3f} of 1), so routing does next to "
-                "nothing: votes may be too small, for which a larger learning rate or initial kernel helps, or agree "
-                "with all parents alike; compare with iterations=1"
+                "nothing. If votes are too small, a larger learning rate or initial kernel helps. Votes may also agree "
+                "with all parents alike. Compare with iterations=1"
             )
         if row["dead_capsules"] > 0.5:
             found["dead"] = (

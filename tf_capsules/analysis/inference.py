@@ -51,7 +51,7 @@ def predict_classes(model, images, labels):
     labels = np.asarray(labels).reshape(-1)
     predictions = predict(model, images)["activations"].argmax(-1)
     if len(labels) != len(predictions):
-        raise ValueError(f"Received {len(predictions)} images and {len(labels)} labels.")
+        raise ValueError(f"Each image needs one label. Received {len(predictions)} images and {len(labels)} labels.")
     return predictions, labels
 
 

@@ -62,7 +62,7 @@ class InputGradient:
         gradients = self._in_batches(self._gradient, images, self._checked_labels(images, labels))
         if not np.isfinite(gradients).all():
             raise ValueError(
-                f"The gradient of {self.model.name!r} is not finite. Where its scores are logits, give it a loss of "
+                f"The gradient of {self.model.name!r} is not finite. If its outputs are logits, give a loss of "
                 "logits, such as SparseCategoricalCrossentropy(from_logits=True)."
             )
         return gradients

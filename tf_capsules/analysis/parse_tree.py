@@ -70,9 +70,9 @@ def measure_parse_tree(model, image):
         [('classes', (64, 5)), ('parts', (9, 9, 64, 5))]
     """
     if getattr(model, "encoder", None) is None:
-        raise ValueError(f"A parse tree is that of a CapsuleClassifier. Received: {model!r}")
+        raise ValueError(f"A parse tree needs a CapsuleClassifier. Received: {model!r}")
     if isinstance(model.encoder.input, dict):
-        raise ValueError(f"Parse trees are of images; of texts see `class_shares`. Received: {model!r}")
+        raise ValueError(f"Parse trees are for images; for texts use `class_shares`. Received: {model!r}")
     (inputs,) = in_batches(model, np.asarray(image)[None], 1)
     routings = []
     for layer in filter(gives_couplings, model.encoder.layers):

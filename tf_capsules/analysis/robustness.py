@@ -44,9 +44,9 @@ def measure_attacks(
             Otherwise a network with more errors on clean images looks less robust.
 
     Returns:
-        An iterator of rows, dicts with the keys `COLUMNS`: one for each attack, epsilon and classifying model. "model"
-        classified images that were made on "made_on", whose gradient has "zero_gradient_share" and "gradient_norm"
-        (see `measure_gradients`). "value" is the value of "metric", which is "accuracy" or "success".
+        An iterator of rows, dicts with the keys `COLUMNS`: one for each attacked model, attack, goal, epsilon and
+        classifying model. "model" classified images that were made on "made_on", whose "zero_gradient_share" and
+        "gradient_norm" are those of `measure_gradients`. "value" is that of "metric", "accuracy" or "success".
 
     Raises:
         ValueError: unknown names, epsilons, images or labels out of range, models of other classes, or no image left.
@@ -62,10 +62,10 @@ def measure_attacks(
     gradients = dict(gradients)
     counts = {name: gradient.classes for name, gradient in gradients.items()}
     if len(set(counts.values())) != 1 or min(counts.values()) < 2:
-        raise ValueError(f"One or more models of the same classes, two at least, are attacked. Received: {counts}")
+        raise ValueError(f"Give one or more models with the same number of classes, at least 2. Received: {counts}")
     for name, values, known in (("attacks", attacks, ATTACKS), ("goals", goals, GOALS)):
         if not values:
-            raise ValueError(f"There are no {name} to be measured.")
+            raise ValueError(f"`{name}` must have at least one of {', '.join(known)}. Received: {values!r}")
         for value in values:
             one_of(name, value, known)
     positive_int("steps", steps)

@@ -89,7 +89,7 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
         raise ValueError(f"The factor is azimuth or elevation. Received: {factor!r}")
     names = ("label", "instance", "elevation", "azimuth", "lighting")
     if unknown := [name for name in names if name not in arrays or (np.asarray(arrays[name]) < 0).any()]:
-        raise ValueError(f"The split does not tell {', '.join(unknown)} of its examples; views are looked up by them.")
+        raise ValueError(f"Views are found by {', '.join(names)}. The split lacks: {', '.join(unknown)}.")
     fixed = {"elevation": elevation, "azimuth": azimuth, "lighting": lighting}
     del fixed[factor]
     chosen = np.flatnonzero(np.all([arrays[name] == value for name, value in fixed.items()], axis=0))

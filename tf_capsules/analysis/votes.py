@@ -68,7 +68,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     labels = np.asarray(labels).reshape(-1)
     check_labels(labels, routing.capsules)
     if len(labels) != len(images):
-        raise ValueError(f"Received {len(images)} images and {len(labels)} labels.")
+        raise ValueError(f"Each image needs one label. Received {len(images)} images and {len(labels)} labels.")
     inputs = keras.tree.flatten(routing.input)[0]
     routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0

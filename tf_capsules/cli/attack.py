@@ -6,7 +6,8 @@ HELP = "Attack runs with adversarial images, each with its own and with those of
 
 
 def add_parser(parser):
-    parser.add_argument("folders", nargs="+", metavar="RUN", help="as for evaluate, but all of one class an image")
+    what = "run folders, or the name of a recipe, with --weights FILE; each image must have one class"
+    parser.add_argument("folders", nargs="+", metavar="RUN", help=what)
     parser.add_argument(
         "--epsilons",
         type=float,
@@ -19,18 +20,17 @@ def add_parser(parser):
     parser.add_argument(
         "--goals",
         nargs="+",
-        help="untargeted: accuracy, targeted: success of making it each other class (default: both)",
+        help="untargeted: measure the accuracy that is left; targeted: how often an image gets a wanted wrong class "
+        "(default: both)",
     )
     parser.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
     parser.add_argument(
         "--limit", type=int, default=200, help="attack so many test images, drawn at random (default: 200)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of drawing them (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed for drawing the images (default: 0)")
+    parser.add_argument("--only-right", action="store_true", help="attack only those that all runs classify correctly")
     parser.add_argument(
-        "--only-right", action="store_true", help="of these only the ones that all runs classify rightly"
-    )
-    parser.add_argument(
-        "--loss", default="crossentropy", help="whose gradient: crossentropy or trained (default: crossentropy)"
+        "--loss", default="crossentropy", help="loss of the attack: crossentropy or trained (default: crossentropy)"
     )
     parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
     add_weights(parser)
@@ -61,5 +61,5 @@ def run(options):
         print(f"{what}: {first['metric']} of {values} ({number} of {len(attack)}, {seconds:.0f} s)", flush=True)
     print(f"\n{robustness.table(attack.rows)}\n")
     for sign in robustness.masking_signs(attack.rows):
-        print(f"a sign of masked gradients, of {sign}")
+        print(f"a sign of masked gradients: {sign}")
     print_pictures(attack.save_figures(options.output))

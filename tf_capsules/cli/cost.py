@@ -10,7 +10,7 @@ def add_parser(parser):
     names = ("batch_size", "iterations", "network", "feedback", "loss")
     add_settings(parser, names, batch_size="examples a step (default: the recipe's)")
     parser.add_argument("--image-shape", help="of the network's input, such as 32x32x3 (default: the recipe's)")
-    parser.add_argument("--size", type=int, help="of axes of unknown size: for texts the number of tokens")
+    parser.add_argument("--size", type=int, help="size of unknown input axes: for texts, the number of tokens")
     parser.add_argument("--inference", action="store_true", help="of an inference instead of a training step")
 
 

@@ -10,13 +10,13 @@ def add_parser(parser):
         "folders",
         nargs="+",
         metavar="RUN",
-        help="run folders, of several the probabilities are summed; or the name of a recipe, with --weights FILE",
+        help="run folders (of several, the probabilities are summed), or the name of a recipe, with --weights FILE",
     )
     parser.add_argument(
         "--crops",
         metavar="N",
-        help="sum the probabilities over so many random crops of each image, always the same ones; fixed: over its "
-        "corners, its centre, and these mirrored",
+        help="sum the probabilities over N random crops of each image, the same ones each time; fixed: over ten crops, "
+        "the corners and the centre, and these mirrored",
     )
     add_settings(
         parser,

@@ -15,8 +15,8 @@ def add_parser(parser):
     parser.add_argument(
         "--format",
         choices=("saved_model", "litert", "onnx", "embeddings"),
-        help="embeddings: for texts, a SavedModel from the transformer's hidden states on (default: litert where "
-        "TARGET ends in .tflite, onnx where in .onnx, else saved_model)",
+        help="embeddings: for texts, a SavedModel that takes hidden states, without the transformer (default: litert "
+        "if TARGET ends in .tflite, onnx if it ends in .onnx, else saved_model)",
     )
     parser.add_argument(
         "--version",
@@ -24,7 +24,7 @@ def add_parser(parser):
         help="write to TARGET/N, a version for TensorFlow Serving; next: the number after the highest there",
     )
     parser.add_argument(
-        "--warmup", action="store_true", help="write requests along that TensorFlow Serving runs before it answers"
+        "--warmup", action="store_true", help="add requests that TensorFlow Serving runs when it loads the model"
     )
     parser.add_argument(
         "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
@@ -47,9 +47,7 @@ def run(options):
     form = options.format or ending or "saved_model"
     of_file = form in _ENDINGS.values()
     if ending and form != ending:
-        raise ValueError(
-            f"--format {form} makes {'another file' if of_file else 'a folder'}. Received: {options.target}"
-        )
+        raise ValueError(f"--format {form} does not write a file that ends in {suffix}. Received: {options.target}")
     for name, least in (("version", None), ("warmup", False), ("default", "float32")):
         if of_file and getattr(options, name) != least:
             raise ValueError(f"--{name} is for SavedModels. Received: --format {form}")

@@ -41,8 +41,8 @@ def add_weights(parser):
         "--weights",
         default="last",
         metavar="WHICH",
-        help="a run's last or best, or the number of a kept epoch; for a recipe a weights file, an author's .pt or a "
-        "shipped set (default: last)",
+        help="for a run: last, best or the number of a kept epoch; for a recipe: a weights file, an author's .pt file "
+        "or a shipped set (default: last)",
     )
 
 

@@ -15,8 +15,10 @@ def add_parser(parser):
         help="name of a recipe, or RECIPE@N for N routing iterations; tested on the whole test split after training",
     )
     parser.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the pictures")
-    parser.add_argument("--results", metavar="FILE.csv", help="rows in it are done (default: table.csv in the folder)")
-    parser.add_argument("--no-test", action="store_true", help="no test at the end: curves and their picture alone")
+    parser.add_argument(
+        "--results", metavar="FILE.csv", help="file of results; its rows are skipped (default: table.csv in the folder)"
+    )
+    parser.add_argument("--no-test", action="store_true", help="train and draw the curves, without a test at the end")
     add_settings(parser, TRAINING)
 
 

@@ -21,7 +21,7 @@ def add_parser(parser):
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run in the folder, or start one where there is none; without RECIPE its own recipe and "
+        help="continue the run in the folder, or start one if there is none; without RECIPE the run's own recipe and "
         "settings apply",
     )
     add_settings(parser, (*TRAINING, *PROCESSES, "iterations"))

@@ -12,7 +12,7 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name of the set and its function: (module, description, image shape, classes); None if it depends on the user's files
+# name of the set and its function: (module, description, image shape, classes); None: a text's shape, or user files
 _SETS = {
     "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
     "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
@@ -53,7 +53,7 @@ def of_texts(name):
 
 
 def describe():
-    """Rows (name, description, image shape, classes) of all data sets; None if these depend on the user's files."""
+    """Rows (name, description, image shape, classes) of all data sets; None for a text's shape and for user files."""
     return tuple((name, *row[1:]) for name, row in _SETS.items())
 
 

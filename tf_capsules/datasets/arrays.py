@@ -12,7 +12,7 @@ class ShuffledBatches(keras.utils.PyDataset):
     """Base class of batches in memory: order of the examples, short or filled last batch, weights and mixup.
 
     A subclass defines `_inputs(positions, passes, own)`: the float32 inputs of a batch, an array or a dict of arrays.
-    `positions` are its examples, `passes` the pass over all examples of each. Only the slice `own` is returned.
+    `positions` are its examples; `passes` says in which pass over all examples each is. It returns the slice `own`.
 
     Args:
         labels: whole numbers (N,).

@@ -110,7 +110,7 @@ def _contrast(image, draw, xp, lowest, highest):
 
 
 def _jitter(image, draw, xp, amplitude):
-    """Multiplies brightness, contrast, saturation by 1 + a number in [-amplitude, amplitude]; turns hue by such one."""
+    """Multiplies brightness, contrast, saturation by 1 + r and turns hue by r; each r is in [-amplitude, amplitude]."""
     grey = numpy.array([0.299, 0.587, 0.114], numpy.float32)  # how bright red, green and blue look
 
     def multiplied(image, about):
@@ -252,13 +252,13 @@ def output_shape(steps, image_shape):
     height, width, channels = image_shape
     for name, *values in check(steps):
         if name == "erase" and values[0] > min(height, width):
-            raise ValueError(f"preprocess step 'erase' {values[0]}: the image has {height}x{width} pixels there")
+            raise ValueError(f"preprocess step 'erase' {values[0]} is larger than the image of {height}x{width} pixels")
         if name == "pad":
             height, width = height + 2 * values[0], width + 2 * values[0]
         elif name == "crop":
             if values[0] > min(height, width):
-                has = f"the image has {height}x{width} pixels there, of images in a folder --image-size makes more"
-                raise ValueError(f"preprocess step 'crop' {values[0]}: {has}")
+                has = f"the image of {height}x{width} pixels; for a folder of images give a larger --image-size"
+                raise ValueError(f"preprocess step 'crop' {values[0]} is larger than {has}")
             height = width = values[0]
         elif name == "normalize" and not len(values[0]) == len(values[1]) == channels:
             raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")

@@ -74,7 +74,7 @@ class Batching:
             if not 0 <= index < count or self.batch_size % count or not self.pad:
                 given = f"Received: batch_size={self.batch_size}, pad={self.pad}"
                 raise ValueError(
-                    f"part {self.part!r} is (index, count), of batches of a multiple of count and with pad. {given}"
+                    f"part {self.part!r} must be (index, count); count must divide batch_size, pad must be set. {given}"
                 )
         if self.mixup is not None:
             if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:

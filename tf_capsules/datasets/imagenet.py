@@ -96,7 +96,7 @@ def _sources(name, data_dir, download):
         except NotImplementedError as error:
             raise ValueError(
                 f"{folder} is prepared as {builder.info.file_format.value}, whose pictures can't be read by their "
-                f"number. In another folder, run {how}"
+                f"number. Move it away and run {how}"
             ) from error
         sources[part] = source, _index(source, folder, part)
     return sources, list(builder.info.features["label"].names)

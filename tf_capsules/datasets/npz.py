@@ -98,5 +98,6 @@ def _checked_names(named, known, *labels):
             )
     for part, found in (("train", train), ("test", test)):
         if found[-1] >= len(known):
-            raise ValueError(f"y_{part} has the label {found[-1]}; of {len(known)} classes they go to {len(known) - 1}")
+            wanted = f"{len(known)} classes have labels 0 to {len(known) - 1}"
+            raise ValueError(f"y_{part} has the label {found[-1]}; {wanted}")
     return known

@@ -28,7 +28,7 @@ class Split:
         size: number of examples in an epoch; N unless `example` is given.
         image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
         example: a function `example(tensors, index, draw)` that makes the examples of a generated set. It gets the
-            arrays as tensors, an int64 tensor of shape () and a `TensorDraw`. It returns an image (H, W, C), uint8 or
+            arrays as tensors, the index (int64, shape ()) and a `TensorDraw`. It returns an image (H, W, C), uint8 or
             float32 in [0, 1], and a target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
 
     >>> split = Split({"image": images, "label": labels})
@@ -129,7 +129,7 @@ class Split:
             image, target = self.example(tensors, index, draw)
         if isinstance(target, dict):
             if preprocess:
-                raise ValueError(f"preprocess {preprocess!r} would not reach the single digits that are targets here")
+                raise ValueError(f"preprocess {preprocess!r} is not possible: it would not change the single digits")
             target = target | {"parts": _unit(target["parts"])}
         if isinstance(crop, str):
             draw = augment.FixedCrop(crop)

@@ -46,8 +46,8 @@ def rendered_toys(
 ):
     """Synthetic toys from two cameras, with the classes, factors and arrays of smallNORB; drawn when it is loaded.
 
-    Each split has five toys in each of five categories: the same five kinds, in other proportions. The two cameras are
-    6 degrees apart. There are 9 elevations from 30 to 70 degrees, 18 azimuths 20 degrees apart, and 6 lightings.
+    Each split has five toys in each of five categories. Both splits have the same five kinds, in other proportions. The
+    cameras are 6 degrees apart. There are 9 elevations of 30 to 70 degrees, 18 azimuths 20 degrees apart, 6 lightings.
 
     Args:
         data_dir, download: not used.

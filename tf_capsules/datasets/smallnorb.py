@@ -74,7 +74,7 @@ def smallnorb_novel_elevation(data_dir=None, download=False):
 def smallnorb_novel_azimuth_test_toys(data_dir=None, download=False):
     """As `smallnorb_novel_azimuth`, but inside the test toys: training has three of each category's five.
 
-    It is not the paper's division. It needs no pose labels of training pairs. Instances 0, 1, 2 train; 3, 5 test.
+    It is not the paper's division. It needs no pose labels of training pairs. Training: instances 0, 1, 2; test: 3, 5.
     """
     return _novel("smallnorb_novel_azimuth_test_toys", "azimuth", data_dir, download)
 

@@ -71,8 +71,8 @@ def warn_of_logits(model, example):
             return
         sign = f"it answers with numbers such as {farthest:.2f}"
     warnings.warn(
-        f"{model.name} serves as probabilities what are no probabilities: {sign}. "
-        "keras.layers.Softmax() behind them makes them so.",
+        f"The outputs of {model.name} are served as probabilities, but they are not probabilities: {sign}. "
+        "Add keras.layers.Softmax() after them.",
         stacklevel=3,
     )
 

@@ -111,7 +111,7 @@ def _checked(model, folder, warmup):
     states = hidden_states(model)
     if states is None:
         expected = 'a model that is called with a dict of hidden states, "embeddings" and "mask"'
-        raise ValueError(f"Texts are classified by {expected}. Received: {model!r}")
+        raise ValueError(f"The export needs {expected}. Received: {model!r}")
     folder, shape = free_folder(folder), tuple(states.shape[2:])
     check_warmup(warmup)
     example = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")

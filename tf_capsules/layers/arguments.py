@@ -4,7 +4,7 @@ from keras import ops
 
 from tf_capsules.routing.arguments import positive_int
 
-# The capsules' entries lie on the last axis, whatever `keras.config.image_data_format()` says.
+# Capsules are read off the last axis, the channels, whatever `keras.config.image_data_format()` says.
 CHANNELS_LAST = {"data_format": "channels_last"}
 
 

@@ -26,7 +26,7 @@ class Routed(NamedTuple):
         poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
         activations: in [0, 1], shaped like the poses without their pose axes.
         logits: activation logits, shaped like the activations.
-        variances: coupling-weighted variances of a parent's votes, shaped like the poses.
+        variances: of a parent's votes, weighted by the children's activations times couplings, shaped like the poses.
         couplings: coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a
             window, capsules).
     """
@@ -140,7 +140,7 @@ class RoutingLayer(Configured):
         return groups
 
     def _add(self, name, shape, initializer=None, options=None, trainable=True):
-        """Adds a weight of `routing_dtype`; its initializer, ... are the constructor's for `options`, or for `name`."""
+        """Adds a weight of `routing_dtype`, with the constructor's arguments that begin with `options`, or `name`."""
         given = options or name
         return self.add_weight(
             shape,

@@ -12,7 +12,7 @@ class CapsuleLength(keras.layers.Layer):
     """The length of each capsule: the probability that its entity is present.
 
     Source: Sabour et al. 2017, section 2. Lengths are computed in at least float32 and returned in the compute dtype.
-    Give a model's last layer `dtype="float32"`: near 1, bfloat16 has steps of 1/256.
+    As a model's last layer give it `dtype="float32"`: near 1, bfloat16 has steps of 1/256.
 
     Call arguments:
         poses: (batch, capsules, *pose).

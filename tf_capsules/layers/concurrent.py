@@ -21,7 +21,7 @@ class ConcurrentRouting(keras.layers.Layer):
         layers: capsule layers, the lowest first: `InvertedAttentionRouting`, `ConvInvertedAttentionRouting`, or your
             own. The call of a layer takes the results of the layer below as its first arguments, and its own results of
             the previous iteration as `parents`. A layer of your own needs a `compute_output_shape` that takes the
-            shapes of all arguments but `parents`. If the lowest layer gets a mask, its call must take `mask`.
+            shapes of these first arguments. If the lowest layer gets a mask, its call must take `mask`.
         iterations: at least 1; 1 is the chain of layers without routing iterations.
         schedule: "concurrent"; or "sequential": each layer goes through all iterations before the next one starts.
 

@@ -14,7 +14,7 @@ _GETTERS = {
 
 
 def cloned(initializer):
-    """A clone of the initializer: without a seed it draws other numbers. Functions and None are returned unchanged."""
+    """A clone: two weights then start differently, unless it has a seed. Functions and None are returned unchanged."""
     return initializer.clone() if hasattr(initializer, "clone") else initializer
 
 

@@ -25,7 +25,7 @@ def flatten_grid(poses):
 def on_grid(shape):
     """Whether poses of this shape lie on a grid. Raises a ValueError if they are neither vectors nor matrices."""
     if isinstance(shape[0], (tuple, list)):
-        raise ValueError(f"Capsule poses are one array, others are arguments of their own. Received shapes {shape}.")
+        raise ValueError(f"Poses must be one array; give other inputs as further arguments. Received shapes {shape}.")
     if len(shape) not in (3, 4, 5, 6):
         raise ValueError(
             "Capsule poses are (batch, capsules, dim), (batch, capsules, rows, columns), or either on a grid "

@@ -35,9 +35,9 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
-    Source: Sabour et al. 2017, section 2 and procedure 1. Options that the paper lacks: a bias and leaky routing (the
-    authors' released code); shared transformations, a bias in each vote, competition between children, and initial
-    logits (Li et al. 2018).
+    Source: Sabour et al. 2017, section 2 and procedure 1. Options that its procedure lacks: a bias and leaky routing
+    (the authors' released code); shared transformations, a bias in each vote, competition between children, and initial
+    logits (Li et al. 2018; Sabour et al. only say that they can be learned).
 
     Args:
         capsules: number of parents.

@@ -57,9 +57,9 @@ class EMRouting(EMRoutingLayer):
 
     A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
 
-    Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". The paper
-    lacks vectors as poses (with coordinates in their first two entries), the bias and `normalization="min_max"` (both
-    Li et al. 2018), and `normalization="data"` (Gritzman 2019).
+    Source: Hinton et al. 2018, section 3 and procedure 1; coordinates: section 4, "coordinate addition". Vectors as
+    poses are an ablation there; here their first two entries take the coordinates. The paper lacks the bias and
+    `normalization="min_max"` (both Li et al. 2018), and `normalization="data"` (Gritzman 2019).
 
     Args:
         capsules: number of parents.
@@ -73,8 +73,8 @@ class EMRouting(EMRoutingLayer):
             children, whose variances would otherwise lose digits; "store": always; "recompute": never, which needs
             sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            sharing. With "auto" it has no effect if votes are stored; with "store" it is an error. With TensorFlow's
-            XLA it works in inference only.
+            sharing. With "store" it is an error. With "auto" it has no effect if votes are stored; "recompute" makes
+            sure that they are not. With TensorFlow's XLA it works in inference only.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number, the limit of the authors' schedule.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max": see `em_routing`.
@@ -199,7 +199,7 @@ def _check_coordinates(poses_shape, dim):
     need_grid("`coordinates` needs", poses_shape)
     if room < 2:
         raise ValueError(
-            "`coordinates` needs two entries in the right-hand column of a vote, or in a vector. Received "
+            "`coordinates` needs votes with two rows or, if they are vectors, with two entries. Received "
             f"{room} for input shape {tuple(poses_shape)} and dim {dim}."
         )
 

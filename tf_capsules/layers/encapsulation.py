@@ -191,7 +191,7 @@ class CapConv(Configured):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapFC(Configured):
-    """Fully connected capsules without routing: entry k of a parent is a weighted sum of the children's entries k.
+    """Fully connected capsules without routing: entry k of a parent depends on the children's entries k only.
 
     Source: Li et al. 2018 ("capFC") in the form of the released code: entry k of parent j's sum is
     `sum_i W_kij x_ik`, and parents are squashed. There is no bias.

@@ -63,7 +63,7 @@ class HeinsenRouting(RoutingLayer):
         shaped like the poses; with `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
-        ValueError: arguments out of range, poses of another rank, sizes that must be known, `capsules` given twice.
+        ValueError: arguments out of range, poses of another rank, unknown sizes where needed, `capsules` given twice.
 
     Example:
         >>> poses, logits, variances = HeinsenRouting(5, 4, sharing="all")(np.zeros((2, 72, 4, 4)))

@@ -47,7 +47,7 @@ def _normalize(x, gain, offset, epsilon):
         def gradient(*args, upstream=None):
             upstream = args[0] if upstream is None else upstream
             products = upstream * standard
-            mean = ops.reshape(gain / entries, (-1, 1))  # a product with it is the mean of `x * gain`
+            mean = ops.reshape(gain / entries, (-1, 1))  # a product of y with it is the mean of `y * gain`
             d_x = upstream * gain - ops.matmul(upstream, mean) - standard * ops.matmul(products, mean)
             return scale * d_x, ops.sum(products, axis=0), ops.sum(upstream, axis=0)
 

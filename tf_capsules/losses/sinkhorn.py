@@ -93,7 +93,8 @@ def _log_masses(masses, like):
         return ops.zeros_like(like) - ops.log(ops.cast(ops.shape(like)[-1], like.dtype))
     masses = ops.cast(masses, like.dtype)
     if not alike(masses.shape, like.shape[-1:]):
-        raise ValueError(f"There are {like.shape[-1]} samples. Received masses of shape {tuple(masses.shape)}.")
+        received = f"Received masses of shape {tuple(masses.shape)}."
+        raise ValueError(f"Each of {like.shape[-1]} samples needs a mass. {received}")
     some = masses > 0
     # The logarithm of a mass of 0 is finite here, so that no difference of two of them is NaN.
     return ops.where(some, ops.log(ops.where(some, masses, 1.0)), -1e30) + ops.zeros_like(like)

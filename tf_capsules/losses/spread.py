@@ -134,8 +134,8 @@ class SpreadLoss(keras.losses.Loss):
         if isinstance(margin, SpreadMargin):
             if not margin.built:
                 raise ValueError(
-                    f"The margin {margin.name!r} of SpreadLoss is in no network and would not grow. A network that is "
-                    "no CapsuleClassifier is compiled with SpreadLoss of its own SpreadMargin, also after `load_model`."
+                    f"The margin {margin.name!r} of SpreadLoss is not a layer of the network, so it would not grow. "
+                    "Compile with SpreadLoss of a SpreadMargin that is a layer of it, also after `load_model`."
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
         targets = class_targets(y_true, y_pred)

@@ -69,7 +69,7 @@ class FeedbackModel(keras.Model):
         inputs, training: those of the model.
 
     Returns:
-        The model's outputs; with `training` a named tuple of them, `outputs`, and of the pairs of maps, `maps`.
+        The model's outputs; with `training` a named tuple: `outputs`, and `maps`, a pair of maps for each link.
 
     Raises:
         ValueError: see `with_feedback`.
@@ -209,7 +209,7 @@ def _with_units(links, options):
 def _refused(model):
     return ValueError(
         "`model` must be a functional or sequential Keras model that is built, or a CapsuleClassifier with such an "
-        "encoder: of a subclassed model it isn't known what its layers give, nor whether it trains as others do. "
+        "encoder. The layer outputs and the training step of a subclassed model are not known. "
         f"Received: {model!r}"
     )
 

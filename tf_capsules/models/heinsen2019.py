@@ -147,7 +147,7 @@ def SelfAttentionCapsNet(
 
     Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
     normalization before each part and GELU. The network reads only the lowest hidden state of the transformer: the
-    frozen embeddings of words and positions. Each token becomes one capsule, as in `TextCapsNet`, and is routed to the
+    frozen embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, but one each, routed to the
     classes directly: the simplest network with a routing layer on top. The size of the poses hardly affects that of the
     network: the kernel of the routing layer has classes x pose x pose numbers. The kernel of a second layer has parts x
     classes x pose x pose and would soon be most of the network (21 million for 64 parts and poses of 256).
@@ -188,7 +188,7 @@ def SelfAttentionCapsNet(
     present = keras.ops.expand_dims(mask > 0, 1)  # the same keys for every query
     x = keras.layers.Dense(dim, name="projection")(embeddings[:, :, 0])
     for block in range(1, blocks + 1):
-        # No biases: that of the keys cancels in the softmax, and the normalization replaces the others.
+        # No biases: that of the keys cancels in the softmax, and the normalization's offset replaces the others.
         attend = keras.layers.MultiHeadAttention(
             heads, dim // heads, dropout=dropout, use_bias=False, name=f"attention_{block}"
         )

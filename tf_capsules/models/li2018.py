@@ -40,7 +40,7 @@ def CapNet(
         classes: number of classes.
         routing: "dynamic", with competition between children; or "em".
         dim: length of the poses of both layers.
-        grid: (height, width) of the first capsule layer, which has 32 types; None: those of the primary capsules. The
+        grid: (height, width) of the first routed layer, which has 32 types; None: those of the primary capsules. The
             released code has 4 x 4 for 8 x 8 primary capsules.
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.

@@ -36,9 +36,9 @@ def is_author_file(path: str | os.PathLike):
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the authors' weights. A ValueError names an array that is missing, misshapen or not finite."""
+    """The model with the authors' weights; ValueErrors name arrays that are missing, of another shape or not finite."""
     if len(model.weights) not in (len(_ENCODER), len(_ENCODER) + len(_DECODER)):
-        raise ValueError(f"{path} is of another network than {model.name!r}: that of smallNORB, with its own decoder.")
+        raise ValueError(f"{path} holds weights of the network of smallNORB and its decoder, not of {model.name!r}.")
     values = []
     with reading(path, f"does not hold weights of the network {model.name!r}"), h5py.File(path) as file:
         for name, weight in zip(_ENCODER + _DECODER, model.weights, strict=False):

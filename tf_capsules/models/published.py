@@ -51,8 +51,8 @@ def author_name(path: str):
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
     """The model, with the weights of a state dict of the author's code.
 
-    Arrays that the model does not have are skipped. If the SHA-256 of the loaded arrays is none of those in
-    `PUBLISHED`, a warning says so. A ValueError names an array that is missing, of another shape or not finite.
+    Arrays that the model does not have are skipped. If the SHA-256 of the others is none of those in `PUBLISHED`, they
+    are loaded with a warning. A ValueError names an array that is missing, of another shape or not finite.
     """
     arrays = read_state_dict(path)
     taken, values = {}, []
@@ -70,7 +70,7 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
         values.append(value)
     if (digest := checksum(taken)) not in PUBLISHED.values():
         warnings.warn(
-            f"{path} holds arrays by the author's names that are none of those that he published "
+            f"The arrays in {path} have the author's names, but differ from all that he published "
             f"({', '.join(PUBLISHED)}): their SHA-256 is {digest}.",
             stacklevel=2,
         )

@@ -83,7 +83,7 @@ def AttentionCapsNet(
     rows, columns = pair("primary_kernel_size", primary_kernel_size)
     _check_convolutions(convolutions)
     if not isinstance(hidden, (tuple, list)):
-        raise ValueError(f"`hidden` must be the numbers of capsules of layers. Received: {hidden!r}")
+        raise ValueError(f"`hidden` must be a list: the number of capsules of each layer. Received: {hidden!r}")
     dim = backbones.columns_of(pose)
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters))
@@ -313,7 +313,7 @@ def DiverseCNN(
 def _check_convolutions(convolutions):
     of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
     if not of_lists or any(len(x) != 3 for x in convolutions):
-        raise ValueError(f"`convolutions` are (types, kernel size, strides) of each. Received: {convolutions!r}")
+        raise ValueError(f"`convolutions` must be a list of (types, kernel size, strides). Received: {convolutions!r}")
 
 
 def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
@@ -324,7 +324,7 @@ def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_n
     if named and backbone == "simple":
         return backbones.SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
     if filters is not None:
-        raise ValueError(f"`filters` are those of the simple backbone. Received {filters!r} with {backbone!r}.")
+        raise ValueError(f"`filters` is only for the simple backbone. Received {filters!r} with {backbone!r}.")
     return backbones.ResNetBackbone(image_shape, filters=resnet) if named else backbone
 
 

@@ -31,7 +31,7 @@ def get(name):
         return _RECIPES[name]
     base, at, iterations = str(name).partition("@")
     if at and base in _RECIPES:
-        raise ValueError(f"{name} is a row of a table; elsewhere give {base} --iterations {iterations}.")
+        raise ValueError(f"Only tables take {name}. Other commands take {base} --iterations {iterations}.")
     near = difflib.get_close_matches(str(name), _RECIPES, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"`tf-capsules list` has all {len(_RECIPES)}."
     raise ValueError(f"There is no recipe {name!r}. {hint}")

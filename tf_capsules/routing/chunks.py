@@ -34,8 +34,8 @@ def by_examples(function, size, arrays, results, sums=()):
         parts = ops.split(packed, [sum(widths[:i]) for i in range(1, len(widths))], axis=1)
         found = function(*(ops.reshape(part, (-1, *x.shape[1:])) for part, x in zip(parts, arrays, strict=True)))
         found, added = found[: len(results)], found[len(results) :]
-        # In TensorFlow's scan a step's results have the shapes of the carried state, and inputs of unknown length are
-        # one array. Sums are in the carried state only; the results of a step have zeros in their place.
+        # TensorFlow's scan needs results shaped like its carried state, and one array of inputs where their length is
+        # unknown. Sums are in the carried state only; the results of a step have zeros in their place.
         return (*found, *map(ops.add, previous[len(results) :], added)), (*found, *start[len(results) :])
 
     packed = ops.concatenate([ops.reshape(x, (batch, -1)) for x in arrays], axis=1)

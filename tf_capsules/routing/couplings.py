@@ -46,7 +46,7 @@ def check_competition(competition, leaky):
     if competition not in ("parents", "children"):
         raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
     if leaky and competition == "children":
-        raise ValueError('`leaky` needs `competition="parents"`: a parent has nothing to withhold from.')
+        raise ValueError('`leaky=True` needs `competition="parents"`. Received: competition="children"')
 
 
 def softmax(logits, axis):

@@ -40,7 +40,7 @@ def inverted_attention(
     Returns:
         The coupled sums of votes, (batch, parents, *pose); with `return_moments` also the sums of the couplings,
         (batch, parents), and the coupled variances of the votes, (batch, parents, *pose); with `return_couplings` also
-        the couplings (batch, children, parents). A child's couplings sum to its weight over the parents.
+        the couplings (batch, children, parents). Over the parents, a child's couplings sum to its weight.
     """
     weights = None if weights is None else ops.cast(weights, votes.dtype)
     if parents is None:

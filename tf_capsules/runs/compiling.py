@@ -31,8 +31,8 @@ def for_model(model, batches):
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model as a recipe says and builds its optimizer; a ValueError if the two do not go together."""
     if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
-        kind = "one with a decoder (see --network)" if isinstance(model, CapsuleClassifier) else "a plain one"
-        raise ValueError(f"mixup {recipe.mixup} is for capsule networks without a decoder. Received: {kind}")
+        kind = "with a decoder (see --network)" if isinstance(model, CapsuleClassifier) else "without class capsules"
+        raise ValueError(f"mixup {recipe.mixup} needs a capsule network without a decoder. Received: a network {kind}")
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
@@ -71,7 +71,7 @@ def make_metric(recipe):
 
 
 def compile_learner(model, recipe, spec, jit="auto"):
-    """Compiles what is trained: the model, or the model with feedback units if the recipe has them."""
+    """Compiles and returns what is trained: the model, or the model with feedback units if the recipe has them."""
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model

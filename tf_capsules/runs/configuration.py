@@ -23,9 +23,9 @@ ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
 
 _OVER_THE_WHOLE_RUN = {
     "decays": "the learning rate falls over the whole run, so that it depends on the number of epochs; start a new run",
-    "warmup": "with a warm-up every epoch's learning rate depends on their number; start a new run",
-    "drops": "a learning rate that drops does so at shares of all epochs; start a new run",
-    "margin_schedule": "with a growing margin every epoch's margin depends on their number; start a new run",
+    "warmup": "with a warm-up the learning rate depends on the number of epochs; start a new run",
+    "drops": "the learning rate drops at fixed shares of all epochs; start a new run",
+    "margin_schedule": "with a growing margin its size depends on the number of epochs; start a new run",
 }
 
 

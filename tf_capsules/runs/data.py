@@ -148,7 +148,7 @@ def _check_labels(labels, classes, where):
         raise ValueError(f"The labels in the {where} are {labels.dtype}, not whole numbers.")
     wrong = labels[~((labels >= 0) & (labels < classes) & (labels % 1 == 0))]
     if wrong.size:
-        raise ValueError(f"The {where} has the label {wrong[0]}; of {classes} classes they are 0 to {classes - 1}.")
+        raise ValueError(f"The {where} has the label {wrong[0]}; {classes} classes have labels 0 to {classes - 1}.")
 
 
 def _image_batches(split, steps, limit):
@@ -176,7 +176,7 @@ def _text_batches(transformer, split, settings):
             except text.CacheTooLarge as error:
                 if settings.cache is not None:
                     raise
-                print(f"{error.found}: they are computed whenever they are needed", flush=True)
+                print(f"hidden states are not kept, but computed whenever they are needed: {error.found}", flush=True)
         return text.LiveStates(transformer, split.texts)
 
     def batches(batch_size, **options):

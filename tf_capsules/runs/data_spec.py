@@ -84,7 +84,7 @@ def expected_spec(recipe, image_shape=None):
     """
     shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
     if classes is None:
-        raise ValueError(f"The data set {recipe.dataset} has the classes of the user's files: they are not known.")
+        raise ValueError(f"The data set {recipe.dataset} takes its classes from your files: their number is not known.")
     common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""
     if recipe.transformer is None:
         side = recipe.dataset_options.get("image_size")

@@ -143,7 +143,7 @@ def join_processes(settings, batch_size):
 
 
 def mirrored_strategy(devices, batch_size):
-    """A MirroredStrategy over `devices` GPUs, or logical CPU devices without a GPU; a TrainingError if it can't be."""
+    """A MirroredStrategy over `devices` GPUs, or logical CPUs if there is no GPU; a TrainingError if it can't be."""
     strategy = _mirrored(devices)
     if batch_size % (count := strategy.num_replicas_in_sync):
         raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")

@@ -84,7 +84,7 @@ class ExportedModel:
         files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for an impossible name
         if files:
             raise ValueError(
-                f"This model classifies texts, which are given themselves, in quotes. Received a file: {files[0]}"
+                f"This model classifies texts: give each text itself, in quotes. Received a file: {files[0]}"
             )
         served = self.signatures.get("serving_attribution", self.signatures["serving_default"])
         for text in texts:
@@ -116,7 +116,7 @@ def _prediction(answer):
 
 
 def save_attribution(prediction, folder):
-    """Draws what each token of a text was used for. Returns the picture's path, or None if there can be no picture."""
+    """Draws into a folder what each token of a text was used for; returns the path, or None if it can't be drawn."""
     from tf_capsules.analysis.plots import draw_sentence_attribution
 
     answer = prediction.answer

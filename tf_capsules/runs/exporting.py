@@ -62,7 +62,7 @@ def export_run(run, target=None, format="saved_model", default="float32", warmup
     if of_texts:
         transformer = text.load(spec.transformer) if format == "saved_model" else None
         if transformer is not None and transformer.engine != "keras-hub":
-            print(f"{transformer!r} can't be part of a SavedModel, which therefore begins with its hidden states")
+            print(f"{transformer!r} can't be part of a SavedModel: the export takes hidden states, not texts")
             transformer = None
         if transformer is None:
             export.export_embeddings_saved_model(run.model, target, spec.class_names, warmup)

@@ -88,8 +88,8 @@ class RunFolder:
         if number in epochs:
             return self.path / f"last-{number:04d}.weights.h5"
         if isinstance(which, int):
-            there = f"weights of the epochs {', '.join(map(str, epochs)) or 'none'}"
-            raise TrainingError(f"{self.path} has {there}; --keep-epochs keeps all of them. Received: {which}")
+            there = f"no weights of epoch {which}, but of: {', '.join(map(str, epochs)) or 'none'}"
+            raise TrainingError(f"{self.path} has {there}. A training with --keep-epochs keeps those of all epochs.")
         raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
 
     def history(self, metric=None):

@@ -189,5 +189,5 @@ def _in_words(hint, name):
     if origin in (list, tuple, Sequence):
         if typing.get_origin(parts[0]):
             return f"a list of lists ({name}=(A,B),(C,D))"
-        return f"a list ({name}=A,B; of one {name}=A,)"
+        return f"a list ({name}=A,B or, with one entry, {name}=A,)"
     return _WORDS.get(hint) or f"a {hint.__name__}"

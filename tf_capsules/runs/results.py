@@ -18,7 +18,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results: what was measured, on what, with what.
 
     The arguments are those of the run; `spec` is the `DataSpec` of the tested examples. The batch size is that of the
-    training, because an evaluation's changes nothing. `measured` has loss and metric on the test split. None: the test
+    training, as that of an evaluation changes nothing. `measured` has loss and metric on the test split. None: the test
     split is the validation split, and the history has them.
     """
     metric, best = recipe.metric, ""

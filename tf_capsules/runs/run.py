@@ -163,7 +163,7 @@ def find_run(name, weights="last", **changes):
             raise ValueError(f"--weights of a run folder is last, best or an epoch. Received: {weights} for {name}")
         return load_run(name, int(weights) if weights.isdecimal() else weights, **changes)
     if weights in ("last", "best"):
-        raise ValueError(f"{name} is a recipe: say whose weights with --weights FILE, or name a run folder.")
+        raise ValueError(f"{name} is a recipe, without weights: give --weights FILE, or name a run folder.")
     return run_of_weights(name, weights, **changes)
 
 

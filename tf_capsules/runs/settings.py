@@ -39,15 +39,15 @@ class Settings:
         "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
     )
     warmup: float | None = option(
-        "share of all steps in which the learning rate rises; then it falls as a half cosine, instead of the "
+        "share of all steps in which the learning rate rises; then it falls as a half cosine. This replaces the "
         "recipe's decay",
         BETWEEN_0_AND_1,
         recipe="warmup",
         noted=True,
     )
     momentum_cycle: bool | None = option(
-        "with a warm-up: whether beta_1 falls while the learning rate rises, and rises while it falls; the recipes of "
-        "Heinsen 2019 have it from the author's code, the paper does not",
+        "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
+        "2019 do this, as the author's code does and the paper does not",
         recipe="momentum_cycle",
         noted=True,
     )
@@ -80,7 +80,7 @@ class Settings:
         "for texts: a transformer's folder, installed package or name on the hub", recipe="transformer", path=True
     )
     cache: str | os.PathLike | None = option(
-        "for texts: keeps hidden states; none: does not (default: ~/.cache/tf_capsules)",
+        "for texts: folder where hidden states are kept, or none to keep none (default: ~/.cache/tf_capsules)",
         metavar="DIR",
         path=True,
         outside_run=True,
@@ -106,7 +106,7 @@ class Settings:
     train_limit: int | None = option("use so many training examples only", AT_LEAST_1, noted=True)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
-        "test and keep the model after so many training examples (default: all of them)", AT_LEAST_1
+        "training examples in an epoch; the model is tested and kept after each epoch (default: all)", AT_LEAST_1
     )
     dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", noted=True)
@@ -115,8 +115,8 @@ class Settings:
     processes: int | None = option(
         "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, outside_run=True
     )
-    process: int | None = option("which of them this is, from 0; process 0 writes the run folder", outside_run=True)
-    coordinator: str | None = option("where all of them reach process 0", metavar="HOST:PORT", outside_run=True)
+    process: int | None = option("number of this process, from 0; process 0 writes the run folder", outside_run=True)
+    coordinator: str | None = option("address of process 0, for all processes", metavar="HOST:PORT", outside_run=True)
     deterministic: bool = option("bitwise repeatable, slower", default=False)
     keep_epochs: bool = option("keep the weights after every epoch", default=False)
     diagnostics: bool = option("measure after each epoch what the routing does", default=False, outside_run=True)
@@ -136,7 +136,7 @@ class Settings:
         parameters = inspect.signature(recipe.model).parameters
         if self.iterations is not None and "iterations" not in parameters:
             raise TrainingError(
-                f"--iterations {self.iterations} is for networks that route; the network of {recipe.name} is {network}."
+                f"--iterations {self.iterations} needs a network that routes; {network} of {recipe.name} does not."
             )
         of_data = {"image_shape", "classes"} if recipe.transformer is None else {"layers", "width", "classes"}
         check_arguments("network", self.network, recipe.model, {*of_data, "weights", "name"})

@@ -72,7 +72,7 @@ def make_table(names, folder, settings, results, test=True):
     """
     rows = [Row(name) for name in names]
     if not rows or len(set(names)) < len(names):
-        raise TrainingError(f"A table needs rows, each once. Received: {', '.join(names) or 'none'}")
+        raise TrainingError(f"A table needs at least one row, and no row twice. Received: {', '.join(names) or 'none'}")
     for row in rows:
         options = row.settings(settings)
         recipe = reported(lambda row=row: row.recipe)

@@ -142,7 +142,7 @@ def _report_start(folder, recipe, settings, data):
     steps = -(-spec.train_size // recipe.batch_size)
     if steps < _FEW_STEPS and settings.epoch_size is None:
         few = f"{steps} step{'s' * (steps > 1)} of up to {recipe.batch_size} examples"
-        print(f"hint: an epoch is {few}; from so few a smaller --batch-size learns more", flush=True)
+        print(f"hint: an epoch has only {few}; a smaller --batch-size makes more steps and learns more", flush=True)
 
 
 def _report_resumed(folder, done, epochs, reached):

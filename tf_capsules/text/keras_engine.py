@@ -9,7 +9,7 @@ from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiec
 from tf_capsules.text.transformer import FrozenTransformer
 
 _TANH_GELU = {"gelu_new", "gelu_pytorch_tanh"}
-# keras-hub computes this, whatever the configuration says: (key, the values that mean the same, the default value).
+# What keras-hub computes, whatever the configuration says: (key, the values that mean it, the value if it is absent).
 _FIXED = {
     "gpt2": (
         ("activation_function", _TANH_GELU, "gelu_new"),

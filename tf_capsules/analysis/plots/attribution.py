@@ -21,7 +21,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     Returns:
         A figure that names the predicted class. Above: a column for each token and a row for each class (at most the 12
         most probable), means over the layers. Below: the predicted class, with a row for each layer of the transformer,
-        the lowest at the bottom. The colour of a token is its share for the predicted class.
+        the lowest at the bottom. The colour of a token shows its share for this class.
 
     Example:
         >>> shares = np.random.dirichlet(np.ones(3), (4, 7))
@@ -93,7 +93,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
 
 
 def _printable(token):
-    """A token as a picture can show it: on one line. A token of spaces alone is made visible."""
+    """A token as a picture can show it: on one line. A token of white space alone is made visible."""
     text = token.strip() or token.replace(" ", "\u2423")
     text = "".join(character if character.isprintable() else "\ufffd" for character in text)
     return shortened(text)

@@ -21,14 +21,15 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
     Returns:
         A figure with a column for each class. The picture of a layer on a grid shows how much of what each place sent
         up reached the class. If a layer without a grid lies between, its capsules that gave the class the most are
-        shown, with their places. Places are drawn as equal parts of the image; a capsule's window differs a little.
+        shown, with their places. Places are drawn as equal parts of the image, not exactly as the capsules' windows.
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
     likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
     grids = [level for level in levels if level.shares.ndim == 4]
     flat = [level for level in levels if level.shares.ndim == 2]
     if len(flat) > 1 or (flat and (len(grids) != 1 or grids[0].couplings is None)):
-        raise ValueError("A picture has room for one layer of capsules that are on no grid, above one that is on one.")
+        shapes = [level.shares.shape for level in levels]
+        raise ValueError(f"Only one layer may be without a grid, above one with a grid. Received shares {shapes}")
     whole = [(c, None) for c in likely]
     if flat:
         above, below = levels

@@ -56,7 +56,7 @@ def load_weights(model: keras.Model, weights: Weights):
 
 
 def _warn_of_other_iterations(model, name):
-    """Warns if the network has another number of routing iterations than the set's card states for the training."""
+    """Warns if the set's card states another number of routing iterations: the weights themselves don't show it."""
     trained = re.search(r"^- Routing iterations: (\d+)", (FOLDER / f"{name}.md").read_text(encoding="utf-8"), re.M)
     layers = getattr(model, "encoder", model).layers
     found = sorted({layer.iterations for layer in layers if hasattr(layer, "iterations")})

@@ -1,6 +1,6 @@
 """EM routing in windows. The backward pass recomputes the votes, for some examples at a time.
 
-The first iteration has uniform couplings. If a window has many children, its moments are convolutions, without votes.
+The first iteration has uniform couplings. With many children in a window it takes convolutions instead of votes.
 The gradient of the other iterations is written out. The forward pass keeps the parents after each iteration. The
 backward pass recomputes votes V and couplings R and goes from the last iteration to the first. Each iteration adds an
 outer product to the gradient of the votes: of values for the entries of a parent (`left`) and values for its children

@@ -65,7 +65,7 @@ class Windows:
     def scatter(self, x, reduce=ops.sum, empty=0.0):
         """(batch * positions, children of a window) as (batch, height, width, types): each child's values, reduced.
 
-        With the sum it is the transpose of `gather`. `empty` pads the values of children that are in fewer windows.
+        With the sum it is the transpose of `gather`. `empty` fills the missing places of children in fewer windows.
         """
         types = x.shape[1] // len(self.offsets)
         x = ops.reshape(x, (-1, self.positions * len(self.offsets), types))
