@@ -12,7 +12,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.models import class_probabilities, weights
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.hinton2018 import MatrixCapsNet
-from tf_capsules.models.li2018 import ShortEncapNet
+from tf_capsules.models.li2018 import SameShapeCNN, ShortEncapNet
 from tf_capsules.models.mazzia2021 import EfficientCapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
@@ -48,6 +48,7 @@ def test_every_shipped_set_has_a_card():
         "heinsen2019-sst2-minilm",
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
+        "li2018-cifar10-cnn",
         "li2018-cifar10-short-master",
         "mazzia2021-mnist",
         "mazzia2021-smallnorb",
@@ -119,11 +120,12 @@ def test_the_attention_network_knows_photographs_that_it_has_not_seen():
     assert right.mean() > 0.75
 
 
-def test_the_encapsulated_weights_know_photographs_that_they_have_not_seen():
+@pytest.mark.parametrize("network, name", [(ShortEncapNet, "short-master"), (SameShapeCNN, "cnn")])
+def test_the_encapsulated_weights_and_their_baseline_know_photographs_that_they_have_not_seen(network, name):
     test = prepared("cifar10", "test[:300]")
-    model = ShortEncapNet(weights="li2018-cifar10-short-master")
-    lengths = model.predict(test["image"] / np.float32(255), verbose=0)["activations"]
-    assert np.mean(lengths.argmax(-1) == test["label"]) > 0.75
+    scores = network(weights=f"li2018-cifar10-{name}").predict(test["image"] / np.float32(255), verbose=0)
+    scores = scores["activations"] if isinstance(scores, dict) else scores
+    assert np.mean(scores.argmax(-1) == test["label"]) > 0.75
 
 
 @pytest.fixture(scope="module")
