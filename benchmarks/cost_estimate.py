@@ -1,13 +1,13 @@
-"""What networks take, estimated before and measured: memory and multiply-adds of a training step.
+"""Estimates the memory and multiply-adds of a training step, and measures the memory.
 
     python benchmarks/cost_estimate.py [RECIPE[@ITERATIONS]:BATCH ...] [--output results/cost_estimate.csv]
     python benchmarks/cost_estimate.py runtime
 
-Random images in the recipe's shape, in float32, without XLA; each measurement is a process of its own (see
-`networks.py`): its largest resident size above the process with its network built, so that weights and the optimizer's
-slots are there before; the largest of three. The estimate is that of `tf_capsules.analysis.estimate_cost`, less these.
-`runtime` measures what the first step of a network takes that holds next to nothing, by the operations of its graph.
-Close other jobs first.
+Random images in the recipe's shape, in float32, without XLA. Each measurement runs in its own process (see
+`networks.py`), three times; the row has the largest of the three. Memory is the largest resident size above the process
+with its network built: weights and the optimizer's slots exist by then, so they do not count. The estimate is the peak
+of `tf_capsules.analysis.estimate_cost` without weights and slots. `runtime` measures the first steps of chains of 1 to
+200 tiny layers: their tensors are small, so memory grows with the operations of the graph. Close other jobs first.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def estimate(name, batch):
 
 
 def nothing(layers):
-    """A chain of so many layers of one unit."""
+    """Measures and estimates a chain of `layers` dense layers of one unit."""
     import keras
     import numpy as np
 

@@ -1,12 +1,12 @@
-"""What routing costs in the MNIST capsule network: seconds and peak memory of a training step.
+"""Measures the cost of routing in the MNIST capsule network: seconds and peak memory of a training step.
 
     python benchmarks/dynamic_routing.py [--batch 64] [--steps 20] [--output results/dynamic_routing_cost.csv]
 
-Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in a process of its own, one after another,
-three times in turn; the row has the median of the three. Variants: routing without stored votes (the layer's own
-choice), with stored votes (as it is usually written), and the mean over the votes in place of routing. The share of
-routing is (step - step with mean) / step. The last rows are the class capsule layer alone, forward and backward. Close
-other jobs first.
+Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in its own process, one after another, three
+times in turn. A row has the median of the three times and the largest memory. Variants: routing without stored votes
+(the layer's own choice), routing with stored votes (the usual implementation), and the mean of the votes in place of
+routing. The share of routing is (step - step with mean) / step. The last rows measure the class capsule layer alone,
+forward and backward. Close other jobs first.
 """
 
 import argparse

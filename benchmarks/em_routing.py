@@ -1,11 +1,11 @@
-"""What convolutional EM routing takes at the paper's shapes: seconds and peak memory, forward and backward.
+"""Measures convolutional EM routing at the paper's shapes: seconds and peak memory, forward and backward.
 
     python benchmarks/em_routing.py [--batch 8] [--steps 5] [--output results/em_routing_cost.csv]
 
-Compared are the layer, which keeps no votes for the backward pass, the same with stored votes, each also with XLA, and
-procedure 1 of Hinton et al. 2018 as a textbook writes it in PyTorch (needs `torch`), with competition over all
-positions; three iterations, 4x4 poses, the cost normalised by the data. Each row is a process of its own, one after
-another, three times in turn; seconds are the median of the three medians, memory the largest resident size above the
+It compares the layer, which keeps no votes for the backward pass, the layer with stored votes, both also with XLA, and
+a textbook form of procedure 1 of Hinton et al. 2018 in PyTorch (needs `torch`), with competition over all positions.
+All have three iterations, 4x4 poses and the cost normalised by the data. Each row runs in its own process, one after
+another, three times in turn. Seconds are the median of the three medians; memory is the largest resident size above the
 idle process. Close other jobs first.
 """
 
@@ -32,7 +32,7 @@ def measure(form, shape, batch, steps):
     kernel = random.normal(size=(3, 3, types, parents, 4, 4)).astype("float32")
     make = torch_step if form == "textbook, PyTorch" else keras_step
     step = make(form, poses, activations, kernel, strides)
-    # The norm is of all forms the same: they are seen to compute the same.
+    # All forms must give the same norm, which shows that they compute the same.
     return timed(step, steps)
 
 
@@ -83,7 +83,7 @@ def torch_step(form, poses, activations, kernel, strides):
     children = gather(children).long().flatten(1).expand(batch, -1)
 
     def over_child(x, reduce):
-        """What all that a child is given, (batch, positions, 9 * types), reduces to, where it was."""
+        """Reduces all entries of `x` (batch, positions, 9 * types) of the same child; every entry gets the result."""
         zeros = torch.zeros(batch, size * size * types)
         reduced = zeros.scatter_reduce(1, children, x.flatten(1), reduce, include_self=False)
         return reduced.gather(1, children).reshape(x.shape)

@@ -1,13 +1,13 @@
-"""What a training step of each network of Li et al. 2018, table 1, takes: seconds and peak memory.
+"""Measures a training step of each network of Li et al. 2018, table 1: seconds and peak memory.
 
     python benchmarks/encapnet.py [--steps 2] [--rows a b c d e f] [--output results/encapnet_cost.csv]
 
-Random images of 32x32x3 in batches of 128; forward, backward and Adam, stem included, in float32. The two CapNets are
-also measured with stored votes, and as a textbook writes the paper's equations in PyTorch (needs `torch`), in batches
-of 2 and 1, since larger ones need tens of gigabytes: compare seconds an image. Each row is a process of its own, one
-after another; seconds are the median of the steps, memory the largest resident size above the process with its
-libraries imported and its network built. The loss of the first step is that of the textbook form and of stored votes
-alike: both have the same weights. Close other jobs first.
+Random images of 32x32x3 in batches of 128; forward, backward and Adam, stem included, in float32. The benchmark also
+measures the two CapNets with stored votes, and in a textbook form of the paper's equations in PyTorch (needs `torch`).
+Those run in batches of 2 and 1, since larger ones need tens of gigabytes: compare seconds an image. Each row runs in
+its own process, one after another. Seconds are the median of the steps; memory is the largest resident size above the
+process with its libraries imported and its network built. The textbook form and stored votes have the same weights, so
+the loss of their first step is the same. Close other jobs first.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def measure(network, options, form, batch, steps):
 
 
 def torch_step(capnet, images, labels):
-    """A training step of a CapNet with its weights, the routing line by line on stored votes."""
+    """A PyTorch training step with the weights of `capnet`; it routes line by line on stored votes."""
     import numpy as np
     import torch
     from torch.nn.functional import batch_norm, conv2d, one_hot
@@ -74,7 +74,7 @@ def torch_step(capnet, images, labels):
         weight = np.array(weight) if order is None else np.ascontiguousarray(np.transpose(weight, order))
         return torch.nn.Parameter(torch.from_numpy(weight))
 
-    convolutions, routings = [], []  # convolutions with their normalisation, by the order of the encoder's layers
+    convolutions, routings = [], []  # in the order of the encoder's layers, each with its normalisation
     for layer in capnet.encoder.layers:
         kind = type(layer).__name__
         if kind == "Conv2D":
@@ -98,7 +98,7 @@ def torch_step(capnet, images, labels):
         return batch_norm(x, None, None, gamma, beta, training=True, eps=1e-5).relu()
 
     def votes_of(x, capsules, e, kernel, bias):
-        """Of (batch, groups * d, rows, columns): (batch, capsules, e, children), children by group, row and column."""
+        """Votes (batch, capsules, e, children) of `x` (batch, groups * d, rows, columns), by group, row and column."""
         groups, _, _, d = kernel.shape
         votes = conv2d(x, kernel.reshape(-1, d, 1, 1), bias.reshape(-1), groups=groups)
         return votes.reshape(len(x), groups, capsules, e, -1).permute(0, 2, 3, 1, 4).flatten(3)
@@ -146,7 +146,7 @@ def torch_step(capnet, images, labels):
                 activations = [above]
             else:
                 poses = dynamic(votes)
-            if capsules > 10:  # by type, row and column, which go on as features
+            if capsules > 10:  # back to feature maps: capsules are in the order of type, row, column
                 x = poses.reshape(len(x), 32, 8, 8, e).permute(0, 1, 4, 2, 3).flatten(1, 2)
         lengths = ((poses**2).sum(2) + 1e-12).sqrt()
         present = targets * (0.9 - lengths).relu() ** 2

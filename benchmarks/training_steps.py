@@ -1,11 +1,11 @@
-"""What a training step of the papers' networks takes, in milliseconds an image.
+"""Measures a training step of the papers' networks, in milliseconds an image.
 
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
 
-The recipes' networks, batch sizes, losses and optimizers, on random images. Beside each network stand the same with
-Keras's batch normalization in the place of ours, and the same with one routing iteration, whose couplings are uniform:
-a mean in the place of routing. Each form is measured in a process of its own, in turn, three times; a row has the
-smallest of the three medians, since other work on a machine only ever adds. Close other jobs first.
+The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
+two more forms: with Keras's batch normalization in place of ours, and with one routing iteration. One iteration has
+uniform couplings, so it is a mean in place of routing. Each form runs in its own process, in turn, three times. A row
+has the smallest of the three medians, since other work on a machine only ever adds time. Close other jobs first.
 """
 
 import argparse

@@ -7,9 +7,9 @@ import pytest
 from keras import ops, tree
 
 BACKEND = keras.backend.backend()
-# Of `compile` where XLA is not what is tested: on TensorFlow a few small steps take less time than compiling one.
+# `jit_compile` where XLA is not under test: on TensorFlow a few small steps take less time than compiling one.
 JIT = "auto" if BACKEND == "jax" else False
-# Of `compile` for a few steps, of which tracing one takes longer than all; JAX would compile each operation by itself.
+# `run_eagerly` for a few steps: tracing one takes longer than running all. JAX would compile each operation separately.
 EAGER = BACKEND == "tensorflow"
 slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 
@@ -19,7 +19,7 @@ def array(x):
 
 
 def run(function, *arguments):
-    """The result in numpy; compiled as a whole on JAX, whose eager mode compiles each operation by itself."""
+    """The result in NumPy. JAX compiles the whole function, since its eager mode compiles each operation separately."""
     return array((compiled(function) if BACKEND == "jax" else function)(*map(ops.convert_to_tensor, arguments)))
 
 
@@ -37,7 +37,7 @@ def compiled(function):
 
 
 def any_batch(model, inputs):
-    """The model, on TensorFlow as a graph for any number of such inputs, as serving and `predict` need it."""
+    """The model; on TensorFlow, its graph for any batch size, as serving and `predict` need it."""
     if BACKEND != "tensorflow":
         return model
     import tensorflow as tf
@@ -47,7 +47,7 @@ def any_batch(model, inputs):
 
 
 def gradients_of(function, jit=False):
-    """From a scalar function, the function of the same arguments that gives its value and its gradients in numpy."""
+    """Turns a scalar function into one that returns its value and its gradients in NumPy."""
 
     def value(*xs):
         result = function(*xs)
@@ -57,8 +57,10 @@ def gradients_of(function, jit=False):
 
 
 def results_and_gradients(function, directions, jit=False):
-    """From a function of one or several results, the function of the same arguments that gives in numpy the results
-    and the gradients of their sum, which the directions weight: a pass less than with each by itself."""
+    """Turns a function of one or several results into one that returns the results and gradients in NumPy.
+
+    The gradients are those of the sum of the results weighted with `directions`: one pass gives both.
+    """
 
     def weighted(*xs):
         results = function(*xs)
@@ -72,7 +74,7 @@ def results_and_gradients(function, directions, jit=False):
 
 
 def _with_gradients(function, jit):
-    """Of a function that gives a scalar and what else is wanted: that, and the scalar's gradients."""
+    """Turns a function that returns (scalar, results) into one that returns the results and the scalar's gradients."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -107,7 +109,7 @@ def _with_gradients(function, jit):
 
 @contextlib.contextmanager
 def untraced_steps():
-    """Of models that are compiled in it, on TensorFlow: for runs of so few steps that tracing one takes longer."""
+    """Makes `compile` choose eager steps on TensorFlow, for runs that take less time than tracing a step."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if EAGER:
             compile_model = keras.Model.compile
@@ -120,7 +122,7 @@ def untraced_steps():
 
 
 def float64():
-    """A context in which float64 is to be had."""
+    """A context in which float64 is available."""
     if BACKEND == "jax":
         import jax
 

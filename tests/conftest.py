@@ -4,16 +4,16 @@ import sys
 
 import pytest
 
-# Programs of tests run once: optimizing them takes longer than running them. AS_USERS_COMPILE=1 optimizes them all the
-# same. XLA reads its flags when it first compiles, under TensorFlow and JAX alike.
+# Tests run their programs once, so optimizing a program takes longer than running it. AS_USERS_COMPILE=1 optimizes it
+# nevertheless. XLA reads its flags when it first compiles, under TensorFlow and JAX alike.
 QUICK = not os.environ.get("AS_USERS_COMPILE")
 if QUICK:
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 
 def pytest_collection_finish():
-    """Once all is imported. Keras is imported by those who run tests alone, not by the process that hands them out."""
-    # Tracing makes many objects, few of them garbage: looking for it less often saves a fifth of the time.
+    """Runs after all imports. Only processes that run tests import Keras, not the one that distributes the tests."""
+    # Tracing makes many objects, but little garbage: less frequent collection saves a fifth of the time.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     tensorflow = sys.modules.get("tensorflow")

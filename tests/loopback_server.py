@@ -2,9 +2,9 @@
 
     python tests/loopback_server.py NAME=FOLDER [NAME=FOLDER ...]
 
-Each folder holds numbered versions. They are loaded as the server of that name does it: in a session, by the
-signatures of the graph, without the Python objects beside it. It prints its two ports as JSON and answers until its
-standard input is closed. What it leaves out: batching, classify and regress, labels of versions, looking for new ones.
+Each folder holds numbered versions. The server loads them as TensorFlow Serving does: in a session, by the signatures
+of the graph, without the Python objects beside it. It prints its two ports as JSON and answers until its standard input
+is closed. It lacks batching, classify and regress, labels of versions, and the search for new versions.
 """
 
 import base64
@@ -36,7 +36,7 @@ from tensorflow_serving.apis import (
 )
 
 if importlib.util.find_spec("tensorflow_text"):
-    import tensorflow_text  # noqa: F401 (its operations are in the graphs of models of texts)
+    import tensorflow_text  # noqa: F401 (graphs of models of texts use its operations)
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 HTTP = collections.defaultdict(lambda: 500, INVALID_ARGUMENT=400, FAILED_PRECONDITION=400, NOT_FOUND=404)
@@ -44,7 +44,7 @@ PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict|/metadata)?
 
 
 class Refused(Exception):
-    """A request that gets an error: the name of a gRPC status code, and a message."""
+    """The error of a refused request; its arguments are the name of a gRPC status code and a message."""
 
 
 def invalid(message):
@@ -94,7 +94,7 @@ class Version:
         return dict(zip(names, answers, strict=True))
 
     def _callable(self, outputs, inputs):
-        # Unlike `Session.run` this leaves it to the graph to check shapes, as the server does.
+        # Unlike `Session.run`, the callable does not check shapes but lets the graph do so, as TensorFlow Serving does.
         return self.session._make_callable_from_options(CallableOptions(feed=inputs, fetch=outputs))
 
 
@@ -103,7 +103,7 @@ def grpc_code(number):
 
 
 def warmup_requests(folder):
-    """The requests of a version's warm-up file, none where it has none."""
+    """The requests of a version's warm-up file; none without that file."""
     file = pathlib.Path(folder) / WARMUP
     records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.exists() else ()
     return [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
@@ -119,7 +119,7 @@ class Models:
         }
 
     def of(self, spec):
-        """(number, version) that a `ModelSpec` asks for: the highest, where it names none."""
+        """(number, version) that a `ModelSpec` asks for; without a number the highest version."""
         known = self.versions.get(spec.name, {})
         number = spec.version.value if spec.HasField("version") else max(known, default=None)
         if number not in known:
@@ -211,7 +211,7 @@ def tensor(value, info, name):
 
     values = [converted(leaf) for leaf in leaves(value)]
     try:
-        # The server does not check the range of small integers: they wrap.
+        # TensorFlow Serving does not check the range of small integers, so they wrap.
         array = np.array(values, object if dtype == tf.string else np.int64 if dtype.is_integer else np.float32)
         return array.reshape(shape(value)).astype(dtype.as_numpy_dtype)
     except OverflowError as error:
@@ -219,9 +219,9 @@ def tensor(value, info, name):
 
 
 def request_of(body, request, version):
-    """Fills a `PredictRequest` from the JSON of a REST call; True where it is in row format."""
+    """Fills a `PredictRequest` from the JSON of a REST call; returns whether the JSON is in row format."""
     try:
-        body = json.loads(body.decode("utf-8", "surrogateescape"))  # what is no UTF-8 goes through as it is
+        body = json.loads(body.decode("utf-8", "surrogateescape"))  # bytes that are not UTF-8 pass unchanged
     except ValueError as error:
         raise invalid(f"JSON Parse error: {error}") from error
     if not isinstance(body, dict):
@@ -330,7 +330,7 @@ def rest_handler(models):
 
 @contextlib.contextmanager
 def serving(folders):
-    """Serves {name: folder}; gives {"grpc": port, "rest": port, "models": the loaded `Models`}."""
+    """Serves {name: folder}; yields {"grpc": port, "rest": port, "models": the loaded `Models`}."""
     models = Models(folders)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(16))
     predictions, statuses = grpc_servicers(models)
@@ -383,7 +383,7 @@ class Client:
         return {name: tf.make_ndarray(value) for name, value in response.outputs.items()}
 
     def ask_rest(self, body=None, what=":predict", version=None):
-        """(status, JSON of the answer); a body of bytes is sent as it is."""
+        """Returns (status, JSON of the answer); a body of bytes is sent unchanged."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         path = f"/v1/models/{self.name}" + ("" if version is None else f"/versions/{version}") + what
         self.http.request("POST" if body is not None else "GET", path, content)

@@ -9,7 +9,7 @@ ATOL = 2e-5
 
 
 def read(name):
-    """The cases of a file by name."""
+    """Reads a file; returns {name: case}."""
     path = pathlib.Path(__file__).parent / "oracles" / f"{name}.json"
     return {case["name"]: case for case in json.loads(path.read_text())["cases"]}
 
@@ -38,7 +38,7 @@ def routing_case():
 
 
 def heinsen_case(name, dtype="float64"):
-    """Arrays of a case of Heinsen's routing by their names there; scores are those given, infinities included."""
+    """Arrays of a case of Heinsen's routing by their names in the file; given scores may be infinite."""
     case = HEINSEN[name]
     arrays = {key: expand(**value, dtype=dtype) for key, value in case["params"].items()}
     if "a_inp" in case:

@@ -11,14 +11,14 @@ STORAGES = {"float32": "FloatStorage", "float64": "DoubleStorage", "float16": "H
 
 
 class Global:
-    """A name that the pickle has in place of a class or function."""
+    """A class or function, which the pickle stores by its name."""
 
     def __init__(self, name):
         self.name = name
 
 
 class Call:
-    """What a function of this name returns."""
+    """The result of calling the function of this name, which the pickle stores as the call."""
 
     def __init__(self, name, *arguments):
         self.name, self.arguments = Global(name), arguments
@@ -29,7 +29,7 @@ class Storage:
         self.reference = reference
 
 
-class Pickler(pickle._Pickler):  # that of Python, not of C, whose steps can be changed
+class Pickler(pickle._Pickler):  # written in Python, so its steps can be changed, unlike those of the C version
     def persistent_id(self, thing):
         return thing.reference if isinstance(thing, Storage) else None
 
@@ -45,7 +45,7 @@ class Pickler(pickle._Pickler):  # that of Python, not of C, whose steps can be 
 
 
 def tensor(key, array, view=(), **changes):
-    """A tensor in a pickle; `changes` are of its "count", "offset", "shape", "strides"."""
+    """A tensor in a pickle; `changes` may replace its "count", "offset", "shape", "strides"."""
     strides = tuple(stride // array.itemsize for stride in array.strides)
     given = {"count": array.size, "offset": 0, "shape": array.shape, "strides": strides} | changes
     storage = Storage(("storage", Global(f"torch.{STORAGES[array.dtype.name]}"), key, "cpu", given["count"], *view))
@@ -54,7 +54,7 @@ def tensor(key, array, view=(), **changes):
 
 
 def write(path, arrays, zipped=True, **entries):
-    """Writes arrays, and further or other `entries` of the pickled dict."""
+    """Writes arrays as a state dict; `entries` add to or replace entries of the pickled dict."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     keys = {name: str(94_000_000 + number) for number, name in enumerate(arrays)}
     view = () if zipped else (None,)

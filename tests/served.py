@@ -1,4 +1,4 @@
-"""Small networks on images, and images for them, to be exported."""
+"""Small networks on images, and images for them, for tests of exports."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Recipes and data so small that a test can train them."""
+"""Recipes and data that are small enough to train in a test."""
 
 import pathlib
 

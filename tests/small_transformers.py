@@ -33,7 +33,7 @@ def toy(tmp_path):
 
 @pytest.fixture(scope="session")
 def load():
-    """`text.load`, once for each transformer and engine."""
+    """`text.load` with a cache: it loads each transformer once for each engine."""
     return functools.cache(text.load)
 
 
@@ -45,7 +45,7 @@ def require(*packages):
 
 @pytest.fixture(scope="session")
 def pytorch():
-    """What the engine of Hugging Face's own code needs."""
+    """Skips a test without the packages of the engine that runs Hugging Face's own code."""
     require("transformers", "torch")
 
 
@@ -112,7 +112,7 @@ def norm(name, width):
 
 
 def save(folder, shapes, config, tokenizer, tokenizer_class):
-    """Writes a checkpoint of normal numbers, those of normalisations' scales about 1, all else about 0."""
+    """Writes a checkpoint of normal numbers with mean 1 for the scales of normalisations, and mean 0 otherwise."""
     from safetensors.numpy import save_file
 
     random = np.random.default_rng(0)

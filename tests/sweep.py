@@ -1,4 +1,4 @@
-"""All layers and models, small: the one list that drives every sweep over them."""
+"""Small cases of all layers and models; every sweep over them uses this list."""
 
 import dataclasses
 from collections.abc import Callable
@@ -36,9 +36,9 @@ BATCH = 5
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is made, and the arguments of its call as shapes (BATCH, ...) or arrays.
+    """A layer or model to make, and the arguments of its call as shapes (BATCH, ...) or arrays.
 
-    `output_dtype` None: that of the dtype policy. `unused` is the part of its weights that a call does not read.
+    `output_dtype` None is the dtype of the policy. `unused` is a part of the path of weights that a call does not read.
     """
 
     of: Callable
@@ -84,7 +84,7 @@ def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **opt
         arguments["activations"] = np.random.default_rng(4).random(inputs[: 1 + places]).astype("float32")
     if mask is not None:
         arguments["mask"] = mask
-    # A small spread of the kernel and a floor, since untrained couplings amplify the rounding of half precision.
+    # An orthogonal kernel and a variance floor: untrained couplings would amplify the rounding of half precision.
     options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "iterations": 2, **options}
     return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
 
@@ -109,7 +109,7 @@ def attention(inputs, of=InvertedAttentionRouting, children=None, parents=None, 
 
 
 def chain(activations=False, connected=2, **options):
-    """A convolutional and one or two fully connected layers."""
+    """A convolutional layer and one or two fully connected layers in a chain."""
     layers = [
         ConvInvertedAttentionRouting(4, 5, kernel_size=(3, 2), use_activations=activations),
         InvertedAttentionRouting(6, 3, votes_memory="store", use_activations=activations),
@@ -341,8 +341,8 @@ MODELS = {
         hinton2018.BaselineCNN, {"image_shape": (4, 5, 1), "classes": 6}, {"images": (BATCH, 4, 5, 1)}, "float32"
     ),
     "CapNet": network_of_li("CapNet", (4, 5, 3), dim=3, iterations=2, grid=(1, 1)),
-    # Of the class capsules' activations the network makes nothing: their lengths are the scores. Eager loops over 32
-    # types take long: that votes made type by type are as these, tests/models/test_li2018.py says.
+    # The network ignores the class capsules' activations, since their lengths are its outputs. Votes are stored, since
+    # eager loops over 32 types take long; tests/models/test_li2018.py tests votes made type by type.
     "CapNet EM": network_of_li(
         "CapNet",
         (4, 5, 3),

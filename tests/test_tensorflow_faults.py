@@ -1,4 +1,4 @@
-"""Faults of TensorFlow that users can meet. A test here is skipped where TensorFlow is right: then it can go."""
+"""Faults of TensorFlow that users can meet. Tests skip where TensorFlow is right; then they can go."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 
 def relative_error(size, filters=256, strides=2):
-    """Of a bfloat16 convolution, against float32, the larger of two calls."""
+    """The error of a bfloat16 convolution relative to float32, the larger one of two calls."""
     random = np.random.default_rng(0)
     images = random.normal(size=(5, *size, 128)).astype("float32")
     kernel = (random.normal(size=(3, 3, 128, filters)) / np.sqrt(9 * 128)).astype("float32")
@@ -23,7 +23,7 @@ def relative_error(size, filters=256, strides=2):
     for _ in range(2):
         actual = tf.nn.conv2d(tf.cast(images, "bfloat16"), tf.cast(kernel, "bfloat16"), strides, "VALID")
         errors.append(np.abs(np.float64(actual) - expected).max() / np.abs(expected).max())
-    return np.max(errors)  # NaN where one is
+    return np.max(errors)  # NaN if one is NaN
 
 
 def test_a_strided_bfloat16_convolution_to_a_column_is_wrong():
@@ -50,13 +50,16 @@ for name in sys.argv[1:]:
 
 
 def right_products(*shapes):
-    """Those of bfloat16 before a wrong one, in a process of its own: the wrong one writes over others' memory."""
+    """The shapes whose bfloat16 product is right, up to the first wrong one.
+
+    It runs in a separate process, since a wrong product overwrites foreign memory.
+    """
     done = subprocess.run([sys.executable, "-c", PRODUCT, *shapes], capture_output=True, text=True)
     return done.stdout.split()
 
 
 def test_a_bfloat16_product_of_four_axes_of_which_the_second_is_1_is_wrong():
-    """On processors with AMX: docs/guide.md warns of it, SequenceCapsules multiplies three axes."""
+    """On processors with AMX: docs/guide.md warns of it, and SequenceCapsules avoids it with products of three axes."""
     right = right_products("2x3x8", "2x1x3x8")
     assert "2x3x8" in right
     if "2x1x3x8" in right:

@@ -7,7 +7,10 @@ from tf_capsules.text.transformer import FrozenTransformer
 
 
 class ToyTransformer(FrozenTransformer):
-    """Words are tokens, and an end; states are sines of token, place, layer and column. Counts what it encodes."""
+    """Its tokens are words and an end token; its states are sines of token, place, layer and column.
+
+    `encoded` counts the encoded texts.
+    """
 
     engine = "toy"
 
@@ -36,7 +39,7 @@ def write_checkpoint(folder, content=b"{}"):
 
 
 def write_trees(folder, sentences=9):
-    """Treebank files: films that are good and bad by turns, of growing length; folder, and train's distinct phrases."""
+    """Writes treebank files with good and bad films by turns, of different lengths; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     words = ("(2 film)", "(2 plot)", "(2 cast)", "(2 the)", "(2 a)")
     for name, count in (("train", sentences), ("dev", 5), ("test", 7)):

@@ -1,4 +1,4 @@
-"""A small network for the tests of the analysis, and pictures looked into."""
+"""Small networks for the tests of the analysis, and helpers that read figures."""
 
 import keras
 import numpy as np
@@ -21,7 +21,7 @@ def small_images():
 
 
 def strengthen(model, factor):
-    """Multiplies what goes into the pixels, so that an untrained decoder draws something, or next to nothing."""
+    """Scales the decoder's last kernel: an untrained decoder then draws something, or (factor < 1) hardly anything."""
     kernel = next(weight for weight in reversed(model.decoder.trainable_variables) if len(weight.shape) == 2)
     kernel.assign(kernel * factor)
 
@@ -31,7 +31,7 @@ def array(tensor):
 
 
 def legend(figure):
-    """The names in a figure's legend, which stands beside its panels."""
+    """The names in a figure's legend; checks that the legend covers no panel."""
     (one,) = figure.legends
     figure.draw_without_rendering()
     box = one.get_window_extent()
@@ -48,7 +48,7 @@ def picture(axes):
 
 
 def ticks(axis):
-    """The labels of the ticks that are seen."""
+    """The labels of the visible ticks."""
     low, high = sorted(axis.get_view_interval())
     places = axis.get_ticklocs()
     labels = axis.get_major_formatter().format_ticks(places)
@@ -65,7 +65,7 @@ def routed_network(kind):
     if kind == "attention":
         return AttentionCapsNet((24, 22, 3), classes=5, types=4, convolutions=((3, 3, 2), (2, 3, 1)), iterations=2)
     model = ImageCapsNet((45, 37, 2), classes=5, filters=6, types=4, parts=9, pose=(3, 2))
-    for weight in model.weights:  # with betas of zero no score differs from another
+    for weight in model.weights:  # with betas of zero all scores are equal
         if "beta" in weight.name:
             weight.assign(np.random.default_rng(1).normal(scale=0.1, size=weight.shape))
     return model

@@ -1,4 +1,4 @@
-"""Plain classifiers of which everything is known in closed form."""
+"""Plain classifiers whose gradients have a closed form."""
 
 import keras
 import numpy as np

@@ -11,7 +11,7 @@ from tf_capsules.models.sabour2017 import CapsNet
 
 
 def random_betas(model):
-    """With betas of zero, as at first, no score differs from another."""
+    """Draws the betas, since a new network has betas of zero, with which all scores are equal."""
     random = np.random.default_rng(1)
     for weight in model.weights:
         if "beta" in weight.name:
@@ -33,7 +33,7 @@ def text():
 
 
 def quick(function):
-    """The function; compiled on JAX, whose eager mode compiles each operation by itself."""
+    """The function itself; on JAX the compiled function, since JAX's eager mode compiles each operation separately."""
     return compiled(function) if BACKEND == "jax" else function
 
 
@@ -100,7 +100,7 @@ def test_few_texts_and_tokens(text_model, text, batch, tokens):
     np.testing.assert_allclose(array(shares).sum(-1), 1, atol=1e-6)
 
 
-def test_compiled(text_model, text):
+def test_compiled_shares_equal_eager_shares(text_model, text):
     shares = compiled(lambda inputs: class_shares(text_model, inputs))(text)
     np.testing.assert_allclose(array(shares), array(class_shares(text_model, text)), atol=1e-6)
 
@@ -116,7 +116,7 @@ def test_one_graph_for_any_number_of_tokens(text_model, text):
         np.testing.assert_allclose(graph(*part.values()), class_shares(text_model, part), atol=1e-6)
 
 
-def test_of_one_routing_the_shares_are_its_couplings():
+def test_shares_of_a_single_routing_layer_are_its_couplings():
     embeddings, mask = keras.Input((None, 2, 3)), keras.Input((None,))
     poses, scores = SequenceCapsules(4, name="capsules")(embeddings, mask=mask)
     routing = HeinsenRouting(5, 2, sharing="all", name="classes")

@@ -25,7 +25,7 @@ MEBIBYTE = 2**20
 
 
 def of_layer(layer, shape, batch_size=3):
-    """The row of a layer in an inference."""
+    """The row of `layer` in the cost table of an inference."""
     inputs = keras.Input(shape)
     cost = estimate_cost(keras.Model(inputs, layer(inputs)), batch_size, training=False)
     return next(row for row in cost.layers if row.name == layer.name)
@@ -51,15 +51,17 @@ def test_multiply_adds_of_kerass_layers(layer, shape, count):
 
 @of_graphs
 def test_multiply_adds_of_dynamic_routing():
-    """With b examples, i children of d and j parents of e: poses times couplings, then all at once times a matrix;
-    squash: the squared lengths, of which one number scales each parent, and its entries times that."""
+    """The first iteration weighs the poses with the couplings and multiplies them by the matrix of all parents at once.
+
+    Squash takes the squared length of each parent, computes one factor from it, and multiplies the parent's entries.
+    """
     batch, children, d, parents, e = 3, 11, 4, 5, 6
     one = of_layer(DynamicRouting(parents, e, iterations=1), (children, d)).multiply_adds
     products = batch * children * d * (1 + parents * e)
     squash = one - products
     assert 0 < squash <= batch * parents * (2 * e + 5)
     two = of_layer(DynamicRouting(parents, e, iterations=2), (children, d)).multiply_adds
-    # A second iteration: parents back to the children's side and compared there, children weighed and transformed.
+    # A second iteration maps parents to the children's space, compares them there, then weighs and maps the children.
     again = 2 * batch * children * parents * d * (e + 1)
     assert two == one + again + squash
 
@@ -119,13 +121,13 @@ def test_a_networks_parameters_weights_and_activations(model):
     cost = estimate_cost(model, 2)
     assert cost.total("parameters") == model.count_params()
     assert cost.memory["weights"] == 4 * sum(np.prod(v.shape, dtype=int) for v in model.variables)
-    assert cost.memory["optimizer"] == 2 * 4 * model.count_params() + 12  # two slots, two numbers and a whole one
+    assert cost.memory["optimizer"] == 2 * 4 * model.count_params() + 12  # two slots, two floats and one integer
     rows = {row.name: row for row in cost.layers}
     assert rows["convolution"].activations == 4 * 2 * 6 * 5 * 6
     assert rows["primary_capsules"].activations == 4 * 2 * 4 * 3 * 3 * 4
     assert rows["decoder"].parameters == model.decoder.count_params()
     assert rows[OTHER].parameters == 0
-    # A step has the forward pass, and about twice as much for the gradients.
+    # A step has the forward pass and the gradients, which take about twice as much.
     assert 2 < cost.multiply_adds / cost.total("multiply_adds") < 4
     assert estimate_cost(model, 2, training=False).total("multiply_adds") <= cost.total("multiply_adds")
 
@@ -153,7 +155,7 @@ def test_memory_counted_by_hand():
     inputs = keras.Input((2**18,))
     x = keras.layers.Reshape((2**9, 2**9))(inputs)
     x = keras.layers.Permute((2, 1))(x)  # 1 MiB an example
-    x = keras.layers.ReLU()(x)  # 1 MiB more, and then the first is free
+    x = keras.layers.ReLU()(x)  # 1 MiB more; the first is free after this layer
     x = keras.layers.Permute((2, 1))(x)
     cost = estimate_cost(keras.Model(inputs, keras.layers.Permute((2, 1))(x)), 3, training=False)
     assert cost.memory["activations"] + cost.memory["working"] == 2 * 3 * MEBIBYTE
@@ -180,8 +182,8 @@ print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) 
 
 
 @of_graphs
-def test_the_peak_is_as_near_to_a_measured_one_as_is_said():
-    """In a process of its own, above what it holds before its first step."""
+def test_the_estimated_peak_is_near_the_measured_one():
+    """Measures in a separate process, above its memory before the first step."""
     done = run_script(MEASURED)
     assert done.returncode == 0, done.stderr
     measured, estimated = map(float, done.stdout.split()[-2:])

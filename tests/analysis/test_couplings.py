@@ -18,7 +18,7 @@ IMAGES = np.random.default_rng(0).random((6, 8, 8, 1)).astype("float32")
 
 
 def own_model():
-    """A functional model of several kinds of routing, none of them of the papers' networks."""
+    """A functional model with several kinds of routing that is none of the papers' networks."""
     images = keras.Input((8, 8, 1))
     x = PrimaryCapsules(types=4, pose=4, kernel_size=3, strides=2)(images)
     x = ConvDynamicRouting(3, 4, kernel_size=2, name="convolution")(x)
@@ -26,7 +26,7 @@ def own_model():
     model = keras.Model(images, CapsuleLength()(x))
     for layer in model.layers:
         if isinstance(layer, (DynamicRouting, ConvDynamicRouting)):
-            layer.kernel.assign(30 * layer.kernel)  # votes as long as after a training, so that routing does something
+            layer.kernel.assign(30 * layer.kernel)  # votes as long as after training, so that couplings change
     return model
 
 

@@ -17,7 +17,7 @@ def small(iterations=3):
     sizes = dict(filters=8, kernel_size=3, types=2, pose=4, primary_kernel_size=3, dim=4, decoder_units=None)
     model = CapsNet((8, 8, 1), classes=3, iterations=iterations, **sizes)
     kernel = model.encoder.get_layer("class_capsules").kernel
-    kernel.assign(30 * kernel)  # votes as long as after a training, so that routing does something
+    kernel.assign(30 * kernel)  # votes as long as after training, so that couplings change
     return model
 
 
@@ -48,7 +48,7 @@ def test_the_callback_writes_a_row_a_layer_and_iteration_and_goes_on(tmp_path):
     np.testing.assert_allclose(shares, np.histogram(found, 10, (0, 1))[0] / found.size, atol=1e-9)
     if logs is not None:
         assert any(logs.iterdir())
-    # Goes on after the first epoch: the second is measured anew, a third is added.
+    # Training resumes after the first epoch: it measures the second epoch again and adds a third.
     again = RoutingDiagnostics(IMAGES, path)
     model.fit(IMAGES, targets, initial_epoch=1, epochs=3, callbacks=[again], verbose=0)
     assert [row["epoch"] for row in again.rows] == [1, 1, 1, 2, 2, 2, 3, 3, 3]

@@ -112,7 +112,7 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
     assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
 
 
-def test_each_lack_is_that_of_a_figure():
+def test_every_reason_to_leave_out_belongs_to_a_figure():
     assert set(drawing.LACKS) <= set(drawing.DRAWERS)
 
 

@@ -16,7 +16,7 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     routing = model.encoder.get_layer("class_capsules")
     if routing.use_bias:
         routing.bias.assign(np.random.default_rng(1).normal(size=(5, 9)))
-    routing.kernel.assign(60 * routing.kernel)  # so that the couplings leave uniform
+    routing.kernel.assign(60 * routing.kernel)  # so that the couplings become uneven
     children = array(keras.Model(model.encoder.input, routing.input)(images)).reshape(6, -1, 4)
     votes = np.einsum("bid,ijde->bije", children.astype("float64"), array(routing.kernel))
     logits = np.zeros(votes.shape[:3])

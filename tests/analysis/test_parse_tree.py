@@ -43,9 +43,9 @@ def test_shares_through_parts_are_those_of_the_attribution():
     model = routed_network("Heinsen")
     image = image_of(model)
     classes, parts = measure_parse_tree(model, image)
-    shares = array(class_shares(model, image[None]))[0]  # of an activation, which they sum to
+    shares = array(class_shares(model, image[None]))[0]  # shares of one child sum to its activation
     np.testing.assert_allclose(parts.shares * parts.weights[..., None], shares, atol=1e-6)
-    # The tree: a child's share of a class is the sum over its parts of theirs.
+    # In the tree a child's share of a class is the sum of its parts' shares, weighted with its couplings.
     np.testing.assert_allclose(parts.shares, parts.couplings @ classes.shares, atol=1e-6)
     assert classes.weights.shape == (9,) and parts.couplings.shape == (*parts.weights.shape, 9)
 

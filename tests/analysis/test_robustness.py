@@ -15,7 +15,7 @@ def images():
 
 
 def test_the_loss_of_training_may_be_flat_where_the_default_is_not(images, labels):
-    """Sigmoid scores like capsule lengths: the right ones above 0.9, the others below 0.1."""
+    """The sigmoid outputs are like capsule lengths: above 0.9 for the right class, below 0.1 for the others."""
     dense = keras.layers.Dense(4, "sigmoid", kernel_initializer="ones")
     model = keras.Sequential([keras.Input(SHAPE), keras.layers.Flatten(), dense])
     right = np.zeros(7, int)

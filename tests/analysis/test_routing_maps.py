@@ -35,7 +35,7 @@ def test_routing_maps_are_the_couplings_on_the_way_up(schedule, iterations, acti
     else:
         steps = [(lowest, None), (found[0][0], found[1][0]), (found[1][1], found[2][1])]
     first, second, third = (couplings(layer, *step) for layer, step in zip(routing.chain, steps, strict=True))
-    above = (second @ third).reshape(5, 4, 4, 3, 3)  # of each capsule of the convolution, by class
+    above = (second @ third).reshape(5, 4, 4, 3, 3)  # (batch, row, column, type, class)
     wanted = np.zeros((5, 6, 6, 3))
     for row, column in np.ndindex(4, 4):
         window = np.einsum("bij,bjc->bic", first[:, row, column], above[:, row, column]).reshape(5, 3, 3, 2, 3)

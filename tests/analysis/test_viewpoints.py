@@ -46,7 +46,7 @@ def test_what_cannot_be_looked_up_is_named():
 
 
 def predict(images):
-    """Poses that tell the image's factors and the class; all but the airplanes from behind activate the right one."""
+    """Poses that hold an image's factors and the class. Images activate their class, except airplanes from behind."""
     factors = np.rint(images[:, 0, :5, 0] * 255)
     poses = np.zeros((len(images), 4, 3, 2))
     poses[..., 0] = factors[:, None, 1:4] + 1

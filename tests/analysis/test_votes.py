@@ -42,7 +42,7 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
 
 @pytest.mark.parametrize("routing", ["dynamic", "em"])
 def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
-    # EM routing's eager loop over the 32 types of capsules takes long.
+    # EM routing stores its votes here: its eager loop over the 32 types of capsules takes long.
     memory = "store" if routing == "em" else "auto"
     model = CapNet((8, 8, 3), classes=4, dim=3, grid=(1, 1), routing=routing, iterations=2, votes_memory=memory)
     images = np.random.default_rng(0).random((5, 8, 8, 3)).astype("float32")

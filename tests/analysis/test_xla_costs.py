@@ -1,4 +1,4 @@
-"""What XLA finds that a step takes, on JAX."""
+"""The costs that XLA reports for a step, on JAX."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX co
 
 
 def test_an_inference_of_a_known_size():
-    """A product of matrices: its multiply-adds, its weights and inputs, and no more than its result beside them."""
+    """A matrix product needs its multiply-adds, weights and inputs, and besides them only memory for its result."""
     inputs = keras.Input((7,))
     cost = estimate_cost(keras.Model(inputs, keras.layers.Dense(5, use_bias=False)(inputs)), 300, training=False)
     assert cost.multiply_adds == 300 * 7 * 5
@@ -36,6 +36,6 @@ def test_a_training_step():
     routing = next(row for row in cost.layers if row.kind == DynamicRouting.__name__)
     assert routing.stored_votes == 4 * 20 * (4 * 3 * 3) * 5 * 9 and routing.held_votes
     table, (last_but_one, last) = str(cost).splitlines()[:-2], str(cost).splitlines()[-2:]
-    assert table[-1].split()[-2:] == ["?", "?"]  # what the layers have in all
+    assert table[-1].split()[-2:] == ["?", "?"]  # the row of the layers' totals
     assert last_but_one.endswith(f"of a batch of 20. A training step has {cost.multiply_adds:,} multiply-adds.")
     assert last.startswith("Peak memory of a training step: ") and last.endswith(").")

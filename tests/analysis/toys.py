@@ -8,7 +8,7 @@ TOYS = [(0, 3), (0, 5), (2, 1)]  # category and instance
 
 
 def arrays(elevations=9, azimuths=18, lightings=2):
-    """Every view of three toys, in random order; an image's first pixels tell its factors, its channels differ."""
+    """Every view of three toys, in random order. The first pixels of an image hold its factors; its channels differ."""
     rows = [(*toy, *rest) for toy, *rest in itertools.product(TOYS, *map(range, (elevations, azimuths, lightings)))]
     rows = np.random.default_rng(0).permutation(np.array(rows))
     image = np.zeros((len(rows), 5, 6, 2), np.uint8)

@@ -7,7 +7,7 @@ from tf_capsules.runs import run, training
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """The default recipe, cut short, as a user's first command leaves it; for all tests, which leave it as it is."""
+    """The folder of a short run of the default recipe, and the lines it printed. Tests share it and don't change it."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     lines = []
     with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def no_data(monkeypatch):
-    """As if the data had been moved since training."""
+    """Loading data fails, as if the data had been moved since training."""
 
     def load(*arguments):
         raise FileNotFoundError("the data are gone")
@@ -44,7 +44,7 @@ def no_data(monkeypatch):
 
 @pytest.fixture
 def said(capsys):
-    """A function that gives the one line with which a command is refused."""
+    """A function that runs a command which must be refused, and returns the one line of its error."""
 
     def of(*command):
         assert cli.main([str(part) for part in command]) == 2

@@ -21,7 +21,7 @@ def test_predict_reads_image_files_and_names_what_it_cannot_read(trained, tmp_pa
     said = capsys.readouterr().out
     assert said.startswith(f"{tmp_path / 'zero.png'}: ") and "probability 0." in said
     exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6  # as of a camera held upright: to be turned clockwise
+    exif[ExifTags.Base.Orientation] = 6  # as from a camera held upright: the picture needs a clockwise turn
     Image.fromarray(np.rot90(image)).save(tmp_path / "turned.png", exif=exif)
     assert cli.main(["predict", str(folder), str(tmp_path / "turned.png")]) == 0
     assert capsys.readouterr().out.partition(": ")[2] == said.partition(": ")[2]
@@ -50,7 +50,7 @@ def test_photographs_of_any_mode_are_turned_or_refused(mode, tmp_path):
     turned = Image.open(io.BytesIO(exported._upright(path)))
     assert turned.size == (32, 64) and turned.mode == ("L" if mode in ("1", "L") else "RGB")
     path.write_bytes(path.read_bytes()[:-40])
-    if mode == "CMYK":  # what is missing here, Pillow only finds when it turns the picture
+    if mode == "CMYK":  # Pillow finds only when it turns the picture that data are missing
         with pytest.raises(ValueError, match="photograph.jpg can't be read as an image"):
             exported._upright(path)
 

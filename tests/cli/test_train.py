@@ -22,7 +22,7 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
 def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
     run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
     given = ["--dataset", "digits", "--train-limit", "32", "--test-limit", "10", "--batch-size", "16"]
-    given += ["--decay-steps", "100"]  # a rate that follows the length of the run keeps it from growing longer
+    given += ["--decay-steps", "100"]  # without it the rate follows the run's length, so that the run can't grow longer
     assert cli.main(["train", "sabour2017-mnist-cnn", "-o", run, "--epochs", "1", *given, *short]) == 0
     capsys.readouterr()
     assert cli.main(["train", "--resume", "-o", run, "--epochs", "2", *short]) == 0
@@ -46,7 +46,7 @@ def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys, monkeypatch):
     assert cli.main([*command, "--diagnostics", "--no-export"]) == 0
     assert (tmp_path / "run" / "diagnostics.csv").read_text().count("class_capsules") == 3  # iterations
     assert (tmp_path / "run" / "figures" / "routing_diagnostics.png").stat().st_size > 10_000
-    assert cli.main([*command, "--resume", "--no-export", "--no-figures"]) == 0  # it is no part of what the run is
+    assert cli.main([*command, "--resume", "--no-export", "--no-figures"]) == 0  # the option is no setting of the run
     plain = ["train", "li2018-mnist-cnn", "--dataset", "digits", "-o", str(tmp_path / "plain"), "--diagnostics"]
     assert cli.main(plain) == 2
     assert "has no layer whose call takes `return_couplings`" in capsys.readouterr().err

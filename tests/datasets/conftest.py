@@ -13,7 +13,7 @@ PREPARE = pathlib.Path(__file__).parents[2].parent / "shared" / "data" / "prepar
 def prepare(tmp_path_factory):
     """prepare("mnist" | "smallnorb" | "cifar10") -> a tensorflow-datasets folder that holds the real set.
 
-    Writing CIFAR-10 takes 20 seconds; a folder named by TFDS_DATA_DIR that has the set already is used as it is.
+    Writing CIFAR-10 takes 20 seconds. If the folder TFDS_DATA_DIR has the set already, that folder is the result.
     """
     if not PREPARE.is_file():
         pytest.skip("needs the real data, in the folder shared/data beside the repository")
@@ -38,13 +38,13 @@ def prepare(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mnist(prepare):
-    """The real set."""
+    """The real MNIST."""
     return datasets.load("mnist", prepare("mnist"))
 
 
 @pytest.fixture
 def mnist_at_hand(mnist, prepare, monkeypatch):
-    """The folder of the real set; what is made of it does not read it once more."""
+    """The folder of the real MNIST. Data sets made from MNIST get the loaded one and do not read it again."""
     from tf_capsules.datasets import standard
 
     def load(data_dir=None, download=False):

@@ -11,14 +11,14 @@ STILL = {"angle": 0.0, "shear": 0.0, "scale": (1.0, 1.0), "place": (0.5, 0.5)}
 
 
 def bar():
-    """A digit of 9x7 pixels about its image's centre: a column, 5 long, whose lower end is brighter."""
+    """An image of 9x7 pixels with a column of 5 pixels at its centre, whose lower end is brighter."""
     image = np.zeros((9, 7, 1), "uint8")
     image[2:7, 3] = 100
     image[6, 3] = 250
     return image
 
 
-def test_no_map_is_the_padded_image():
+def test_the_identity_map_gives_the_padded_image():
     found = affine(tf.constant(bar()), 3, **STILL)
     np.testing.assert_allclose(found, np.pad(bar(), ((3, 3), (3, 3), (0, 0))) / 255, atol=1e-6)
 
@@ -55,7 +55,7 @@ def test_random_maps_keep_the_whole_digit():
         assert abs(options["angle"]) <= 20 and abs(options["shear"]) <= 0.2
         assert (0.8 <= options["scale"]).all() and (options["scale"] <= 1.2).all()
         found = np.asarray(affine(tf.constant(image), 3, **options))[..., 0]
-        assert found[[0, -1]].max() < 0.15 and found[:, [0, -1]].max() < 0.15  # at most the fringe of interpolation
+        assert found[[0, -1]].max() < 0.15 and found[:, [0, -1]].max() < 0.15  # interpolation may leave a faint fringe
         # SciPy agrees on the same map
         turn = np.deg2rad(options["angle"])
         matrix = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])

@@ -82,7 +82,7 @@ def test_padded_batches_weigh_like_those_of_a_split(training):
 
 def test_mixup_is_that_of_a_split():
     x, _ = arrays()
-    y = np.arange(11)  # a label each tells what was mixed
+    y = np.arange(11)  # distinct labels show which examples were mixed
     options = {"training": True, "seed": 7, "epochs": 4, "pad": True, "mixup": (0.5, 11)}
     whole, rest = ArrayBatches(x, y, 4, **options), ArrayBatches(x, y, 4, initial_epoch=2, **options)
     plain = ArrayBatches(x, y, 4, **options | {"mixup": None})

@@ -27,7 +27,7 @@ STEPS = {
 
 
 class Replay:
-    """Gives the same numbers to every caller, whatever the library of its tensors."""
+    """Gives the same random numbers to every caller, whichever library its tensors belong to."""
 
     def __init__(self, seed, integer=int, number=float):
         self.random, self.integer, self.number = np.random.default_rng(seed), integer, number
@@ -98,7 +98,7 @@ def test_evaluation_crops_the_centre_and_draws_nothing():
 
 def test_a_turned_hue_is_that_of_hsv():
     x = image(5, 7)
-    x[0, 0], x[0, 1] = 0.3, (0.0, 0.0, 0.5)  # grey, and of no red and green at all
+    x[0, 0], x[0, 1] = 0.3, (0.0, 0.0, 0.5)  # a grey pixel, and one without red and green
     for turn in (0.0, 0.1, -0.4, 1 / 3):
         found = augment.turned_hue(x, turn)
         for pixel, turned in zip(x.reshape(-1, 3), found.reshape(-1, 3), strict=True):

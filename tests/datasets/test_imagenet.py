@@ -1,4 +1,4 @@
-"""ImageNet, from a small set of the same form."""
+"""ImageNet's loader, on a small data set of the same form."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ NAMES = ("n01440764", "n01443537", "n01484850", "n01491361")  # the first of the
 
 
 def picture(label, height, width):
-    """Red says how far down, green how far right a pixel is, blue the class."""
+    """A picture whose red encodes a pixel's row, green its column, and blue the class."""
     down, right = np.mgrid[:height, :width]
     return np.stack([4 * down, 4 * right, np.full_like(down, 60 * label)], -1).astype(np.uint8)
 
@@ -89,9 +89,9 @@ def test_whole_pictures_are_cut_to_their_central_square(prepared, classes):
 
 def test_boxes_are_cut_out_in_a_square_and_black_where_the_picture_ends(prepared, classes, tmp_path):
     boxes = tmp_path / "boxes.csv"
-    # In pixels of 40 x 60: rows 4 to 8 and columns 6 to 18; rows 0 to 20 and columns 54 to 60.
+    # The first two boxes in pixels of 40x60: rows 4-8, columns 6-18; rows 0-20, columns 54-60.
     rows = [f"{NAMES[2]}_2.JPEG,0.1,0.1,0.3,0.2", f"{NAMES[2]}_2.JPEG,0.9,0,1,0.5", f"{NAMES[1]}_5.JPEG,0,0,1,1"]
-    rows += [f"{NAMES[0]}_0.JPEG,0,0,1,1"]  # of a class that is left out
+    rows += [f"{NAMES[0]}_0.JPEG,0,0,1,1"]  # its class is left out
     rows += ["ILSVRC2012_val_00000001.JPEG,0,0,1,1", "ILSVRC2012_val_00000002.JPEG,0,0,1,1"]
     boxes.write_text("\n".join(rows))
     data = datasets.load("h_imagenet", prepared, image_size=12, class_list=classes, box_file=boxes)
@@ -100,7 +100,7 @@ def test_boxes_are_cut_out_in_a_square_and_black_where_the_picture_ends(prepared
     images, labels = arrays(data.train)
     small, beyond = (255 * image for image, label in zip(images, labels, strict=True) if label == 0)
     np.testing.assert_allclose(small, picture(2, 40, 60)[:12, 6:18], atol=1e-3)  # 12 x 12 about row 6, column 12
-    # The second is the square of 20 about row 10, column 57: columns 47 to 67, of which 13 of 20 are in the picture.
+    # The second is the square of 20 about row 10, column 57. Only 13 of its columns 47 to 67 are in the picture.
     assert (beyond[:, 9:] == 0).all()
     np.testing.assert_allclose(beyond[:, :7, 2], 120, atol=1e-3)
     np.testing.assert_allclose(beyond[6, 3, :2], (4 * 10.3, 4 * (47 + 5.3)), atol=2)

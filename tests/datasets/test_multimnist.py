@@ -29,7 +29,7 @@ def test_overlay_clips_at_255():
 
 @pytest.fixture(scope="module")
 def digits():
-    """Twelve digits of four classes, each of one bright colour that tells it apart."""
+    """Twelve digits of four classes; each has a uniform brightness of its own."""
     labels = np.array([0, 2, 1, 2, 2, 3, 0, 2, 2, 1, 2, 2])
     images = np.broadcast_to(np.arange(1, 13, dtype="uint8")[:, None, None, None] * 10, (12, 3, 5, 1))
     return {"image": images.copy(), "label": labels}

@@ -14,14 +14,14 @@ DEGREES = {"azimuth": lambda number: 20 * number, "elevation": lambda number: 30
 
 
 def all_pairs(instances):
-    """The factors of all of smallNORB's pairs of these toys, in an order that is not regular."""
+    """The factors of all smallNORB pairs of these toys, in random order."""
     table = np.array(list(itertools.product(range(5), instances, range(9), range(18), range(6))))
     return dict(zip(FACTORS, np.random.default_rng(1).permutation(table).T, strict=True))
 
 
 @pytest.fixture
 def norb(monkeypatch):
-    """The columns of smallNORB's two splits, which is loaded with black pictures of one pixel."""
+    """Replaces smallNORB by black pictures of one pixel; returns the columns of its two splits."""
     black = {"image": np.zeros((24300, 1, 1, 2), "uint8")}
     splits = [all_pairs(instances) | black for instances in ((4, 6, 7, 8, 9), (0, 1, 2, 3, 5))]
 
@@ -43,7 +43,7 @@ def toys(split):
 
 @pytest.mark.parametrize("factor", ["azimuth", "elevation"])
 @pytest.mark.parametrize("inside", ["", "_test_toys"])
-def test_what_is_trained_on_and_tested_on(norb, factor, inside):
+def test_views_and_toys_of_the_training_familiar_and_test_splits(norb, factor, inside):
     one = datasets.load(f"smallnorb_novel_{factor}{inside}")
     sizes = (one.train.size, one.familiar.size, one.test.size)
     assert sizes == ((4860, 3240, 6480) if inside else (8100, 8100, 16200))

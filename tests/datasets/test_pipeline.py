@@ -34,7 +34,7 @@ def test_evaluation_goes_in_order():
 
 
 def test_a_stream_has_no_thread_that_tunes_it():
-    """`fit` would wait for it at the end of every stream: up to as long as the stream was read."""
+    """`fit` would wait for such a thread at the end of every stream, up to as long as the stream was read."""
     assert not split().batches(4).options().autotune.enabled
 
 
@@ -85,7 +85,7 @@ def test_random_crops_in_evaluation():
     options = {"preprocess": (("flip",), ("crop", 4), ("brightness", 9))}
     crops = [np.concatenate([x for x, _ in read(source.batches(4, crop=k, **options))]) for k in range(3)]
     again = np.concatenate([x for x, _ in read(source.batches(7, crop=1, seed=5, **options))])
-    np.testing.assert_array_equal(crops[1], again)  # of the number and the example alone
+    np.testing.assert_array_equal(crops[1], again)  # a crop depends only on its number and the example
     places = set()
     for crop in crops:
         for image, window in zip(images, np.rint(crop * 255).astype(int), strict=True):
@@ -221,13 +221,13 @@ def test_draws_cover_their_range():
 
 
 def distinct(n):
-    """A split of n images of which each has a label of its own, so that mixed labels tell what was mixed."""
+    """A split of n images with distinct labels, so that mixed labels show which images were mixed."""
     images = np.random.default_rng(0).integers(0, 256, (n, 2, 3, 1), dtype=np.uint8)
     return Split({"image": images, "label": np.arange(n)})
 
 
 def shares(batches):
-    """r of every sample, to the precision of 1 - r; 0 where a sample is its own partner."""
+    """Mixup's r of every sample, to the precision of 1 - r; 0 if a sample is its own partner."""
     own = [y["label"].numpy()[np.arange(len(x)), y["unmixed"].numpy()] for x, y in batches]
     return 1 - np.concatenate(own)
 
@@ -243,7 +243,7 @@ def test_mixup_mixes_images_and_labels_alike():
         np.testing.assert_array_equal(y["unmixed"], labels)
         np.testing.assert_allclose(np.einsum("bn,nhwc->bhwc", y["label"], images), x, atol=1e-6)
         np.testing.assert_allclose(np.sum(y["label"], -1), 1, atol=1e-6)
-        # One permutation: every image of the batch is the partner of one sample, r times.
+        # Partners are a permutation of the batch: no image is the partner of two samples.
         partners = [np.delete(row, own) for row, own in zip(y["label"].numpy(), labels, strict=True)]
         found = [row.argmax() + (row.argmax() >= own) for row, own in zip(partners, labels, strict=True) if row.any()]
         assert len(set(found)) == len(found) and set(found) <= set(labels)

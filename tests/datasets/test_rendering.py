@@ -7,7 +7,7 @@ DARK = Lighting(1.0, ())  # no lamp: the floor is bright all over, and what is p
 
 
 def camera(azimuth, elevation):
-    """The places (right, up, towards the camera) of points seen from there, by turning them step by step."""
+    """The matrix that turns points into the camera's axes (right, up, towards the camera), as two rotations."""
     a, e = np.radians(azimuth + 90), np.radians(elevation)
     turn = np.array([[np.cos(a), np.sin(a), 0], [-np.sin(a), np.cos(a), 0], [0, 0, 1]])
     tilt = np.array([[1, 0, 0], [0, np.sin(e), np.cos(e)], [0, -np.cos(e), np.sin(e)]])
@@ -74,7 +74,7 @@ def test_the_shadow_falls_away_from_the_lamp():
         rows, columns = np.nonzero(dark)
         return columns.mean() - 31.5, rows.mean() - 31.5
 
-    far = 1.0 / np.tan(np.radians(60)) / 1.3 * 32  # of the shadow from under the ball, in pixels
+    far = 1.0 / np.tan(np.radians(60)) / 1.3 * 32  # distance of the shadow from the point under the ball, in pixels
     for turn, direction in ((0, (-1, 0)), (180, (1, 0)), (90, (0, np.sin(np.radians(70))))):
         np.testing.assert_allclose(shadow(turn), far * np.array(direction), atol=0.7)
 

@@ -13,7 +13,7 @@ STEMS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnor
 
 
 def matrix(array):
-    """The bytes of an array as the data set's page describes them, packed one by one."""
+    """An array's bytes in the file format that the data set's page describes."""
     magic = {"uint8": b"\x55\x4c\x3d\x1e", "int32": b"\x54\x4c\x3d\x1e"}[array.dtype.name]
     sizes = list(array.shape) + [1] * (3 - array.ndim)
     header = magic + array.ndim.to_bytes(4, "little") + b"".join(size.to_bytes(4, "little") for size in sizes)
@@ -21,7 +21,7 @@ def matrix(array):
 
 
 def source(part):
-    """The original arrays of a few examples; the image's first pixels tell the example's number and the camera."""
+    """A few examples as original arrays. An image's first two pixels hold the example's number and its camera."""
     n, seed = {"train": (13, 1), "test": (11, 2)}[part]
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (n, 2, 96, 96), dtype=np.uint8)
@@ -37,7 +37,7 @@ def source(part):
 
 
 def write(folder, packed=(), **changes):
-    """Writes the six files; `train_cat=bytes` puts other content in one, None leaves it out."""
+    """Writes the six files. `train_cat=bytes` replaces the content of one file; None leaves it out."""
     for part, stem in STEMS.items():
         for kind, array in zip(("dat", "cat", "info"), source(part), strict=True):
             content = changes.get(f"{part}_{kind}", matrix(array))
@@ -84,7 +84,7 @@ def test_the_real_set(prepare, monkeypatch):
     pose = [test[name].astype(int) for name in ("label", "instance", "elevation", "azimuth", "lighting")]
     assert len(set(zip(*pose, strict=True))) == 24300
     assert (test["image"][..., 0] != test["image"][..., 1]).any((1, 2)).all()
-    assert len(set(test["instance"][:50])) == 5  # the beginning shows all test toys, so `limit` is fair
+    assert len(set(test["instance"][:50])) == 5  # the first examples show all test toys, so `limit` takes some of each
     assert "lack" in norb.note
     monkeypatch.setattr(smallnorb, "smallnorb", lambda data_dir, download: norb)
     inside = datasets.load("smallnorb_novel_azimuth_test_toys")

@@ -146,7 +146,7 @@ def test_the_real_trees(labels, phrases, sizes):
 
 
 class TestPrepared:
-    """What goes through tensorflow-datasets."""
+    """The data set as tensorflow-datasets prepares it."""
 
     @pytest.fixture(autouse=True)
     def tfds(self):

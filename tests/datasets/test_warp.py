@@ -4,7 +4,7 @@ from tf_capsules.datasets import augment, warp
 
 
 class Draw:
-    """Gives the numbers that it is made with, one after the other."""
+    """Returns the given numbers one after the other, in place of random ones."""
 
     def __init__(self, *numbers):
         self.numbers = list(numbers)
@@ -35,7 +35,7 @@ def test_a_quarter_turn_is_numpy_s_and_none_leaves_the_image():
 
 def test_half_of_the_images_turn_and_none_beyond_the_limit():
     flat = image(6, 6)
-    # uniform 1e-7 makes a normal number of 5.7, which is cut at the limit.
+    # A uniform number of 1e-7 gives a normal number of 5.7, which is cut at the limit.
     np.testing.assert_allclose(warp.rotate(flat, Draw(1e-7, 0.0, 0.4), np, 90), np.rot90(flat), atol=1e-5)
     np.testing.assert_allclose(warp.rotate(flat, Draw(1e-7, 0.0, 0.6), np, 90), flat, atol=1e-6)
 

@@ -39,7 +39,7 @@ def run_onnx(file, images):
 
 @pytest.fixture(params=["litert", "onnx"])
 def converter(request):
-    """(what writes a file, what runs it, the fewest images that it takes)."""
+    """(function that writes a file, function that runs it, smallest batch that it takes)."""
     if request.param == "litert":
         return export.export_litert, run_litert, 1
     pytest.importorskip("tf2onnx")
@@ -74,7 +74,7 @@ def test_networks_of_other_routings_are_converted(tmp_path, converter, name, mon
     if converter[1] is run_onnx:
         from tf2onnx.optimizer import einsum_optimizer
 
-        # It tries an einsum with its letters in all orders, for speed alone: seven letters take it ten seconds.
+        # tf2onnx tries all orders of an einsum's letters, only for speed. Seven letters take it ten seconds.
         monkeypatch.setattr(einsum_optimizer, "permutations", lambda x: itertools.islice(itertools.permutations(x), 6))
     case = MODELS[name]
     model, images = case.make(), case.arrays()["images"][:3]

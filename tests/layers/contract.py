@@ -1,4 +1,4 @@
-"""What every layer and every model keeps."""
+"""The checks that every layer and every model must pass."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ HALF = ("mixed_float16", "mixed_bfloat16")
 
 
 def split(layer, arguments):
-    """The first argument and the others by name; a model takes all its inputs as one."""
+    """Splits off the first argument; a model takes all its inputs as one argument."""
     first, *rest = arguments
     if isinstance(layer, keras.Model) and rest:
         return dict(arguments), {}
@@ -31,7 +31,7 @@ def compiled_call(layer, arguments):
 
 
 def outputs_of(layer, arguments):
-    """As a whole on JAX, whose eager mode compiles each operation for each shape and dtype."""
+    """Calls the layer. JAX compiles the call as a whole, since its eager mode compiles each operation separately."""
     if BACKEND != "jax":
         return call(layer, arguments)
     if not layer.built:
@@ -72,16 +72,17 @@ def run_layer_contract(case, tmp_path):
     expected = numbers(outputs)
     assert all(np.isfinite(x).all() for x in tree.flatten(expected))
 
-    # Symbolic shapes and dtypes are the real ones, for any and for a given batch size; a model takes long to trace.
+    # Symbolic shapes and dtypes equal the real ones, with and without a batch size. A model takes long to trace, so
+    # only the case without a batch size is checked.
     is_model = isinstance(layer, keras.Model)
     for size in (None,) if is_model else (batch, None):
         inputs = symbolic(arguments, size)
         specs = call(layer, inputs)
         check_specs(specs, outputs, size)
 
-    if BACKEND != "jax":  # which compiles for seconds what Keras does alike on every backend
+    if BACKEND != "jax":  # Keras does this alike on every backend, but JAX compiles it for seconds
         model, given = (layer, split(layer, arguments)[0]) if is_model else (keras.Model(inputs, specs), arguments)
-        if not is_model:  # which is made of layers
+        if not is_model:  # a model is made of layers, which are checked
             check_config(layer, arguments, expected)
         check_saving(model, given, expected, tmp_path)
         graph = any_batch(model, given)
@@ -105,7 +106,7 @@ def check_specs(specs, outputs, size):
 
 
 def check_config(layer, arguments, expected):
-    """A layer made from its config, by way of JSON, computes the same with the same weights."""
+    """A layer made from the config, after a round trip through JSON, computes the same with the same weights."""
     serialized = keras.saving.serialize_keras_object(layer)
     other = keras.saving.deserialize_keras_object(json.loads(json.dumps(serialized)))
     build(other, layer, arguments)
@@ -116,7 +117,7 @@ def check_config(layer, arguments, expected):
 
 
 def check_saving(model, inputs, expected, tmp_path):
-    """A loaded model computes the same with the same config."""
+    """A saved and loaded model has the same config and computes the same."""
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert_close(numbers(loaded(inputs)), expected, atol=1e-6)
@@ -128,13 +129,13 @@ def config_of(layer):
 
 
 def check_batches(graph, inputs, expected):
-    """Batches of 2, the last one a single sample, give what one batch gives, in a graph that knows no batch size."""
+    """Batches of 2 and a last batch of 1 give the same as one batch, in a graph of unknown batch size."""
     parts = [numbers(graph(tree.map_structure(lambda x: x[i : i + 2], inputs))) for i in range(0, BATCH, 2)]  # noqa: B023
     assert_close(tree.map_structure(lambda *outputs: np.concatenate(outputs), *parts), expected)
 
 
 def check_compiled(graph, inputs, expected):
-    """XLA, which compiles the graph, that is traced already, for this batch size, computes the same."""
+    """The graph compiled by XLA for this batch size computes the same."""
     run = compiled(lambda *values: graph(dict(zip(inputs, values, strict=True))))
     assert_close(numbers(run(*map(ops.convert_to_tensor, inputs.values()))), expected)
 
@@ -172,7 +173,7 @@ def _replaced(values, indices, new):
 
 @contextlib.contextmanager
 def dtype_policy(policy):
-    """The global dtype policy for a while, and the one of before whatever happens."""
+    """Sets the global dtype policy in a context and restores the previous one, also after an error."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:
@@ -182,7 +183,7 @@ def dtype_policy(policy):
 
 
 def check_policy(case, policy, reference, arguments, expected):
-    """The outputs have the dtype that is promised, are finite, and are near those of float32."""
+    """The outputs have the promised dtype, are finite, and are near those of float32."""
     layer = case.make()
     build(layer, reference, arguments)
     layer.set_weights(reference.get_weights())
@@ -191,6 +192,6 @@ def check_policy(case, policy, reference, arguments, expected):
     for output in tree.flatten(outputs):
         assert keras.backend.standardize_dtype(output.dtype) == compute_dtype, policy
     assert all(keras.backend.standardize_dtype(weight.dtype) == "float32" for weight in layer.weights)
-    # Relative to the largest output, so that small outputs can fail, too: bfloat16 has 8 bits.
+    # The tolerance is relative to the largest output, so that small outputs can fail, too. bfloat16 has 8 bits.
     largest = max(np.abs(array).max() for array in tree.flatten(expected))
     assert_close(numbers(outputs), expected, atol=max(0.04 * largest, 1e-6))

@@ -8,7 +8,7 @@ SHAPE = (4, 5, 3, 6)
 
 
 def train_both(dtype="float32", shape=SHAPE, mask=None, trainable=True, **options):
-    """Outputs, gradients of the inputs and the weights, and the weights after a step, of Keras's layer and of ours."""
+    """For Keras's layer, then ours: outputs, gradients of the inputs and the weights, and the weights after a step."""
     tf = pytest.importorskip("tensorflow")
     random = np.random.default_rng(0)
     x = tf.cast(random.normal(2.0, 3.0, shape), dtype)

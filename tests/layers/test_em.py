@@ -39,7 +39,7 @@ def test_oracle():
 
 
 def test_oracle_of_coordinate_addition():
-    """Each child alone: with poses of zeros its vote, and so the parent's pose, is where it lies."""
+    """Each child routes alone and has a pose of zeros, so its vote and the parent's pose are its coordinates."""
     case = ORACLE["C_coordinate_addition"]
     poses = np.zeros((16, 4, 4, 1, 4, 4), "float32")
     alone = np.eye(16, dtype="float32").reshape(16, 4, 4, 1)
@@ -60,7 +60,7 @@ def test_equals_votes_written_out(pose, sharing):
     activations = RANDOM.random((batch, height, width, types)).astype("float32")
     mask = RANDOM.integers(0, 2, activations.shape).astype(bool)
     layer = EMRouting(parents, dim, sharing=sharing, coordinates=True, use_bias=True, normalization="data")
-    # beta_a of this normalization is -1000, where activations say little of the cost.
+    # The initial beta_a of this normalization, about -1000, would hide the cost; a random one replaces it below.
     layer.build(poses.shape)
     groups = {"none": children, "positions": types, "all": 1}[sharing]
     assert layer.kernel.shape == (groups, parents, 5, dim) and layer.bias.shape == (groups, parents, *pose[:-1], dim)
@@ -115,7 +115,7 @@ def test_the_convolution_equals_full_connection_of_each_window(pose):
 
 def test_children_that_no_window_covers_or_that_are_masked_count_for_nothing():
     poses = RANDOM.normal(size=(2, 6, 5, 3, 2, 4)).astype("float32")
-    layer = ConvEMRouting(4, 2, 3, 2, inverse_temperature=1.0)  # covers five rows of the six
+    layer = ConvEMRouting(4, 2, 3, 2, inverse_temperature=1.0)  # its windows cover five of the six rows
     mask = np.ones((2, 6, 5, 3), bool)
     mask[:, 2, 1] = False
     expected = layer(poses, mask=mask)
@@ -126,7 +126,7 @@ def test_children_that_no_window_covers_or_that_are_masked_count_for_nothing():
 
 
 @pytest.mark.parametrize("pose", [(3, 5), (5,)], ids=["matrices", "vectors"])
-def test_votes_that_are_never_made_give_what_stored_ones_do(pose):
+def test_routing_without_stored_votes_equals_routing_with_stored_votes(pose):
     poses = RANDOM.normal(size=(2, 5, 4, 8, *pose)).astype("float32")
     activations = RANDOM.random((2, 5, 4, 8)).astype("float32")
     options = {"sharing": "positions", "coordinates": True, "normalization": "data"}

@@ -13,7 +13,7 @@ def wave(frequency, *shape):
 
 
 def waves(coefficients):
-    """A layer of two types with weights of waves."""
+    """A layer of two types whose weights are waves."""
     layer = CapConv(2, strides=2, coefficients=coefficients)
     layer.build((2, 4, 4, 2, 2))
     source = 4 if coefficients == "both" else 2
@@ -42,7 +42,7 @@ def squash(x):
     return x * np.sqrt(square) / (1 + square)
 
 
-def test_strides_begin_where_zeros_are_the_same_on_every_side():
+def test_strided_convolutions_pad_all_sides_alike():
     layer = CapConv(3, kernel_size=5, strides=3)
     poses = np.random.default_rng(0).normal(size=(2, 6, 7, 4, 2))
     result = array(layer(poses))
@@ -121,7 +121,7 @@ def test_co_efficients_are_what_their_convolutions_give(coefficients):
 @pytest.mark.parametrize(
     "options, count",
     [
-        # 288 d_in d + 32 d and so on, for 32 types: see the class for the branches.
+        # The master convolution of 32 types has 288 d_in d + 32 d parameters; the class describes the branches.
         (dict(dim=2), 288 * 2 + 64 + 64 * 2),
         (dict(dim=2, coefficients="own"), 102_656),
         (dict(dim=2, coefficients="own", skip=True), 102_656 + 18_496),

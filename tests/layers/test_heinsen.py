@@ -20,7 +20,7 @@ def built(layer, x):
 
 
 def check(results, expected):
-    """Poses, scores, variances and couplings against the oracle's names."""
+    """Compares poses, activation logits, variances and couplings with the oracle."""
     for result, name in zip(results, ("mu_out", "a_out", "sig2_out", "R"), strict=True):
         if name in expected:
             np.testing.assert_allclose(array(result), expected[name], atol=ATOL, rtol=0, err_msg=name)
@@ -54,7 +54,7 @@ def test_chunks_of_an_unknown_number_of_children():
         return *results, tape.gradient(loss, poses)
 
     rng = np.random.default_rng(0)
-    for children in (0, 1, 11):  # fewer than 8 are never in chunks; 11 fill them up with one more
+    for children in (0, 1, 11):  # fewer than 8 are never chunked; 11 need one child of padding
         poses = tf.constant(rng.normal(size=(2, children, 4, 4)).astype("float32"))
         scores = tf.constant(rng.normal(size=(2, children)).astype("float32"))
         for result, expected in zip(graph(poses, scores), graph.python_function(poses, scores), strict=True):
@@ -186,7 +186,7 @@ def test_any_number_of_children_that_share():
             stored.set_weights(layer.get_weights())
         expected = stored(*values, return_couplings=True)
         for result, wanted in zip(results, expected, strict=True):
-            # With few children the layer stores votes, and results are the same up to the order of sums.
+            # With few children the layer stores votes, so results differ only by the order of sums.
             np.testing.assert_allclose(array(result), array(wanted), atol=2e-6 if children < 8 else 1e-4)
 
 

@@ -20,7 +20,7 @@ def matrices(x):
 
 
 def of_case(layer, case, kernel="W", gamma="gamma", beta="beta", dtype="float32"):
-    """Gives a built layer a case's weights."""
+    """Assigns the weights of a case to a built layer."""
     layer.kernel.assign(oracle.expand(**case["params"][kernel], dtype=dtype))
     layer.normalization.gamma.assign(matrices(oracle.expand(**case["params"][gamma], dtype=dtype)))
     layer.normalization.beta.assign(matrices(oracle.expand(**case["params"][beta], dtype=dtype)))
@@ -119,7 +119,7 @@ def test_masked_children_do_not_count():
     np.testing.assert_allclose(
         array(layer(other, parents=layer(other, mask=mask), mask=mask)), found, rtol=1e-5, atol=1e-5
     )
-    # Of no children at all the offset of the normalization is left.
+    # Without any children only the offset of the normalization is left.
     np.testing.assert_allclose(found[1], 0, atol=1e-6)
     couplings = array(layer(poses, parents=parents, mask=mask, return_couplings=True)[1])
     np.testing.assert_allclose(couplings.sum(-1), mask, atol=1e-6)
@@ -134,7 +134,7 @@ def test_initial_poses(of):
     for layer in layers.values():
         layer.kernel.assign(layers["zeros"].kernel)
     found = {start: array(layer(poses)) for start, layer in layers.items()}
-    # What is learned begins at zeros, with which children agree as with none.
+    # Learned initial poses begin at zeros, which gives the same even couplings as no poses.
     np.testing.assert_allclose(found["learned"], found["zeros"], rtol=1e-4, atol=1e-5)
     assert np.abs(found["random"] - found["zeros"]).max() > 0.01
 
@@ -164,7 +164,7 @@ def test_all_iterations_on_request():
         found = layer(poses, return_iterations=True)
         assert [[x.shape for x in own] for own in found] == [[(2, 4, 3)] * 3, [(2, 2, 3)] * 3]
         np.testing.assert_allclose(array(found[-1][-1]), array(layer(poses)), atol=1e-6)
-    # Of one layer both are the same.
+    # With one layer both schedules are the same.
     both = [ConcurrentRouting(chain[:1], iterations=4, schedule=name)(poses) for name in ("concurrent", "sequential")]
     np.testing.assert_allclose(array(both[0]), array(both[1]), atol=1e-6)
 
@@ -222,7 +222,7 @@ def test_parents_of_another_shape_are_refused(convolutional, activations):
 
 
 class Halfway(keras.layers.Layer):
-    """Poses halfway between the children's sum and what they were."""
+    """Moves the parents' poses halfway to the sum of the children."""
 
     def call(self, poses, parents=None):
         found = ops.sum(poses, axis=1, keepdims=True)
@@ -268,7 +268,7 @@ def test_it_trains_in_a_network():
 
 
 def activated(layer, iterations, poses, activations):
-    """Poses and activations after so many iterations, as the docstring says, in NumPy, of a fully connected layer."""
+    """Computes poses and activations of a fully connected layer in NumPy, as the layer's docstring says."""
     kernel, beta_u, beta_a = (array(x) for x in (layer.kernel, layer.beta_u, layer.beta_a))
     votes = np.einsum("bird,ijde->bijre", poses, kernel).reshape(*poses.shape[:2], 4, 10)
     parents = np.zeros((len(poses), 4, 10))

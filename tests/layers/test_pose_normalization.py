@@ -9,7 +9,7 @@ POSES = (3, 4, 5, 2, 4, 3)
 
 
 def step(layer, x, upstream, wrap):
-    """Outputs, and the gradients of the inputs, of the gain and of the offset; then those of the squared gradient."""
+    """Outputs; gradients of the inputs, gain and offset; then the gradients of the input gradient's squared size."""
 
     @wrap
     def run(x, upstream):

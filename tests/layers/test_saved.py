@@ -1,4 +1,4 @@
-"""Files of earlier versions load and answer as they did."""
+"""Models saved by earlier versions load and give the same answers as then."""
 
 import pathlib
 

@@ -12,7 +12,7 @@ def test_a_layer_routes_with_its_kernel_and_prior():
     found, couplings = layer(poses, return_couplings=True)
     assert found.shape == (2, 3, 6) and couplings.shape == (2, 6, 3)
     assert layer.kernel.shape == (6, 3, 4, 6) and layer.prior.shape == (6, 3)
-    # A softmax over the parents sums to 1, the prior is added after it.
+    # The softmax over the parents sums to 1; the layer adds the prior after it.
     sums = array(couplings).sum(axis=-1) - array(layer.prior.value).sum(axis=-1)
     np.testing.assert_allclose(sums, 1, atol=1e-5)
     np.testing.assert_allclose(array(layer(poses)), array(found), atol=1e-6)

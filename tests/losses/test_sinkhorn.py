@@ -7,7 +7,7 @@ from keras import ops
 from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence, sinkhorn, transport_cost
 
 RANDOM = np.random.default_rng(0)
-# Not negative and at times zero, as after ReLU: 5 samples of 4 features.
+# 5 samples of 4 features that are not negative; in X some are zero, as after ReLU.
 X, Y = (np.maximum(RANDOM.normal(size=(5, 4)), 0).astype("float32") + shift for shift in (0, 0.1))
 WEIGHTS = np.array([1.0, 0.0, 2.0, 0.5, 0.0], "float32")
 COST = np.array([[0.1, 0.7, 0.4], [0.9, 0.2, 0.5], [0.3, 0.6, 0.0]])
@@ -63,11 +63,11 @@ def test_plan_equals_the_formula_for_any_masses_and_sizes(options):
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 def test_plan_equals_that_of_another_library(epsilon, monkeypatch):
-    for name in ("TENSORFLOW", "PYTORCH", "JAX"):  # which it would import
+    for name in ("TENSORFLOW", "PYTORCH", "JAX"):  # POT would import them
         monkeypatch.setenv(f"POT_BACKEND_DISABLE_{name}", "1")
     ot = pytest.importorskip("ot")
     even = np.full(3, 1 / 3)
-    # It updates the other side first, so that its rows are exact; after many iterations there is one plan.
+    # POT updates the other side first, hence the transpose after few iterations. Many iterations give a unique plan.
     few = ot.sinkhorn(even, even, COST.T, epsilon, numItermax=10, stopThr=0, warn=False).T
     many = ot.sinkhorn(even, even, COST, epsilon, numItermax=5000, stopThr=1e-14)
     with float64():
@@ -99,7 +99,7 @@ def test_weights_are_masses():
     kept, masses = WEIGHTS > 0, WEIGHTS[WEIGHTS > 0] / WEIGHTS.sum()
     expected = divergence_by_hand(X[kept], Y[kept], rows=masses, columns=masses)
     for weights in (WEIGHTS, WEIGHTS[:, None]):
-        # As any Keras loss, the sum of weighted values is divided by the number of samples.
+        # Like any Keras loss, this one divides the sum of weighted values by the number of samples.
         weighted = run(lambda w: SinkhornDivergence()(Y, X, w), weights)
         np.testing.assert_allclose(weighted, expected * WEIGHTS.mean(), atol=1e-6)
         alone = run(lambda w: SinkhornDivergence(reduction="mean_with_sample_weight")(Y, X, w), weights)
@@ -139,7 +139,7 @@ def test_the_gradient_goes_through_the_cost_and_on_demand_through_the_plan(plan_
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("options", [{}, {"cost": "l2"}, {"epsilon": 1e-3}, {"epsilon": 1e-3, "plan_gradient": True}])
 def test_value_and_gradients_are_finite_for_zeros_and_a_small_epsilon(options, jit):
-    options = options | ({"iterations": 4} if jit else {})  # compiling takes long, the longer the program
+    options = options | ({"iterations": 4} if jit else {})  # a longer program takes longer to compile
     some, zeros = X.copy(), np.zeros_like(X)
     some[1] = some[3] = 0
     function = gradients_of(lambda y, x: SinkhornDivergence(**options)(y, x, WEIGHTS), jit)

@@ -59,7 +59,7 @@ def test_schedules():
 
 
 def make_network(jit=False):
-    """A network that never changes: the losses of its training are those of the margin alone."""
+    """A network whose weights never change, so only the margin changes its losses."""
     margin = SpreadMargin("linear", scale=10, name="margin")
     inputs = keras.Input((5,))
     scores = keras.layers.Dense(5, use_bias=False, kernel_initializer="identity")(inputs)
@@ -77,7 +77,7 @@ def fit(network, epochs):
 
 
 def expected_loss(steps):
-    """Mean over steps, each with its four examples."""
+    """The mean loss of these steps; each step has its own four examples."""
     losses = []
     for step in steps:
         part = slice(4 * ((step - 1) % 3), 4 * ((step - 1) % 3) + 4)

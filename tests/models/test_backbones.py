@@ -1,4 +1,4 @@
-"""Networks of Keras and of keras-hub under capsules."""
+"""Capsules on top of backbones of Keras and of keras-hub."""
 
 import keras
 import numpy as np
@@ -59,7 +59,7 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
     assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
     if head != "dynamic":
         return
-    # Tracing takes longer than the one step; JAX would compile each operation by itself.
+    # Eagerly on TensorFlow: tracing takes longer than the one step. JAX would compile each operation separately.
     model.compile("adam", "mse", jit_compile=JIT, run_eagerly=EAGER)
     before = array(model.encoder.layers[1].trainable_weights[0])
     model.fit(images, np.eye(3)[[0, 2]], verbose=0)

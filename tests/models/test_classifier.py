@@ -137,16 +137,16 @@ def test_a_training_step_compiled_by_xla_is_the_same():
 
 
 def growing():
-    """Compiled with a margin that grows; its parameters do not change, so that its losses tell the margin."""
+    """A model compiled with a growing margin. Its weights never change, so its losses reveal the margin."""
     model = MODELS["CapsNet without decoder"].make()
     model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False)
     return model
 
 
 def next_loss(model):
-    """The loss of one more training step, and what it is at a given step."""
+    """The loss of one more training step, and a function that gives the expected loss of a step."""
     activations = array(model(IMAGES)["activations"])
-    model.reset_metrics()  # which earlier Keras averages over the steps
+    model.reset_metrics()  # earlier Keras averages the loss over the steps
     return model.train_on_batch(IMAGES, LABELS), lambda step: float(SpreadLoss(0.2 + 0.07 * step)(LABELS, activations))
 
 
@@ -161,7 +161,7 @@ def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
     for step in (1, 2):
         loss, expected = next_loss(model)
         np.testing.assert_allclose(loss, expected(step), rtol=1e-5)
-    # Neither evaluation nor prediction is a step of the training.
+    # Evaluation and prediction are not training steps.
     np.testing.assert_allclose(model.evaluate(IMAGES, LABELS, verbose=0), expected(2), rtol=1e-5)
     model.predict(IMAGES, verbose=0)
     assert count(model) == 2
@@ -183,7 +183,7 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
     bare.load_weights(tmp_path / "counted.weights.h5")
     for a, b in zip(bare.get_weights(), model.get_weights(), strict=False):
         np.testing.assert_array_equal(a, b)
-    with pytest.warns(UserWarning, match="optimizer"):  # that is not in the file, either
+    with pytest.warns(UserWarning, match="optimizer"):  # the file has no optimizer, either
         model.load_weights(tmp_path / "bare.weights.h5")
     assert count(model) == 0
     next_loss(model)

@@ -19,7 +19,7 @@ LINKS = [("low", "capsules"), ("high", "top")]
 
 
 def network():
-    """A map of 9x8, one of half its size, and capsules (5, 4, types, dim) of the same size as that."""
+    """A network with a map of 9x8, maps of half that size (5x4), and capsules (5, 4, types, dim)."""
     images = keras.Input((9, 8, 2), name="images")
     x = keras.layers.Conv2D(4, 3, padding="same", activation="relu", name="low", kernel_regularizer="l2")(images)
     x = keras.layers.Conv2D(8, 3, 2, padding="same", name="high")(x)
@@ -44,7 +44,7 @@ def parameters(layer):
     return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
 
 
-# Of the paper's networks: size, capsules' dim of the higher and of the lower map, parameters of generator and critic.
+# Links of the paper's networks: size of the higher and lower map, dim of both, parameters of generator and critic.
 UNITS = [
     ((32, 32), (32, 32), 2, 2, 1_344, 9_411),
     ((32, 32), (32, 32), 2, 1, 672, 2_403),
@@ -108,7 +108,7 @@ def test_the_generator_is_a_transposed_convolution(smaller, size, groups):
 
 
 def critic_by_hand(layers, x):
-    """Of batch statistics."""
+    """The critic's features in NumPy; batch normalization uses the batch's statistics."""
     for layer in layers:
         if isinstance(layer, keras.layers.Conv2D):
             kernel, bias = map(array, layer.weights)
@@ -177,7 +177,7 @@ def test_config_round_trip():
 
 
 def divergences(model, sample_weight):
-    """The sum of a step's, in a model that is left as it is."""
+    """The sum of the units' divergences in a step; restores the weights of the model."""
     before = model.get_weights()
     maps = model(IMAGES, training=True).maps
     total = sum(array(unit(*pair, sample_weight, training=True)) for unit, pair in zip(model.units, maps, strict=True))
@@ -214,7 +214,7 @@ def test_fit_reduces_the_loss_and_trains_every_weight():
     for weight, old in zip(model.weights, before, strict=True):
         assert np.isfinite(array(weight)).all() and np.abs(array(weight) - old).max() > 0, weight.path
     assert len(model.evaluate(IMAGES, LABELS, verbose=0)) == 2 == len(model.test_on_batch(IMAGES, LABELS))
-    # The given model is trained, and has no more weights than it had.
+    # The wrapped model is trained and gets no further weights.
     predictions = model.predict(IMAGES, verbose=0)
     np.testing.assert_array_equal(model.model.predict(IMAGES, verbose=0), predictions)
     assert len(model.model.weights) == len(network().weights) == len(model.weights) - 3 * 6
@@ -264,7 +264,7 @@ def test_a_capsule_classifier(tmp_path):
     case = capsnet(padding="same")
     images, labels = case.arrays()["images"], np.array([0, 2, 1, 1, 2])
     plain = case.make()
-    options = dict(weight=0.5, groups=2, divergence=PairedKLDivergence())  # is sooner traced than Sinkhorn's
+    options = dict(weight=0.5, groups=2, divergence=PairedKLDivergence())  # faster to trace than Sinkhorn's
     model = with_feedback(plain, [("convolution", "primary_capsules")], **options)
     options = dict(batch_size=3, epochs=2, shuffle=False, verbose=0)  # batches of 3 and 2
     histories = []
@@ -293,7 +293,7 @@ def test_a_capsule_classifier(tmp_path):
 def test_two_mirrored_devices_give_the_weights_of_one():
     if BACKEND != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
-    # Each replica gets the same images: normalization and divergences are a replica's own.
+    # Each replica gets the same images, since each computes its own normalization and divergences.
     script = """
 import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -325,7 +325,7 @@ class Subclassed(keras.Model):
 
 
 class WithLossOfItsOwn(keras.Model):
-    """Functional, but not only that."""
+    """A functional model of a class of its own."""
 
 
 @pytest.mark.parametrize(

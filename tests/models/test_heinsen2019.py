@@ -92,7 +92,7 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     keras.utils.set_random_seed(0)
     model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8, iterations=2)
     accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-    # On TensorFlow tracing takes longer than a few steps.
+    # Eagerly on TensorFlow: tracing takes longer than a few steps.
     options = dict(jit_compile=JIT, run_eagerly=EAGER)
     model.compile(keras.optimizers.Adam(0.05), SoftmaxCrossentropy(), weighted_metrics=[accuracy], **options)
     random = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_it_learns_mixed_examples_and_counts_unmixed_labels():
 
 
 def self_attention(**options):
-    """A small network whose betas are not zero, as they are at first, which would hide all else."""
+    """A small network with random betas; the initial betas of zero would hide everything else."""
     small = dict(layers=3, width=7, classes=4, dim=12, heads=2, pose=5)
     model = SelfAttentionCapsNet(**{**small, **options})
     for weight in model.weights:
@@ -123,7 +123,7 @@ def texts(batch=2, tokens=9):
 
 
 def answers(model, inputs):
-    """In numpy; compiled as a whole on JAX, whose eager mode compiles each operation by itself."""
+    """Outputs in NumPy. JAX compiles the call as a whole; its eager mode would compile each operation separately."""
     return keras.tree.map_structure(array, (model.predict_on_batch if BACKEND == "jax" else model)(inputs))
 
 
@@ -160,7 +160,7 @@ def test_self_attention_network_has_finite_gradients_for_any_pose(pose, density)
     value, gradients = gradients_of(loss)(*(array(x) for x in model.trainable_variables))
     assert np.isfinite(value)
     for weight, gradient in zip(model.trainable_variables, gradients, strict=True):
-        # Densities over 256 numbers lie so far apart that each child may go to one class whole, whatever moves.
+        # With poses of 256 numbers, densities differ so much that each child may go to one class: gradients can be 0.
         assert np.isfinite(gradient).all() and (np.abs(gradient).max() > 0 or pose == 256), weight.path
 
 

@@ -82,7 +82,7 @@ def test_activations_are_the_logistic_function_of_the_logits_or_the_logits():
     np.testing.assert_allclose(output(model, "activations"), 1 / (1 + np.exp(-logits)), rtol=1e-5)
     np.testing.assert_allclose(output(other, "activations"), logits, rtol=1e-5)
     assert other.logits and not model.logits
-    assert logits.std(0).min() > 1e-3  # an untrained network tells images apart, as it would not without normalization
+    assert logits.std(0).min() > 1e-3  # thanks to normalization even an untrained network tells images apart
 
 
 def test_vectors_as_poses_without_coordinates():
@@ -90,7 +90,7 @@ def test_vectors_as_poses_without_coordinates():
     models[1].set_weights(models[0].get_weights())
     without, with_coordinates = (output(model, "poses") for model in models)
     assert without.shape == (4, 3, 6)
-    # The one parent position lies in the middle of the grid, and is added to the first two entries.
+    # The only parent position is the middle of the grid; its coordinates are added to the first two entries.
     np.testing.assert_allclose(with_coordinates - without, np.tile([0.5, 0.5, 0, 0, 0, 0], (4, 3, 1)), atol=1e-4)
 
 

@@ -124,7 +124,7 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
         free, stored = (li2018.CapNet(routing=routing, votes_memory=memory, **sizes) for memory in ("auto", "store"))
         stored.set_weights(free.get_weights())
         expected = stored(images)
-        # EM routing has a loop over the types of capsules, of which a graph has one step.
+        # EM routing loops over the types of capsules; a graph has the body of this loop only once.
         call = any_batch(free, images) if routing == "em" else free
         for name, value in call(images).items():
             np.testing.assert_allclose(array(value), array(expected[name]), rtol=1e-5, atol=1e-5)

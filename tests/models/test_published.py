@@ -1,4 +1,4 @@
-"""The networks with the author's weights answer as his own code did."""
+"""The networks with the author's weights give the answers of his code."""
 
 import pathlib
 
@@ -19,7 +19,7 @@ NETWORKS = {
 
 
 def case_of(name):
-    """The author's arrays, inputs, and what his code answers to them with these arrays."""
+    """The author's arrays, some inputs, and the answers of his code to them."""
     if not (FOLDER / f"{name}.npz").exists():
         pytest.skip("the author's weights and answers are not at hand")
     with np.load(FOLDER / f"{name}.npz") as case:
@@ -39,7 +39,7 @@ def assert_answers(model, case):
 @pytest.mark.parametrize("zipped", [True, False], ids=["archive", "sequence"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_answers_equal_the_author_s(name, zipped, tmp_path):
-    """Of his arrays in a file of either form. They are known as his: there is no warning, which would be an error."""
+    """Reads his arrays from both forms of a file. They are known as his, so there is no warning, which would fail."""
     case = case_of(name)
     arrays = {key.removeprefix("weight/"): case[key] for key in case if key.startswith("weight/")}
     assert_answers(NETWORKS[name](weights=write(tmp_path / "state.pt", arrays, zipped)), case)
@@ -58,7 +58,7 @@ def small():
 
 
 def arrays_of(model):
-    """The weights as an author would have saved them."""
+    """The weights as the author's code would save them."""
     arrays = {}
     for weight in model.weights:
         name, value = author_name(weight.path), array(weight)

@@ -34,7 +34,7 @@ def test_arrays_are_read_from_both_forms(tmp_path, zipped):
 
 @FORMS
 def test_what_pytorch_itself_writes_is_read(tmp_path, zipped):
-    """In a process of its own: PyTorch and TensorFlow need not get along in one."""
+    """Runs PyTorch in a separate process, since PyTorch and TensorFlow can conflict in one."""
     np.savez(tmp_path / "arrays.npz", **ARRAYS)
     script = f"""
 import numpy, torch

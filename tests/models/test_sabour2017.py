@@ -29,7 +29,7 @@ SVHN = dict(image_shape=(32, 32, 3), filters=64, types=16, pose=6, dim=8, decode
     ],
 )
 def test_published_parameter_counts(network, options, parameters):
-    # Shapes alone: the weights are never drawn, nor is there memory for them.
+    # Only shapes: the weights are neither drawn nor allocated.
     with keras.StatelessScope(initialize_variables=False):
         model = network(**options)
         assert model.count_params() == parameters

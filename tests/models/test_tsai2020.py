@@ -66,7 +66,7 @@ def test_shapes_of_the_cifar_network():
 
 
 def test_a_zero_rim_is_on_every_side():
-    # Of an image of ones, a kernel of ones counts the pixels that a place sees: rims above and to the left.
+    # On an image of ones, a kernel of ones counts the pixels in each window; the top and left windows see the rim.
     model = SimpleBackbone((4, 6, 1), filters=1)
     model.get_layer("convolution").set_weights([np.ones((3, 3, 1, 1)), np.zeros(1)])
     counts = model.predict_on_batch(np.ones((1, 4, 6, 1), "float32"))[0, ..., 0]

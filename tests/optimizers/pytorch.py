@@ -1,4 +1,4 @@
-"""PyTorch's optimizers as an oracle, in their own process: beside TensorFlow PyTorch can crash."""
+"""PyTorch's optimizers as an oracle. They run in a separate process, since PyTorch can crash beside TensorFlow."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ print(json.dumps(results))
 
 
 def job(optimizer, start, gradients, rates, **options):
-    """What `torch.optim` is asked for: an optimizer's name and options, a start, and each step's gradient and rate."""
+    """A job for `torch.optim`: an optimizer's name and options, the start, each step's gradient and learning rate."""
     start, gradients = np.asarray(start).tolist(), np.asarray(gradients).tolist()
     return {"optimizer": optimizer, "start": start, "gradients": gradients, "rates": rates, "options": options}
 

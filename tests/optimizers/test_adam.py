@@ -13,7 +13,7 @@ def problem(scale):
     return random.normal(size=7).astype("float32"), (scale * random.normal(size=(20, 7))).astype("float32")
 
 
-@functools.cache  # against the formula and against TensorFlow
+@functools.cache  # two tests use it: against the formula and against TensorFlow
 def ours(scale, of=Adam):
     start, gradients = problem(scale)
     weight, optimizer = keras.Variable(start), of(0.1)
@@ -50,7 +50,7 @@ def test_small_gradients_move_the_weights_as_in_tensorflow(scale):
     weight, optimizer = tf.Variable(start, dtype="float64"), tf.compat.v1.train.AdamOptimizer(0.1)
     for gradient in gradients:
         optimizer.apply_gradients([(tf.constant(gradient, "float64"), weight)])
-    assert relative_error(of_numpy(scale), weight.numpy(), scale) < 1e-5  # TensorFlow has float32 powers
+    assert relative_error(of_numpy(scale), weight.numpy(), scale) < 1e-5  # TensorFlow's powers are float32
     assert relative_error(ours(scale), weight.numpy(), scale) < 5e-5
 
 

@@ -10,11 +10,11 @@ from optimizers.pytorch import job, needs_torch, weights_after
 from tf_capsules.optimizers import CoupledAdam, CoupledRMSprop, CoupledSGD
 
 STEPS, SCALES = 20, (1e-3, 1e-5, 1e-7)
-SHARES = 0, 0.5  # the weight decay over the gradients' size
+SHARES = 0, 0.5  # ratio of the weight decay to the size of the gradients
 
 
 def sgd(momentum=0.9, nesterov=False):
-    """From each step's gradient and number, what PyTorch multiplies by the learning rate."""
+    """Returns the update before the learning rate, as PyTorch computes it from each step's gradient and number."""
     buffer = 0
 
     def step(gradient, t):
@@ -49,7 +49,7 @@ def rmsprop(rho=0.9, momentum=0.9, epsilon=1e-8, centered=True):
     return step
 
 
-# Ours, the NumPy reference, PyTorch's name, and the options.
+# name: (our class, the NumPy reference, PyTorch's name, the options)
 OPTIMIZERS = {
     "SGD": (CoupledSGD, sgd, "SGD", {"momentum": 0.9}),
     "SGD without momentum": (CoupledSGD, sgd, "SGD", {"momentum": 0.0}),
@@ -64,14 +64,14 @@ OPTIMIZERS = {
 
 
 def problem(name, scale):
-    """Start, gradients of a size, and learning rates that drop in the middle."""
+    """Start, gradients of size `scale`, and learning rates that drop in the middle."""
     random = np.random.default_rng(0)
     start, gradients = random.normal(size=7), scale * random.normal(size=(STEPS, 7))
     rate = {"SGD": 0.03 / scale, "Adam": 0.1, "RMSprop": 0.01}[OPTIMIZERS[name][2]]
     return start.astype("float32"), gradients.astype("float32"), [rate] * (STEPS // 2) + [rate / 10] * (STEPS // 2)
 
 
-@functools.cache  # against the formulas and against PyTorch
+@functools.cache  # two tests use it: against the formulas and against PyTorch
 def ours(name, scale, decay):
     of, _, _, options = OPTIMIZERS[name]
     start, gradients, rates = problem(name, scale)
@@ -129,7 +129,7 @@ def test_small_gradients_move_the_weights_as_in_pytorch(name, scale, share):
 
 def test_a_gradient_that_does_not_change_leaves_finite_weights():
     weight, optimizer = keras.Variable([1.0, -2.0]), CoupledRMSprop(1e-4, decay=0)
-    for _ in range(300):  # the variance is rounding by then, of either sign
+    for _ in range(300):  # by then the variance is a rounding error of either sign
         optimizer.apply([keras.ops.convert_to_tensor(np.array([0.1, 0.7], "float32"))], [weight])
     assert np.isfinite(array(weight.value)).all()
 
@@ -170,7 +170,7 @@ def test_the_moments_of_adam_see_the_decay():
         CoupledRMSprop(0.3, rho=0.5, decay=0.01),
     ],
 )
-def test_they_survive_a_config_round_trip(optimizer):
+def test_config_round_trip(optimizer):
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
     assert type(other) is type(optimizer) and other.get_config() == optimizer.get_config()
 

@@ -40,7 +40,7 @@ def random_problem(steps, scale=1.0):
 
 
 def stepping(optimizer, weights):
-    """A function of gradients that moves the weights; compiled on JAX, which compiles a condition anew each time."""
+    """A function that applies gradients; compiled on JAX, which otherwise compiles a condition at each call."""
     if BACKEND != "jax":
         return lambda gradients: optimizer.apply([ops.convert_to_tensor(g) for g in gradients], weights)
     optimizer.build(weights)

@@ -42,7 +42,7 @@ def test_warmup_and_momentum_follow_the_author_s_numbers():
         np.testing.assert_allclose(array(beta_1(ops.cast(step, "int32"))), wanted_beta, atol=1e-6)
 
 
-def test_the_turn_may_lie_between_two_steps_and_the_end_lasts():
+def test_one_cycle_turns_between_two_steps_and_stays_at_its_final_value():
     schedule = one_cycle(1.0, 2.0, 9, warmup=0.25)  # the turn is at 2.25
     wanted = [1, 1 + 1 / 2.25, 1 + 2 / 2.25, 1 + (1 + np.cos(np.pi * 0.75 / 6.75)) / 2]
     np.testing.assert_allclose([array(schedule(step)) for step in range(4)], wanted, rtol=1e-6)
@@ -76,7 +76,7 @@ def test_schedules_with_a_turn_round_trip(schedule):
         ),
     ],
 )
-def test_a_file_that_names_a_class_of_before_loads(name, config, schedule):
+def test_a_file_with_an_older_class_name_loads(name, config, schedule):
     saved = {
         "module": "tf_capsules.optimizers.schedules",
         "class_name": name,

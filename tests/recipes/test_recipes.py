@@ -102,7 +102,7 @@ PARAMETERS = {
     "li2018-cifar10-capnet-learned-logits": 9_913_600 + 4_214_784 + 960,
     "li2018-cifar10-capnet-random-logits": 9_913_600 + 4_214_784 + 960,
     **dict.fromkeys((f"li2018-cifar10-capnet-em{row}" for row in ("", "-plain")), 9_991_540 + 1_024),
-    # 8,192 for each class with maps of 4x4 in the end, 25,088 with maps of 7x7.
+    # Each class has 8,192 parameters if the last maps are 4x4, and 25,088 if they are 7x7.
     "li2018-h-imagenet": 36_544_064 + 190 * 8_192 + 23_104,
     "li2018-h-imagenet-deep": DEEP,
     **dict.fromkeys((f"li2018-h-imagenet-large{row}" for row in ("", "-mild", "-strong")), DEEP + 200 * 16_896),
@@ -111,7 +111,7 @@ PARAMETERS = {
     "li2018-cifar10-cnn-large": 9_624_782 + 5_224,
     **dict.fromkeys((f"li2018-cifar10-short{row}" for row in ("", "-short")), 8_124_224 + 4_032),
     **dict.fromkeys((f"li2018-cifar10-short-master{row}" for row in ("", "-short")), 1_689_856 + 1_984),
-    # Two input channels less.
+    # Two input channels fewer.
     "li2018-mnist-capnet": 9_913_600 - 576 + 960,
     "li2018-mnist-capnet-em": 9_991_540 - 576 + 1_024,
     "li2018-mnist-cnn": 1_575_690 - 576 + 1_984,
@@ -138,7 +138,7 @@ OWN = {
     "heinsen2019-sst2-self-attention": (12e4, 14e4),
 }
 STATES = {"gpt2-large": (37, 1280), "sentence-transformers/all-MiniLM-L6-v2": (7, 384)}
-COUNTED = {}  # parameters of the networks that were built
+COUNTED = {}  # {network and options: number of parameters}
 SETS = {name: (shape, classes) for name, _, shape, classes in datasets.describe()}
 
 
@@ -154,9 +154,9 @@ def test_a_recipe_builds_the_paper_s_network_from_names_that_exist(name):
         inputs = dict(zip(("layers", "width"), STATES[recipe.transformer], strict=True))
         assert datasets.of_texts(recipe.dataset) and not recipe.preprocess
     options = {**inputs, "classes": classes, **recipe.model_options}
-    key = recipe.model.__name__, repr(options)  # many recipes differ in their training only
+    key = recipe.model.__name__, repr(options)  # many recipes differ only in their training
     if key not in COUNTED:
-        # Shapes alone: the weights are never drawn, nor is there memory for them.
+        # Only shapes: the weights are neither drawn nor allocated.
         with keras.StatelessScope(initialize_variables=False):
             COUNTED[key] = recipe.model(**options).count_params()
         keras.utils.clear_session(free_memory=False)
@@ -177,7 +177,7 @@ def test_a_recipe_says_where_it_comes_from(name):
     recipe = recipes.get(name)
     assert recipe.source and recipe.device and len(recipe.title) <= 100
     assert recipe.paper in recipes.PAPERS and name.startswith(f"{recipe.paper}-")
-    # A figure as the paper prints it, or what it says in place of one.
+    # The paper's figure as printed, or its words where it has none.
     assert recipe.published is None or re.fullmatch(r"\d+\.\d+%(( top-5)? error)?|[a-z ]+", recipe.published)
     assert ("top-5" in (recipe.published or "")) == (recipe.metric == "top_5")
     assert recipe.published or recipe.note or "paper" in recipe.source or "figure" in recipe.source

@@ -36,7 +36,7 @@ def test_oracle(form):
 
 
 def reference(votes, iterations, bias=None, leaky=False, competition="parents", mask=None):
-    """Procedure 1 of the paper, sample by sample, from votes (batch, children, parents, *pose)."""
+    """Procedure 1 of the paper in NumPy, sample by sample, from votes (batch, children, parents, *pose)."""
     batch, children, parents, *pose = votes.shape
     all_poses, all_couplings = [], []
     for sample in range(batch):
@@ -63,7 +63,7 @@ def reference(votes, iterations, bias=None, leaky=False, competition="parents", 
 
 
 def build_votes(form, random, batch, children, parents, rows, columns, out):
-    """Votes of a form, and the same as a float64 tensor."""
+    """Votes of a form, and the same votes as a float64 tensor."""
     groups = {"stored": children, "distinct": children, "all": 1, "types": children // 2}[form]
     poses = random.normal(size=(batch, children, *rows, columns)).astype("float32")
     kernel = (0.5 * random.normal(size=(groups, parents, columns, out))).astype("float32")
@@ -173,7 +173,7 @@ def test_some_parents_at_a_time_are_as_all_at_once(rows, iterations, masked, giv
 
 
 def make_route(form, jit):
-    iterations = 2 if jit else 3  # compiling takes long, the longer the program
+    iterations = 2 if jit else 3  # a longer program takes longer to compile
 
     def route(poses, kernel, mask=None):
         votes = (SharedVotes if form == "all" else DistinctVotes)(poses, kernel)

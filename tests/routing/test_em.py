@@ -9,12 +9,12 @@ from tf_capsules.routing.votes import TransformedVotes
 
 ORACLE = read("em_routing")
 CASE = ORACLE["A_fc"]
-# Activations are near 0.5, where lambda is small, and are held to more digits. The oracle has 6, or 8 of activations.
+# Activations are near 0.5, since lambda is small, so they must match in 8 digits, the other results in 6.
 ATOL = {"mean": 1e-6, "variance": 1e-6, "R": 1e-6, "activation": 1e-8}
 
 
 def fully_connected(dtype, **options):
-    """Results for case A by the names of the oracle."""
+    """Results for case A by the oracle's names, and the votes."""
     x = {name: expand(**value, dtype=dtype) for name, value in CASE["params"].items()}
     votes = TransformedVotes(x["poses"], x["W"], activations=x["activations"])
     results = em_routing(votes, beta_u=x["beta_u"], beta_a=x["beta_a"], return_couplings=True, **options)
@@ -59,7 +59,7 @@ def test_oracle_of_competition_over_positions():
         for expected in case["iterations"]:
             results = route(expected["iteration"])
             check(results, expected, ATOL)
-        # Rows of a window are (row, column, type); the first parent sees the child at (1, 1) as its fifth.
+        # A window lists its children by (row, column, type): the child at (1, 1) is the fifth place of the first.
         seen = results["R"].reshape(4, 9, 2, 2)
         np.testing.assert_allclose(seen[0, 4], case["R_iteration3_parent00_child_row1_col1"], atol=1e-6)
         cover = np.array(case["parents_reached_per_child_position"])
@@ -85,7 +85,7 @@ def sigmoid(x):
 
 
 def reference(votes, activations, beta_u, beta_a, temperatures, normalization=1.0, epsilon=1e-9, floor=1e-9):
-    """The procedure in its order and not in the log domain, on votes (children, parents, entries) of one sample."""
+    """The procedure step by step, not in the log domain, on votes (children, parents, entries) of one sample."""
     children, parents = votes.shape[:2]
     couplings = np.full((children, parents), 1 / parents)
     means = variances = active = None
@@ -208,7 +208,7 @@ def values_and_gradients(form, x, directions, **options):
         ("groups", 4, 100, {"normalization": "min_max"}),
     ],
 )
-def test_votes_that_are_never_made_route_as_stored_ones(form, groups, offset, options):
+def test_routing_without_stored_votes_equals_routing_with_stored_votes(form, groups, offset, options):
     random = np.random.default_rng(1)
     pose = (2, 3, 4, 2)
     directions = [random.normal(size=shape) for shape in (pose, pose[:2], pose[:2], pose)]
@@ -260,7 +260,7 @@ def test_gradients_of_the_last_iteration_leave_its_couplings_alone():
         value, through_all = scalar_of()(*arguments)
         same, through_last = scalar_of(gradients="last")(*arguments)
         np.testing.assert_array_equal(value, same)
-        # One M-step with the couplings held: its temperature is that of the third iteration.
+        # The reference is one M-step with fixed couplings and the inverse temperature of the third iteration.
         held = array(em_routing(StoredVotes(*arguments), 3, inverse_temperature=1.0, return_couplings=True)[4])
 
         def m_step(votes, activations):
@@ -312,13 +312,13 @@ def test_finite_for_extreme_input(form, jit, options):
     ordinary = x["poses"][:4]
     some, eye = ordinary.copy(), np.eye(9)[[0, 3, 5, 8]]
     some[:, 2:5] *= 1e4
-    # Each of four kinds of poses with each of four kinds of activations.
+    # The batch combines four kinds of poses with four kinds of activations.
     x["poses"] = np.concatenate([0 * ordinary, np.ones_like(ordinary), some, 1e4 * ordinary])
     x["activations"][1::4], x["activations"][2::4], x["activations"][3::4] = 1, 0, eye
 
     def scalar(poses, kernel, bias, activations, beta_u, beta_a):
         votes = make_votes(form, poses, kernel, bias, activations)
-        # Compiling takes long, the longer the program.
+        # A longer program takes longer to compile.
         results = em_routing(votes, 2 if jit else 3, beta_u=beta_u, beta_a=beta_a, **options)
         return sum(d * ops.sum(r) for d, r in zip((1.0, 2.0, 0.5, 0.25), results, strict=True))
 

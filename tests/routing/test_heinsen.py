@@ -16,7 +16,7 @@ def sigmoid(x):
 
 
 def reference(votes, activations, beta_use, beta_ignore, iterations, epsilon=1e-5):
-    """Algorithm 1 in its order, on votes (children, parents, rows, columns) of one sample, in float64."""
+    """Algorithm 1 step by step, on votes (children, parents, rows, columns) of one sample, in float64."""
     children, parents = votes.shape[:2]
     couplings = np.full((children, parents), 1 / parents)
     scores = means = variances = None
@@ -134,7 +134,7 @@ def test_equals_the_reference_and_keeps_the_invariants(form, groups):
                 )
                 for result, wanted in zip(results, expected, strict=True):
                     np.testing.assert_allclose(array(result)[b], wanted, atol=1e-8)
-            # Paper, section 2.4: what is used, what is ignored and what the activation holds back make up 1.
+            # Paper, section 2.4: the used share, the ignored share and 1 - activation sum to 1.
             couplings, activations = array(results[3]), x["activations"][..., None]
             used = activations * couplings
             ignored = activations - used
@@ -160,7 +160,7 @@ def values_and_gradients(form, x, directions, dtype):
 
 
 def largest_difference(actual, expected):
-    """Of arrays, relative to the largest entry of each."""
+    """The largest difference of arrays, relative to the largest entry of each."""
     assert all(np.isfinite(x).all() for x in actual)
     return max(np.abs(a - e).max() / max(np.abs(e).max(), 1e-3) for a, e in zip(actual, expected, strict=True))
 
@@ -168,7 +168,7 @@ def largest_difference(actual, expected):
 @slow_on_jax
 @pytest.mark.parametrize("offset", [0, 100], ids=["about zero", "far from zero"])
 @pytest.mark.parametrize("children", [8, 40, 300])
-def test_votes_that_are_never_made_route_as_stored_ones(children, offset):
+def test_routing_without_stored_votes_equals_routing_with_stored_votes(children, offset):
     forms = ("shared", "chunks") if children == 40 else ("shared",)
     with float64():
         for seed in range(2):
@@ -185,7 +185,7 @@ def test_votes_that_are_never_made_route_as_stored_ones(children, offset):
             for form in forms:
                 actual = values_and_gradients(form, x, directions, "float64")
                 assert largest_difference(actual, expected) < 1e-9, form
-            # In float32 from the same, rounded numbers; variances near epsilon, with few children, amplify rounding.
+            # float32, from rounded inputs. With few children variances are near epsilon and amplify rounding.
             x = {name: value.astype("float32") for name, value in x.items()}
             expected = values_and_gradients("stored", x, directions, "float64")
             for form in ("stored", *forms):
@@ -222,7 +222,7 @@ def test_finite_for_extreme_input(form, jit):
     some[:, 2:5] *= 1e4
     scores = np.random.default_rng(5).normal(size=(2, 9))
     infinite = np.where(scores > 0, np.inf, -np.inf)
-    # Each of four kinds of poses with each of four kinds of scores.
+    # The batch combines four kinds of poses with four kinds of scores.
     x["poses"] = np.repeat([0 * some, np.ones_like(some), some, x["poses"]], 4, axis=0).reshape(-1, *some.shape[1:])
     x["activations"] = np.concatenate(4 * [scores, infinite, np.full_like(scores, -np.inf), 1e4 * scores])
 

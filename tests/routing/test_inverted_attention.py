@@ -11,11 +11,11 @@ from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_at
 from tf_capsules.routing.windowed.votes import summed_votes
 
 CASES = oracle.read("inverted_attention")
-WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
+WINDOWS = Windows(8, 6, (3, 2), (2, 1))  # 3 windows along the rows, the last row in none; 5 along the columns
 
 
 def case_arrays(name):
-    """Children (batch, n, rows, q) or vectors, kernel (n, m, d, e) as this package has them, gain and offset."""
+    """The case; children (batch, n, rows, q) or vectors; kernel (n, m, d, e) in this package's order; gain; offset."""
     case = CASES[name]
     child, w, gamma, beta = (oracle.expand(**case["params"][key]) for key in ("child", "W", "gamma", "beta"))
     if w.shape[2:] == (2, 2):
@@ -63,14 +63,14 @@ def test_without_scale_and_without_normalization():
 
 
 def arguments(rows, dtype):
-    """Poses, kernel, parents and mask, of which an example is masked as a whole."""
+    """Poses, kernel, parents, and a random mask that masks one example completely."""
     random = np.random.default_rng(0)
     arrays = (
-        random.normal(size=(5, 7, 6, 3, *rows, 4)),
+        random.normal(size=(5, 8, 6, 3, *rows, 4)),
         random.normal(size=(18, 2, 4, 5)),
         random.normal(size=(5 * WINDOWS.positions, 2, *rows, 5)),
     )
-    mask = random.integers(0, 2, size=(5, 7, 6, 3))
+    mask = random.integers(0, 2, size=(5, 8, 6, 3))
     mask[3] = 0
     return [x.astype(dtype) for x in arrays], mask.astype(bool)
 
@@ -87,7 +87,7 @@ def over_stored_votes(poses, kernel, parents, mask):
 
 
 def weighted(form, mask, first):
-    """A scalar to which every entry of the result counts differently."""
+    """A scalar in which every entry of the result has a weight of its own, for gradients."""
 
     def value(*arrays):
         sums = form(*arrays[:2], None if first else arrays[2], mask)
@@ -102,7 +102,7 @@ def weighted(form, mask, first):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("rows", [(), (3,)])
-def test_in_windows_it_is_the_same_in_value_and_gradient(rows, first, masked, dtype, tolerance):
+def test_windowed_routing_equals_stored_votes_in_value_and_gradient(rows, first, masked, dtype, tolerance):
     with float64():
         arrays, mask = arguments(rows, dtype)
         arrays, mask = arrays[: 3 - first], mask if masked else None
@@ -113,7 +113,7 @@ def test_in_windows_it_is_the_same_in_value_and_gradient(rows, first, masked, dt
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-def test_so_it_is_with_xla():
+def test_windowed_gradients_compiled_by_xla_equal_those_of_stored_votes():
     arrays, mask = arguments((), "float32")
     wanted = gradients_of(weighted(over_stored_votes, mask, False))(*arrays)[1]
     found = gradients_of(weighted(in_windows, mask, False), jit=True)(*arrays)[1]
@@ -130,7 +130,7 @@ def test_a_sum_of_all_votes_is_a_convolution(rows):
 
 
 def distinct_forms(mask, dtype):
-    """The form that keeps nothing of pairs, two of five examples at a time, and the one over stored votes."""
+    """The form without memory for pairs, in chunks of two of the five examples, and the form over stored votes."""
     mask = None if mask is None else ops.cast(ops.convert_to_tensor(mask), dtype)
     options = dict(scale=0.3, weights=mask)
 
@@ -140,7 +140,7 @@ def distinct_forms(mask, dtype):
 
     def stored(poses, kernel, parents):
         sums = inverted_attention(TransformedVotes(poses, kernel).store(), parents, **options)
-        return ops.sum(ops.square(sums) * sums) + 0 * ops.sum(parents)  # on which nothing depends where there is one
+        return ops.sum(ops.square(sums) * sums) + 0 * ops.sum(parents)  # a gradient also if there is one parent
 
     return free, stored
 
@@ -149,7 +149,7 @@ def distinct_forms(mask, dtype):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("parents", [1, 3])
 @pytest.mark.parametrize("rows", [(), (2,)])
-def test_without_anything_of_pairs_it_is_the_same_in_value_and_gradient(rows, parents, masked, dtype, tolerance):
+def test_routing_without_memory_for_pairs_equals_stored_votes(rows, parents, masked, dtype, tolerance):
     random = np.random.default_rng(0)
     shapes = (5, 7, *rows, 4), (7, parents, 4, 3), (5, parents, *rows, 3)
     arrays = [random.normal(size=shape).astype(dtype) for shape in shapes]

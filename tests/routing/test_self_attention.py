@@ -22,7 +22,7 @@ def stored(poses, kernel):
 
 
 def reference(votes, prior=None, mask=None):
-    """The equations, sample by sample, from votes (batch, children, parents, *pose)."""
+    """The paper's equations in NumPy, sample by sample, from votes (batch, children, parents, *pose)."""
     batch, children, parents, *pose = votes.shape
     all_poses, all_couplings = [], []
     for sample in range(batch):
@@ -48,7 +48,7 @@ def reference(votes, prior=None, mask=None):
 @pytest.mark.parametrize("pose", [(4,), (2, 4)])
 @pytest.mark.parametrize("with_prior", [False, True])
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_it_follows_the_equations_in_every_form_of_votes(pose, with_prior, with_mask):
+def test_every_form_of_votes_follows_the_equations(pose, with_prior, with_mask):
     for groups, of in ((5, DistinctVotes), (1, SharedVotes)):
         poses, kernel, prior, mask = problem(groups=groups, pose=pose)
         options = dict(prior=prior if with_prior else None, mask=mask if with_mask else None)

@@ -1,4 +1,4 @@
-"""Votes that are never made answer as stored ones do."""
+"""Votes without storage give the same answers as stored votes."""
 
 import functools
 
@@ -96,7 +96,7 @@ USES = {
 
 
 def problem(groups, method, matrix, use_bias, dtype, one_column):
-    """The names of the arguments, their values, and what asks votes of a form for the answer to them."""
+    """Names and values of the arguments, and a function that makes votes of a form and calls the method."""
     arrays = make_arrays(groups, matrix, use_bias, dtype, one_column)
     names = ["poses", "kernel"] + ["bias"] * use_bias * (method != "masses") + list(USES[method])
     names = [name for name in names if method != "masses" or name in ("weights", "activations")]
@@ -112,9 +112,9 @@ def problem(groups, method, matrix, use_bias, dtype, one_column):
     return names, [arrays[name] for name in names], answer
 
 
-@functools.cache  # of all forms with so many groups
+@functools.cache  # shared by all forms with this number of groups
 def of_stored(*case):
-    """The answer of stored votes, a direction, and the gradients in it."""
+    """The answer of stored votes, a direction, and the gradients of the answer in this direction."""
     _, values, answer = problem(*case)
     expected = run(answer(stored), *values)
     direction = np.random.default_rng(2).normal(size=expected.shape).astype(expected.dtype)

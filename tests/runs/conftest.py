@@ -16,19 +16,19 @@ def eager():
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    """Of the tiny recipe; for all tests, which leave it as it is."""
+    """A run of the tiny recipe. Tests share it and don't change it."""
     return train(TINY, tmp_path_factory.mktemp("runs") / "tiny", SHORT, verbose=0)
 
 
 @pytest.fixture(scope="session")
 def rectified_run(tmp_path_factory):
-    """With the optimizer and the schedule that have the most to keep; left as it is, too."""
+    """A shared run with the optimizer and schedule that have the most state to save."""
     return train(RECTIFIED, tmp_path_factory.mktemp("runs") / "rectified", SHORT, verbose=0)
 
 
 @pytest.fixture(scope="session")
 def run_on_arrays(tmp_path_factory):
-    """One epoch on the arrays of a file `mine.npz`; left as it is, too."""
+    """A shared run of one epoch on the arrays of a file `mine.npz`."""
     folder = tmp_path_factory.mktemp("arrays")
     write_arrays(folder / "mine.npz")
     return train(TINY, folder / "run", Settings(data=str(folder / "mine.npz"), epochs=1), verbose=0)
@@ -36,7 +36,7 @@ def run_on_arrays(tmp_path_factory):
 
 @pytest.fixture
 def views(monkeypatch):
-    """In place of the digits: noise, with a split of familiar viewpoints."""
+    """Replaces the digits by noise with a split of familiar viewpoints; returns the recipe."""
     random = np.random.default_rng(0)
     splits = [
         Split({"image": random.integers(0, 256, (n, 9, 9, 1), dtype=np.uint8), "label": np.arange(n) % 10})

@@ -36,7 +36,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(eager, 
     batches = good.data.train(batch_size=50, training=True)
     with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Try a smaller"):
         model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
-    # Weights that the last step of an epoch spoiled.
+    # The last step of an epoch spoiled the weights.
     recorder.on_epoch_begin(1)
     with pytest.raises(TrainingError, match=r"The validation loss is nan at the end of epoch 2. The last good"):
         recorder.on_epoch_end(1, {"loss": 1.0, "accuracy": 0.5, "val_loss": float("nan"), "val_accuracy": 0.1})
@@ -51,7 +51,7 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_
 
     def half_written(model, path, **kwargs):
         saved.append(path)
-        if len(saved) > 2:  # the best and the last of the first epoch
+        if len(saved) > 2:  # the first epoch saves two files: the best and the last weights
             pathlib.Path(path).write_bytes(b"half")
             raise Killed
         save(model, path, **kwargs)
@@ -75,5 +75,5 @@ def test_the_history_tells_how_far_batches_differ(eager, tmp_path, monkeypatch):
     for images, labels in run.data.test(batch_size=10):
         lengths = keras.ops.convert_to_numpy(run.model(images)["activations"])
         accuracies.append((lengths.argmax(-1) == np.asarray(labels)).mean())
-    spread = np.std(accuracies[:-1])  # without the last, of half the size
+    spread = np.std(accuracies[:-1])  # without the last batch, which has half the size
     assert run.history[0]["val_accuracy_std"] == pytest.approx(spread, abs=1e-5) and spread > 0

@@ -81,7 +81,7 @@ def test_mixup_is_asked_of_the_training_stream_alone(eager, tmp_path, monkeypatc
     mixed = train(recipe, tmp_path / "run", dataclasses.replace(settings, mixup=0.4), verbose=0)
     assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["validation"]
     assert mixed.result["note"] == "mixup 0.4; train_limit 50"
-    # Both accuracies are of class numbers, for which Keras has a metric of its own.
+    # Labels are class numbers for both accuracies, and Keras has a separate metric for these.
     images, labels = mixed.examples(20)
     correct = keras.ops.convert_to_numpy(mixed.model(images)["activations"]).argmax(-1) == labels
     assert mixed.result["value"] == pytest.approx(correct.mean(), abs=1e-6)

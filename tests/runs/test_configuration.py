@@ -96,17 +96,17 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 
 
 def finish_epoch(folder):
-    """What a run leaves after its first epoch, but for the numbers."""
+    """Writes the files of a run after its first epoch, with made-up numbers."""
     columns = ("epoch", "learning_rate", "seconds", "loss", "val_loss", "val_accuracy")
     folder.write_history([dict.fromkeys(columns, 1)])
     (folder.path / "last-0001.weights.h5").touch()
 
 
-OLDER = sorted((pathlib.Path(__file__).parent / "configurations").glob("*.json"))  # of 0.1.0 of 2026-11-24
+OLDER = sorted((pathlib.Path(__file__).parent / "configurations").glob("*.json"))  # of version 0.1.0, 2026-11-24
 
 
 @pytest.mark.parametrize("path", OLDER, ids=[path.stem for path in OLDER])
-def test_configurations_of_before_are_those_of_the_same_run(path, tmp_path):
+def test_a_configuration_of_an_older_version_matches_the_same_settings(path, tmp_path):
     (tmp_path / "config.json").write_text(path.read_text())
     finish_epoch(RunFolder(tmp_path))
     recipe, settings = resumed(tmp_path)
@@ -121,7 +121,7 @@ def test_configurations_of_before_are_those_of_the_same_run(path, tmp_path):
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 
 
-def test_a_run_of_before_goes_on(eager, tmp_path, capsys):
+def test_a_run_of_an_older_version_resumes(eager, tmp_path, capsys):
     options = {"types": 4, "decoder_units": [8, 9]}
     settings = Settings(epochs=1, decay_steps=40, train_limit=200, test_limit=60, network=options)
     first = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)

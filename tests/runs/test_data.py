@@ -16,7 +16,7 @@ DIGITS = recipes.get("sabour2017-digits")
 
 @pytest.fixture
 def trees(tmp_path, monkeypatch):
-    """A folder of trees; whatever transformer is asked for, it is a toy of 3 layers and width 4."""
+    """A folder of trees. It replaces every transformer by a toy of 3 layers and width 4."""
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
     return str(write_trees(tmp_path / "trees"))
@@ -42,7 +42,7 @@ def test_texts_come_as_hidden_states(trees, tmp_path, capsys):
     )
     assert spec.model_arguments == {"layers": 3, "width": 4, "classes": 2} and spec.inputs == "3 hidden states of 4"
     assert (spec.train_size, spec.test_size) == (18, 7)
-    assert data.validation is not data.test and not (tmp_path / "cache").exists()  # made when they are asked for
+    assert data.validation is not data.test and not (tmp_path / "cache").exists()  # states are made on demand
     mixed = arrays(next(iter(data.train(batch_size=6, training=True, seed=1, epochs=2, mixup=(0.2, 2)))))
     assert mixed[0]["embeddings"].shape[2:] == (3, 4) and mixed[1]["label"].shape == (6, 2)
     validation, test = (list(map(arrays, stream(batch_size=4))) for stream in (data.validation, data.test))
@@ -129,7 +129,7 @@ def test_a_spec_survives_json(trees):
 
 
 def toys_of(count, seed):
-    """A split of so many pictures of noise, whose first pixels are its seed."""
+    """A split of `count` pictures of noise; the first pixel of each is `seed`."""
     images = np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 1), dtype=np.uint8)
     images[:, 0, 0] = seed
     return Split({"image": images, "label": np.arange(count) % 10})

@@ -81,7 +81,7 @@ with group.first_weights(None if process else file) as path:
 
 
 def start(script, folder, *options, processes=2):
-    """The processes, one for each number of `folder`, or all on the same one."""
+    """Starts `processes` processes that train together on one folder; returns them."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
@@ -99,7 +99,7 @@ def start(script, folder, *options, processes=2):
 
 
 def answers(processes):
-    """What each has printed; they must all have ended well."""
+    """The lines that each process printed; all must end without an error."""
     said = [process.communicate(timeout=300) for process in processes]
     assert not any(process.returncode for process in processes), "\n".join(errors[-3000:] for _, errors in said)
     return [[line for line in out.splitlines() if not line.startswith("[Gloo]")] for out, _ in said]

@@ -50,7 +50,7 @@ def test_other_data_must_have_the_images_and_classes_of_the_run(eager, run, tmp_
         TrainingError, match="many.npz is not a data set: y_train has the label 10; 10 classes have labels 0 to 9"
     ):
         load_run(run.folder, data=str(tmp_path / "many.npz")).evaluate()
-    write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # these arrays lack seven classes, which are no other classes
+    write_arrays(tmp_path / "few.npz", 3, (8, 8, 1))  # three of the ten classes: arrays may lack classes
     assert load_run(run.folder, data=str(tmp_path / "few.npz"), test_limit=20).evaluate()["loss"] > 0
     split = Split({"image": np.zeros((4, 8, 8, 1), np.uint8), "label": np.arange(4) % 3})
     monkeypatch.setattr(datasets, "load", lambda *_, **__: Dataset("three", split, split, ("a", "b", "c")))
@@ -90,5 +90,5 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
         train(TINY, run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
 
 
-def test_without_them_there_is_one_model(run):
+def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):
     assert run.models() == {"": run.model}

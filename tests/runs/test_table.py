@@ -22,7 +22,7 @@ def read(path):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """The first command of a table has a process of its own, as all have; later ones run here, which is faster."""
+    """Runs all commands of a table but the first in this process, which is faster than one process each."""
     run, commands = table._run, []
 
     def run_here(*arguments):
@@ -39,7 +39,7 @@ def in_this_process(monkeypatch):
 @needs_tensorflow
 def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_path, capfd, in_this_process):
     command = ["table", *ROWS, "--output", str(tmp_path), *OPTIONS]
-    # As an interruption leaves it: the first row is trained, but neither evaluated nor written down.
+    # The state after an interruption: the first row is trained, but not evaluated, and the table lacks it.
     first = ["train", ROWS[0], "--output", str(tmp_path / ROWS[0]), "--no-figures", "--no-export", *OPTIONS]
     assert cli.main(first) == 0
     assert cli.main(command) == 0
@@ -50,7 +50,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_pa
     assert [row["recipe"] for row in done] == ["sabour2017-digits"] * 2
     assert all("network decoder_units=8,9; network types=4" in row["note"] for row in done)
     assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
-    assert [row["test_examples"] for row in done] == ["360", "360"]  # all of them, not the 30 after each epoch
+    assert [row["test_examples"] for row in done] == ["360", "360"]  # not the 30 after each epoch
     assert all("train_limit 64" in row["note"] for row in done)
     lines = said.splitlines()[-2:]
     for line, name, row in zip(lines, ROWS, done, strict=True):
@@ -63,7 +63,7 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_pa
     assert cli.main(command) == 0
     assert capfd.readouterr().out.count("has it") == 2
     assert (tmp_path / "table.csv").read_bytes() == written
-    # With other settings it is another row.
+    # Other settings make another row.
     same = dict(epochs=2, train_limit=64, network=NETWORK)
     others = {"seed": 1, "epochs": 3, "learning_rate": 0.1, "decay_steps": 9, "train_limit": 100, "epoch_size": 50}
     others |= {"network": None, "dataset": "rendered_toys"}
@@ -73,13 +73,13 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_pa
         assert (found is None) == bool(changed), changed
 
     alone = ["--results", str(tmp_path / "alone.csv"), "--no-test"]
-    assert cli.main([*command, *alone]) == 0  # from the run folders
+    assert cli.main([*command, *alone]) == 0  # the accuracies come from the run folders
     assert capfd.readouterr().out.count("all 2 epochs") == 2 and not (tmp_path / "alone.csv").exists()
 
     (panel,) = table.draw_table(ROWS, tmp_path).axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations", "1 iteration"]
     assert [line.get_xdata().tolist() for line in panel.get_lines()] == [[64, 128]] * 2
-    # A row of which there is a result and no run.
+    # The second row has no run.
     (panel,) = table.draw_table([*ROWS[:1], "sabour2017-digits@2"], tmp_path).axes
     assert [line.get_label() for line in panel.get_lines()] == ["3 iterations"]
     assert table.draw_table(ROWS, tmp_path / "elsewhere") is None

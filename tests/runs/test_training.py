@@ -36,7 +36,7 @@ def test_feedback_units_train_along_and_are_left_behind(eager, tmp_path, monkeyp
     recipe = DIGITS.replace(
         model=li2018.EncapNet,
         feedback=li2018_feedback.feedback,
-        feedback_options=dict(divergence="kl"),  # is sooner traced than Sinkhorn's
+        feedback_options=dict(divergence="kl"),  # faster to trace than Sinkhorn's
         batch_size=20,
         decays=None,
         figures=(),
@@ -209,7 +209,7 @@ for folder in sys.argv[1:]:
 def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
-    # 131 examples in batches of 50: the last batch has 31, an odd number, which two devices can't share evenly.
+    # 131 examples in batches of 50: the last batch has 31 examples, which two devices can't share evenly.
     script = """
 import sys
 import numpy as np
@@ -245,7 +245,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
     whole = train(recipe, tmp_path / "whole", settings, verbose=0)
     assert [row["epoch"] for row in whole.history] == [1, 2]
     assert {"val_loss_std", "val_accuracy_std"} <= set(whole.history[0])
-    # The test split is measured once; what the history has is the development split.
+    # Training measures the test split once; the history has the development split.
     assert whole.result["value"] == pytest.approx(whole.evaluate()["accuracy"], abs=1e-6)
     assert whole.result["test_examples"] == 7 and whole.result["best_value"] == ""
     texts, labels = whole.examples(3, raw=True)
@@ -264,7 +264,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
         patch.setattr(Recorder, "started", 0.0, raising=False)
         patch.chdir(tmp_path)
         train(recipe, tmp_path / "cut", dataclasses.replace(settings, transformer="toy"), verbose=0)
-    # A relative path is kept as the absolute one.
+    # The configuration keeps a relative path as an absolute one.
     settings = dataclasses.replace(settings, transformer=str(tmp_path / "toy"))
     cut = train(recipe, tmp_path / "cut", settings, resume=True, verbose=0)
     for a, b in zip(whole.model.get_weights(), cut.model.get_weights(), strict=True):

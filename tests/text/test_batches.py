@@ -27,7 +27,7 @@ def test_evaluation_goes_in_order(states, toy):
     expected, mask = toy().hidden_states(TEXTS[4:8])
     np.testing.assert_array_equal(x["mask"], mask)
     np.testing.assert_array_equal(x["embeddings"][mask > 0], expected[mask > 0])
-    assert batches[0][0]["mask"].shape == (4, 4)  # to its own longest
+    assert batches[0][0]["mask"].shape == (4, 4)  # a batch is as long as its own longest text
 
 
 def test_an_epoch_holds_every_text_once_in_its_own_order(states):
@@ -73,7 +73,7 @@ def test_padded_batches_weigh_like_those_of_arrays(states, training):
 
 def test_mixup_mixes_embeddings_masks_and_labels_alike(states):
     options = {"training": True, "seed": 3, "epochs": 9}
-    own = np.arange(11)  # a label each tells what was mixed
+    own = np.arange(11)  # distinct labels show which texts were mixed
     mixed, plain = (StateBatches(states, own, 4, mixup=mixup, **options) for mixup in ((0.4, 11), None))
     shares = []
     for i in range(len(mixed)):
@@ -85,11 +85,11 @@ def test_mixup_mixes_embeddings_masks_and_labels_alike(states):
         np.testing.assert_allclose(x["mask"], share @ z["mask"], atol=1e-6)
         np.testing.assert_allclose(x["embeddings"], np.einsum("ij,j...->i...", share, z["embeddings"]), atol=1e-5)
         assert x["mask"].dtype == x["embeddings"].dtype == np.float32
-        # What is real in both samples stays exactly so, what is padding in both too.
+        # The mask stays exactly 1 where both texts have tokens, and 0 where both have padding.
         both = np.einsum("ij,jn->in", share > 0, z["mask"]) / (share > 0).sum(1, keepdims=True)
         np.testing.assert_array_equal(x["mask"] == 1, both == 1)
         np.testing.assert_array_equal(x["mask"] == 0, both == 0)
-        # One permutation: every text is the partner of one.
+        # Partners are a permutation: a text is in its own mixture and in at most one more.
         np.testing.assert_array_equal(((share > 0).sum(0) <= 2), True)
         shares.append(np.diag(share))
     shares = np.concatenate(shares)
@@ -119,7 +119,7 @@ def test_parts_make_up_the_batch(states, options):
     options = {"pad": True, "multiple": 4} | options
     whole, *parts = (StateBatches(states, LABELS, 6, part=part, **options) for part in (None, (0, 2), (1, 2)))
     for item in range(len(whole)):
-        # All are as long as the longest text of the whole batch: arrays of one shape in all processes.
+        # All parts are as long as the longest text of the whole batch, so all processes have the same shape.
         together = keras.tree.map_structure(lambda *rows: np.concatenate(rows), *(part[item] for part in parts))
         for a, b in zip(flat(together), flat(whole[item]), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -153,7 +153,7 @@ class TestFitting:
 
     @pytest.mark.parametrize("mixup, pad", [(None, False), ((0.2, 3), False), (None, True), ((0.2, 3), True)])
     def test_a_dataset_of_any_lengths(self, states, tf, mixup, pad):
-        """The first two batches are of one length, the last is shorter: Keras could not know from those."""
+        """The first two batches have one length, the last is shorter: Keras could not infer this from the first two."""
         order = [0, 3, 6, 7, 9, 1, 2, 4, 5, 8, 10]
         shuffled = StateBatches(states, LABELS, 2, pad=pad, training=mixup is not None, mixup=mixup, epochs=2)
         shuffled._states = type("Reordered", (), {

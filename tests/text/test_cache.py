@@ -22,7 +22,7 @@ def small_parts(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype, error", [("float32", 0), ("float16", 5e-4)])
-def test_the_same_as_computed_anew(toy, tmp_path, dtype, error):
+def test_cached_states_equal_states_computed_anew(toy, tmp_path, dtype, error):
     live = LiveStates(toy(), texts())
     cached = cache_states(toy(), texts(), tmp_path, dtype=dtype, report=lambda line: None)
     assert len(cached) == len(live) == 23 and (cached.layers, cached.width) == (live.layers, live.width) == (3, 4)
@@ -38,7 +38,7 @@ def test_the_same_as_computed_anew(toy, tmp_path, dtype, error):
     assert all(isinstance(shard, np.memmap) and shard.dtype == dtype for shard in cached._shards)
 
 
-def test_on_the_fly(toy):
+def test_states_computed_on_the_fly_equal_those_of_the_transformer(toy):
     live, whole = LiveStates(toy(), texts()), LiveStates(toy(), texts(), keep_padding=True)
     for indices in ([4], [0, 5, 2], np.arange(23), [7, 7]):
         ids = [texts()[index] for index in indices]
@@ -96,7 +96,7 @@ class Killed(BaseException):
 
 
 def test_killed_at_any_moment(toy, tmp_path, monkeypatch):
-    """Each step that computes or writes is the last one once; what is there then is no cache, and is taken up."""
+    """Killed at any step that computes or writes, it leaves no finished cache, and the next call resumes."""
     expected, _ = LiveStates(toy(), texts()).batch(range(23))
     finished = False
     for moment in itertools.count():

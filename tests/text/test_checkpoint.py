@@ -18,7 +18,7 @@ def write(folder, config='{"model_type": "toy"}', **files):
     return folder
 
 
-def test_what_the_files_say(tmp_path):
+def test_a_checkpoint_reads_config_weight_names_and_length_limit(tmp_path):
     checkpoint = Checkpoint(write(tmp_path))
     assert checkpoint.config == {"model_type": "toy"} and checkpoint.weights == {"a.weight"}
     assert checkpoint.tokenizer_limit is None
@@ -67,7 +67,7 @@ def test_other_weights_are_named(tmp_path, content):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A Python package, not imported, that carries a transformer and a config.json of something else."""
+    """A Python package with a transformer and an unrelated config.json; importing the package would fail."""
     folder = tmp_path / "site" / "carrier_of_a_transformer"
     write(folder / "model")
     (folder / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -97,12 +97,12 @@ def test_real_weights(minilm):
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "a/b/c", "what is this", "/nowhere/at/all", "../x"])
-def test_names_that_can_be_nothing(name):
+def test_an_unknown_name_is_refused(name):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         find(name)
 
 
-def test_a_name_that_the_hub_has_not(tmp_path):
+def test_a_name_that_is_not_on_the_hub_is_refused(tmp_path):
     pytest.importorskip("huggingface_hub")
     script = "from tf_capsules.text.checkpoint import find; find('nobody/nothing')"
     done = run_script(script, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))

@@ -11,7 +11,7 @@ from tf_capsules.runs import exported
 
 @pytest.fixture(scope="module")
 def run(bert, tmp_path_factory):
-    """The folder of a short run, and what training printed."""
+    """The folder of a short run, and the output of its training."""
     import contextlib
     import io
 
@@ -34,7 +34,7 @@ def run(bert, tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded_once():
-    """Each exported model is loaded for the first prediction alone."""
+    """Loads each exported model only once, for its first prediction."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exported, "ExportedModel", functools.cache(exported.ExportedModel))
         yield

@@ -16,7 +16,7 @@ BYTES = [*(sentence.encode() for sentence in TEXTS), b"\xff\xfebroken\xe2"]
 
 
 def with_head(transformer):
-    """Strings to probabilities, with the simplest head: the mean over layers and real tokens, through a softmax."""
+    """Maps strings to probabilities: a softmax of the states, summed over layers and averaged over real tokens."""
     module = tf.Module()
     module.states = transformer.graph
 
@@ -51,7 +51,7 @@ class TestGraph:
         assert len(set(counts)) == 1
 
     def test_saved_with_each_weight_once_and_served(self, transformer, tmp_path):
-        """By a process without this package: export/test_text.py."""
+        """For serving by a process without this package see export/test_text.py."""
         module = with_head(transformer)
         tf.saved_model.save(module, tmp_path, signatures=module.serve)
         stored = sum(file.stat().st_size for file in tmp_path.glob("variables/*"))
@@ -97,7 +97,7 @@ class TestRefusals:
 
     @pytest.fixture
     def changed(self, request, tmp_path):
-        """changed(kind, key=value, ...): the checkpoint with another configuration."""
+        """changed(kind, key=value, ...): the checkpoint with these values in its configuration."""
 
         def change(kind, **changes):
             folder = shutil.copytree(request.getfixturevalue(kind), tmp_path / kind)

@@ -37,7 +37,7 @@ def mixtures(count):
 
 
 def byte_pair(max_length=1000, count=150):
-    """GPT-2's tokenizer with merges that a few sentences give, beside Hugging Face's own."""
+    """GPT-2's tokenizer with merges learned from a few sentences, and Hugging Face's tokenizer with the same merges."""
     tokenizers = pytest.importorskip("tokenizers")
     from tokenizers import models, pre_tokenizers, trainers
 

@@ -42,7 +42,7 @@ def roberta(tmp_path):
 def test_a_model_that_keras_hub_is_not_asked_for(roberta):
     transformer = text.load(roberta)
     assert transformer.engine == "transformers"
-    # Two of its 14 positions stand for padding.
+    # RoBERTa reserves two of its 14 positions for padding.
     assert (transformer.layers, transformer.width, transformer.max_length) == (3, 8, 12)
     assert transformer.tokens("so slow film") == ["<s>", "so", "slow", "film", "</s>"]
     states, mask = transformer.hidden_states(["so " * 50, "a film", ""])
@@ -75,7 +75,7 @@ def decoder(**config):
 
 
 def test_a_text_that_nothing_ends_gets_the_end_token(tmp_path):
-    """With a padding token of its own the padding is masked; the end token is appended and counts."""
+    """The tokenizer has a padding token, so padding is masked. The engine appends an unmasked end token."""
     names = {"eos_token": "<end>", "pad_token": "<pad>"}
     transformer = text.load(save(tmp_path, decoder(), ["<unk>", "<end>", "<pad>"], None, **names), "transformers")
     assert transformer.tokens("so slow") == ["so", "slow", "<end>"] and transformer.tokens("") == ["<end>"]

@@ -13,7 +13,7 @@ ODD = ["", " ", "中文 😀 \r\n é", "x " * 200, "a\x00b", "[SEP] <|endoftext|
 
 
 def assert_equal(one, two, texts):
-    """The same tokens, and hidden states that differ at real tokens by no more than 1e-4."""
+    """Checks for the same tokens, and for hidden states of real tokens that differ by at most 1e-4."""
     for a, b in zip(one.tokenize(texts), two.tokenize(texts), strict=True):
         np.testing.assert_array_equal(a, b)
     (x, mask), (y, other) = one.hidden_states(texts), two.hidden_states(texts)
@@ -34,7 +34,7 @@ def test_engines_agree(request, load, sentences, kind, layers, max_length):
     assert_equal(one, two, ODD)
     for sentence in sentences + ODD:
         assert one.tokens(sentence) == two.tokens(sentence)
-    # A name of each layer's own: no two of them are alike.
+    # The states of no two layers are alike.
     states, mask = one.hidden_states(sentences)
     means = states[mask > 0].mean(0)
     assert np.unique(means.round(4), axis=0).shape == means.shape
@@ -84,7 +84,7 @@ class TestOfAnEngine:
 
 
 def test_padding_of_gpt2_is_its_end_token_without_a_mask(load, gpt2):
-    """The states at the padding are those of a text that goes on with end-of-text tokens."""
+    """States at the padding equal those of a text that continues with end-of-text tokens."""
     transformer = load(gpt2, "keras-hub")
     short, long = transformer.tokenize(["So", "So slow, so slow"])
     padded, mask = transformer.encode([short, long])
@@ -102,7 +102,7 @@ def test_the_last_layer_of_gpt2_is_normalised(load, gpt2):
     last = (states[mask > 0][:, -1] - offset) / scale
     np.testing.assert_allclose(last.mean(-1), 0, atol=1e-5)
     np.testing.assert_allclose(last.var(-1), 1, atol=1e-3)
-    # The first is the sum of token and position embeddings.
+    # The first hidden state is the sum of token and position embeddings.
     (ids,) = load(gpt2, "keras-hub").tokenize(["Witty"])
     first = weights["transformer.wte.weight"][ids] + weights["transformer.wpe.weight"][: len(ids)]
     np.testing.assert_allclose(states[0, :, 0], first, atol=1e-6)
@@ -138,7 +138,7 @@ class TestLoading:
 
     @pytest.fixture
     def lacking(self, monkeypatch):
-        """lacking(package, ...): as if these were not installed."""
+        """lacking(package, ...) hides packages as if they were not installed."""
         real = importlib.util.find_spec
 
         def hide(*packages):

@@ -23,7 +23,7 @@ def test_accuracies_are_shown_with_their_names(saved, function, published, own, 
     texts = {text.get_text().replace("\n", " "): text for text in axes.texts}
     assert set(texts) == {name for name, _, _ in (*published, own)}
     assert set(ticks) <= {text.get_text() for text in axes.get_xticklabels()}
-    # No name is written over another.
+    # No two names overlap.
     figure, canvas = axes.figure, FigureCanvasAgg(axes.figure)
     canvas.draw()
     boxes = [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]

@@ -37,7 +37,7 @@ def test_vote_distances_have_a_row_an_image_and_a_panel_a_class(saved):
     assert bold == [names[labels[1]], names[predictions[index[1]]]]
     distances, couplings = measure_vote_distances(model, images)
     within = couplings * (distances <= 2.5)
-    # The outlines of both iterations, after the area of the last one.
+    # The patches are the area of the last iteration, then the outlines of both iterations.
     panel = figure.axes[5 + 1 + 2]
     sums = [sum(patch.get_data().values) for patch in panel.patches]
     expected = within[:, 1, :, 2].sum(-1)
@@ -54,7 +54,7 @@ def test_vote_distances_have_a_row_an_image_and_a_panel_a_class(saved):
 
 
 def test_vote_similarities_have_a_panel_a_model(saved):
-    # EM routing's eager loop over the 32 types of capsules takes long.
+    # EM routing stores its votes here: its eager loop over the 32 types of capsules takes long.
     sizes = dict(classes=3, dim=4, grid=(1, 1), iterations=1)
     memory = {"dynamic": "auto", "em": "store"}
     models = {name: CapNet((8, 8, 1), routing=name, votes_memory=memory[name], **sizes) for name in memory}

@@ -12,7 +12,7 @@ def test_sums_store_votes_where_a_childs_pose_is_larger():
 
 @pytest.mark.parametrize("rows, parents, stored", [((), 3, True), ((), 4, False), ((4,), 4, False), ((), None, False)])
 def test_moments_store_votes_where_features_are_more(rows, parents, stored):
-    # Of a row of 4 there are 15 features (for 4 rows 57), of a vote 4 numbers a row and parent.
+    # A row of 4 has 15 features (4 rows have 57); a vote has 4 numbers for each row and parent.
     assert plan.for_moments("auto", True, rows, 4, 4, parents).stored == stored
 
 

@@ -10,7 +10,7 @@ from tf_capsules.routing.windowed.em import windowed_em_routing
 from tf_capsules.routing.windowed.votes import make_votes
 from tf_capsules.routing.windowed.windows import Windows
 
-WINDOWS = Windows(7, 6, (3, 2), (2, 1))  # two windows of rows, of which the last row is in none, five of columns
+WINDOWS = Windows(8, 6, (3, 2), (2, 1))  # 3 windows along the rows, the last row in none; 5 along the columns
 CASES = {
     "data": dict(iterations=3, normalization="data", inverse_temperature=0.01),
     "last": dict(iterations=3, normalization=2.0, gradients="last", inverse_temperature=(0.1, 0.2, 0.3)),
@@ -20,11 +20,11 @@ CASES = {
 
 
 def arguments(rows, bias, dtype, types=3):
-    """Poses, activations, kernel, beta_u, beta_a and the bias; a child and a whole example are masked."""
+    """Poses, activations, kernel, both betas, bias; one child and one whole example have activations of zero."""
     random = np.random.default_rng(0)
     arrays = [
-        random.normal(size=(5, 7, 6, types, *rows, 4)),
-        random.uniform(size=(5, 7, 6, types)),
+        random.normal(size=(5, 8, 6, types, *rows, 4)),
+        random.uniform(size=(5, 8, 6, types)),
         random.normal(size=(6 * types, 2, 4, 5)),
         random.normal(size=2),
         random.normal(size=2),
@@ -49,7 +49,7 @@ def recomputed(poses, activations, kernel, beta_u, beta_a, bias=None, *, compete
 
 
 def weighted(form, options):
-    """A scalar to which every entry of the results counts differently."""
+    """A scalar in which every entry of the results has a weight of its own, for gradients."""
 
     def value(*arrays):
         means, scores = form(*arrays, **options)
@@ -62,7 +62,7 @@ def weighted(form, options):
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_em_routing_in_value_and_gradient(case, dtype, tolerance):
+def test_windowed_em_routing_equals_em_routing_in_value_and_gradient(case, dtype, tolerance):
     rows, bias = {"data": ((3,), False), "last": ((), False), "types": ((2,), True), "once": ((), True)}[case]
     with float64():
         arrays = arguments(rows, bias, dtype)
@@ -75,8 +75,8 @@ def test_it_is_em_routing_in_value_and_gradient(case, dtype, tolerance):
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
 @pytest.mark.parametrize("case", CASES)
-def test_so_it_is_with_a_first_iteration_without_votes(case, dtype, tolerance, monkeypatch):
-    """Of windows with 48 children in place of 18; with one iteration there are no votes at all."""
+def test_a_first_iteration_without_votes_equals_one_with_stored_votes(case, dtype, tolerance, monkeypatch):
+    """Windows have 48 children in place of 18. With one iteration nothing makes votes."""
     made = []
     monkeypatch.setattr(windowed_em, "make_votes", lambda *x, **k: made.append(1) or make_votes(*x, **k))
     with float64():
@@ -90,14 +90,16 @@ def test_so_it_is_with_a_first_iteration_without_votes(case, dtype, tolerance, m
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
-def test_votes_that_agree_in_full_leave_the_floor_of_the_variance(scale):
-    """Each vote is the same: of the true variance of 0 nothing is found without votes but rounding, which may not
-    decide between windows."""
-    poses = np.full((2, 7, 6, 8, 4, 4), scale, "float32")
+def test_identical_votes_give_finite_results_and_gradients(scale):
+    """All votes are the same, so the true variance is 0. Without votes, its estimate is only rounding.
+
+    This rounding must not decide between windows.
+    """
+    poses = np.full((2, 8, 6, 8, 4, 4), scale, "float32")
     kernel = np.broadcast_to(np.eye(4, dtype="float32"), (48, 2, 4, 4))
-    arrays = [poses, np.ones((2, 7, 6, 8), "float32"), kernel, np.zeros(2, "float32"), np.zeros(2, "float32")]
+    arrays = [poses, np.ones((2, 8, 6, 8), "float32"), kernel, np.zeros(2, "float32"), np.zeros(2, "float32")]
     means, scores = recomputed(*arrays, **CASES["data"])
-    if scale < 1e4:  # where votes that are stored are rounded as much
+    if scale < 1e4:  # at 1e4 stored votes round as much
         np.testing.assert_allclose(array(means), scale, rtol=1e-4)
     assert np.isfinite(array(scores)).all()
 
@@ -108,7 +110,7 @@ def test_votes_that_agree_in_full_leave_the_floor_of_the_variance(scale):
     assert all(np.isfinite(x).all() for x in gradients_of(value)(*arrays)[1])
 
 
-def test_so_it_is_with_xla():
+def test_windowed_gradients_compiled_by_xla_equal_those_of_stored_votes():
     arrays = arguments((), False, "float32")
     options = dict(iterations=2, normalization=1.0, inverse_temperature=1.0)
     wanted = gradients_of(weighted(stored, options))(*arrays)[1]
@@ -118,7 +120,7 @@ def test_so_it_is_with_xla():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="elsewhere a graph knows its batch")
-def test_a_batch_whose_size_the_graph_does_not_know():
+def test_a_graph_of_unknown_batch_size_routes_any_batch():
     import tensorflow as tf
 
     poses, activations, *weights = arguments((3,), False, "float32")
@@ -131,7 +133,7 @@ def test_a_batch_whose_size_the_graph_does_not_know():
 
 
 def test_no_votes_are_kept():
-    """Of an XLA program's memory the temporary part: with all votes it would hold three tensors of them at least."""
+    """Checks the temporary memory of the XLA program. With all votes it would hold at least three tensors of them."""
     if BACKEND != "jax":
         pytest.skip("only JAX tells what a compiled program takes")
     import jax

@@ -11,7 +11,7 @@ CASES = [((5, 7), (3, 2), (1, 1), (3, 6)), ((6, 5), (3, 3), (2, 1), (2, 3)), ((8
 
 
 def windows_by_hand(size, kernel, strides, shape):
-    """For each position the children (row, column) that it sees, in order."""
+    """The children (row, column) that each position sees, in order."""
     return [
         [(y * strides[0] + r, x * strides[1] + c) for r in range(kernel[0]) for c in range(kernel[1])]
         for y in range(shape[0])
@@ -39,7 +39,7 @@ def test_gather_and_scatter(size, kernel, strides, shape):
 
 
 def test_cover_of_smallnorb():
-    """Hinton et al. 2018, first layer: of 14 rows the even inner ones are in two windows, the last in none."""
+    """Hinton et al. 2018, first layer: of 14 rows, even inner rows are in two windows, the last row is in none."""
     windows = Windows(14, 14, (3, 3), (2, 2))
     cover = array(windows.scatter(np.ones((36, 9), "float32")))[0, :, :, 0]
     axis = np.array([1, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 1, 0])
@@ -62,7 +62,7 @@ def test_a_child_divides_itself_among_all_that_see_it(size, kernel, strides, sha
     ]
     expected = np.array(expected).transpose(2, 0, 1, 3, 4).reshape(logits.shape)
     np.testing.assert_allclose(array(windows.couple(logits)), expected, atol=1e-6)
-    # Far beyond what an exponential can hold: one competitor has it all, and gradients are finite.
+    # Logits far beyond the range of an exponential: one competitor gets everything, and gradients stay finite.
     value, (slope,) = gradients_of(lambda x: ops.sum(windows.couple(x) * logits))(1e6 * logits)
     assert np.isfinite(value) and np.isfinite(slope).all()
 
