@@ -70,7 +70,7 @@ RECIPES = (
     ),
     TWO_DIGITS,
     TWO_DIGITS.short(
-        30,
+        90,
         **STEPS,
         dataset_options=dict(pairs_per_digit=1),
         note="Both digits must be right. An epoch has each training digit as a base once, with a new partner.",
