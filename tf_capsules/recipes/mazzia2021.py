@@ -22,7 +22,7 @@ DIGITS = Recipe(
     "not 256; images are resampled bilinearly.",
 )
 
-# What the short regimes share.
+# The steps of the short regimes.
 STEPS = dict(batch_size=64, learning_rate=3e-3)
 
 TOYS = DIGITS.row(
