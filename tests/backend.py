@@ -18,8 +18,15 @@ def array(x):
     return ops.convert_to_numpy(x)
 
 
+def as_one_program(function):
+    """The function, which JAX compiles as a whole at each call, since its eager mode compiles each operation."""
+    if BACKEND != "jax":
+        return function
+    return lambda *arguments, **options: compiled(lambda: function(*arguments, **options))()
+
+
 def run(function, *arguments):
-    """The result in NumPy. JAX compiles the whole function, since its eager mode compiles each operation separately."""
+    """The result in NumPy, of a function that JAX compiles as a whole."""
     return array((compiled(function) if BACKEND == "jax" else function)(*map(ops.convert_to_tensor, arguments)))
 
 

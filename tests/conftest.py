@@ -8,7 +8,8 @@ import pytest
 # nevertheless. XLA reads its flags when it first compiles, under TensorFlow and JAX alike.
 QUICK = not os.environ.get("AS_USERS_COMPILE")
 if QUICK:
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+    flags = "backend_optimization_level=0", "llvm_disable_expensive_passes=true", "cpu_use_fusion_emitters=false"
+    os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in flags))
 
 
 def pytest_collection_finish():

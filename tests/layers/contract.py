@@ -5,7 +5,7 @@ import json
 
 import keras
 import numpy as np
-from backend import BACKEND, any_batch, array, compiled, gradients_of
+from backend import BACKEND, any_batch, array, compiled, results_and_gradients
 from keras import ops, tree
 from sweep import BATCH
 
@@ -68,17 +68,17 @@ def run_layer_contract(case, tmp_path):
     arguments = case.arrays()
     batch = len(next(iter(arguments.values())))
     layer = case.make()
-    outputs = outputs_of(layer, arguments)
-    expected = numbers(outputs)
-    assert all(np.isfinite(x).all() for x in tree.flatten(expected))
-
     # Symbolic shapes and dtypes equal the real ones, with and without a batch size. A model takes long to trace, so
     # only the case without a batch size is checked.
     is_model = isinstance(layer, keras.Model)
-    for size in (None,) if is_model else (batch, None):
-        inputs = symbolic(arguments, size)
-        specs = call(layer, inputs)
-        check_specs(specs, outputs, size)
+    inputs = symbolic(arguments, None)
+    specs = call(layer, inputs)
+    outputs = outputs_with_checked_gradients(case, layer, arguments, specs)
+    check_specs(specs, outputs, None)
+    if not is_model:
+        check_specs(call(layer, symbolic(arguments, batch)), outputs, batch)
+    expected = numbers(outputs)
+    assert all(np.isfinite(x).all() for x in tree.flatten(expected))
 
     if BACKEND != "jax":  # Keras does this alike on every backend, but JAX compiles it for seconds
         model, given = (layer, split(layer, arguments)[0]) if is_model else (keras.Model(inputs, specs), arguments)
@@ -92,7 +92,6 @@ def run_layer_contract(case, tmp_path):
         if not is_model:
             check_compiled(graph, given, expected)
 
-    check_gradients(case, layer, arguments, expected)
     for policy in HALF:
         if policy == "mixed_bfloat16" or BACKEND != "jax":
             with dtype_policy(policy):
@@ -140,28 +139,25 @@ def check_compiled(graph, inputs, expected):
     assert_close(numbers(run(*map(ops.convert_to_tensor, inputs.values()))), expected)
 
 
-def check_gradients(case, layer, arguments, expected):
-    """Every weight that the call uses has a finite gradient that is not zero everywhere."""
-    if not layer.trainable_weights:
-        return
-    fixed = [array(x) for x in layer.non_trainable_variables]
-    weights = [array(x) for x in layer.trainable_variables]
-    first, others = split(layer, arguments)
-    directions = [np.random.default_rng(2).normal(size=x.shape) for x in tree.flatten(expected)]
-
-    def scalar(*values):
-        outputs, _ = layer.stateless_call(list(values), fixed, first, **others)
-        return sum(
-            ops.sum(direction.astype("float32") * x)
-            for direction, x in zip(directions, tree.flatten(outputs), strict=True)
-        )
-
+def outputs_with_checked_gradients(case, layer, arguments, specs):
+    """The outputs. Every weight that the call uses has a finite gradient that is not zero everywhere."""
     used = [i for i, w in enumerate(layer.trainable_variables) if case.unused is None or case.unused not in w.path]
-    gradients = gradients_of(lambda *v: scalar(*_replaced(weights, used, v)))
-    for index, gradient in zip(used, gradients(*(weights[i] for i in used))[1], strict=True):
+    if not used:
+        return outputs_of(layer, arguments)
+    weights, fixed = ([array(x) for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables))
+    first, others = split(layer, arguments)
+
+    def outputs_for(*values):
+        return layer.stateless_call(_replaced(weights, used, values), fixed, first, **others)[0]
+
+    batch = len(next(iter(arguments.values())))
+    directions = [np.random.default_rng(2).normal(size=(batch, *spec.shape[1:])) for spec in tree.flatten(specs)]
+    outputs, gradients = results_and_gradients(outputs_for, directions)(*(weights[i] for i in used))
+    for index, gradient in zip(used, gradients, strict=True):
         path = layer.trainable_variables[index].path
         assert np.isfinite(gradient).all(), f"the gradient of {path} is not finite"
         assert np.abs(gradient).max() > 0, f"the gradient of {path} is zero"
+    return outputs
 
 
 def _replaced(values, indices, new):

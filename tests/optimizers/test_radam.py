@@ -57,10 +57,11 @@ def stepping(optimizer, weights):
 
 def test_the_scalar_case_step_by_step():
     weight, optimizer = keras.Variable(1.0), RAdam(0.01)
+    step = stepping(optimizer, [weight])
     for t, rho, wanted in HEINSEN["E_radam_scalar"]["rows"]:
         np.testing.assert_allclose(array(optimizer._rho(ops.cast(t, "float32"), ops)), rho, atol=1e-3)
         assert np.isfinite(array(optimizer._rectification(ops.cast(t, "float32"))))
-        optimizer.apply([ops.convert_to_tensor(np.float32(np.sin(t) + 0.5))], [weight])
+        step([np.float32(np.sin(t) + 0.5)])
         np.testing.assert_allclose(array(weight.value), wanted, atol=1e-6)
 
 

@@ -2,12 +2,15 @@ import functools
 
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of, results_and_gradients, slow_on_jax
+from backend import array, as_one_program, float64, gradients_of, results_and_gradients, slow_on_jax
 from keras import ops
 from oracle import ATOL, routing_case
 
-from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, dynamic_routing
+from tf_capsules import routing
+from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes
 from tf_capsules.routing.dynamic import dynamic_routing_by_parents
+
+dynamic_routing = as_one_program(routing.dynamic_routing)
 
 
 def votes_of_case(form):

@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
-from backend import array, compiled, float64, gradients_of, results_and_gradients, slow_on_jax
+from backend import array, as_one_program, compiled, float64, gradients_of, results_and_gradients, slow_on_jax
 from keras import ops
 from oracle import expand, read
 
-from tf_capsules.routing import SharedVotes, StoredVotes, Windows, em_routing
+from tf_capsules import routing
+from tf_capsules.routing import SharedVotes, StoredVotes, Windows
 from tf_capsules.routing.votes import TransformedVotes
 
+em_routing = as_one_program(routing.em_routing)
 ORACLE = read("em_routing")
 CASE = ORACLE["A_fc"]
 # Activations are near 0.5, since lambda is small, so they must match in 8 digits, the other results in 6.
@@ -49,9 +51,9 @@ def test_oracle_of_competition_over_positions():
         x = {name: expand(**value, dtype="float64") for name, value in case["params"].items()}
         windows = Windows(4, 4, (3, 3))
         poses, activations = windows.gather(x["poses"][None]), windows.gather(x["activations"][None])
-        votes = TransformedVotes(poses, x["W"].reshape(18, 2, 2, 2), activations=activations)
 
         def route(iterations):
+            votes = TransformedVotes(poses, x["W"].reshape(18, 2, 2, 2), activations=activations)
             betas = {"beta_u": x["beta_u"], "beta_a": x["beta_a"]}
             results = em_routing(votes, iterations, **betas, competition=windows.couple, return_couplings=True)
             return dict(zip(("mean", "activation", "score", "variance", "R"), map(array, results), strict=True))

@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of, results_and_gradients, slow_on_jax
+from backend import array, as_one_program, float64, gradients_of, results_and_gradients, slow_on_jax
 from keras import ops
 from oracle import ATOL, HEINSEN, heinsen_case
 
-from tf_capsules.routing import SharedVotes, StoredVotes, heinsen_routing, mask_logits
+from tf_capsules import routing
+from tf_capsules.routing import SharedVotes, StoredVotes, mask_logits
 from tf_capsules.routing.votes import TransformedVotes
 
+heinsen_routing = as_one_program(routing.heinsen_routing)
 PRECISION = {"float32": ATOL, "float64": 1e-6}
 
 

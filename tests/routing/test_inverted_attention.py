@@ -1,15 +1,17 @@
 import numpy as np
 import oracle
 import pytest
-from backend import array, float64, gradients_of, run
+from backend import array, as_one_program, float64, gradients_of, run
 from keras import ops
 
-from tf_capsules.routing import DistinctVotes, Windows, inverted_attention
+from tf_capsules import routing
+from tf_capsules.routing import DistinctVotes, Windows
 from tf_capsules.routing.inverted_attention import distinct_inverted_attention
 from tf_capsules.routing.votes import TransformedVotes
 from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_attention
 from tf_capsules.routing.windowed.votes import summed_votes
 
+inverted_attention = as_one_program(routing.inverted_attention)
 CASES = oracle.read("inverted_attention")
 WINDOWS = Windows(8, 6, (3, 2), (2, 1))  # 3 windows along the rows, the last row in none; 5 along the columns
 

@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of
+from backend import array, as_one_program, float64, gradients_of
 from keras import ops
 
-from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, self_attention_routing, squash_exponential
+from tf_capsules import routing
+from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, squash_exponential
+
+self_attention_routing = as_one_program(routing.self_attention_routing)
 
 
 def problem(seed=0, groups=5, pose=(4,), dtype="float32"):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from backend import array, float64, gradients_of, results_and_gradients, run, slow_on_jax
+from backend import array, as_one_program, float64, gradients_of, results_and_gradients, run, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing import DistinctVotes, SharedVotes, StoredVotes, Votes
@@ -165,9 +165,14 @@ def test_one_column_of_weights_stands_for_all_parents(form, method, matrix):
 def test_a_column_of_weights_may_stand_for_the_whole_batch(form, method):
     make, groups = FORMS.get(form, (stored, 3))
     arrays = make_arrays(groups, True, True, "float32", one_column=True)
-    votes = make(arrays["poses"], arrays["kernel"], arrays["bias"])
-    once = METHODS[method](votes, arrays | {"weights": arrays["weights"][:1]})
-    repeated = METHODS[method](votes, arrays | {"weights": np.repeat(arrays["weights"][:1], BATCH, axis=0)})
+
+    @as_one_program
+    def answer(weights):
+        votes = make(arrays["poses"], arrays["kernel"], arrays["bias"])
+        return METHODS[method](votes, arrays | {"weights": weights})
+
+    weights = arrays["weights"][:1]
+    once, repeated = answer(weights), answer(np.repeat(weights, BATCH, axis=0))
     np.testing.assert_allclose(array(once), array(repeated), rtol=1e-6, atol=1e-6)
 
 
@@ -208,7 +213,8 @@ def test_variances_of_poses_far_from_the_origin_keep_their_digits(matrix, chunk)
     means = (weights * votes).sum(1) / weights.sum(1)
     expected = (weights * (votes - means[:, None]) ** 2).sum(1) / weights.sum(1)
     x = {name: value.astype("float32") for name, value in x.items()}
-    result = array(SharedVotes(x["poses"], x["kernel"], children_per_chunk=chunk).moments(x["weights"])[2])
+    votes = SharedVotes(x["poses"], x["kernel"], children_per_chunk=chunk)
+    result = array(as_one_program(votes.moments)(x["weights"])[2])
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -225,10 +231,16 @@ def test_a_group_without_mass_is_harmless():
         values = (x["poses"], x["kernel"], x["bias"], x["weights"], activations)
         result, gradients = gradients_of(scalar)(*values)
         assert np.isfinite(result) and all(np.isfinite(gradient).all() for gradient in gradients)
-    votes = SharedVotes(*values[:3], nobody)
-    masses, means, variances = votes.moments(x["weights"], epsilon=0.01)
-    assert (array(masses) == 0).all() and (array(variances) == 0).all()
-    np.testing.assert_allclose(array(means + votes.origin), 0, atol=1e-6)
+
+    @as_one_program
+    def moments():
+        votes = SharedVotes(*values[:3], nobody)
+        masses, means, variances = votes.moments(x["weights"], epsilon=0.01)
+        return masses, means + votes.origin, variances
+
+    masses, means, variances = map(array, moments())
+    assert (masses == 0).all() and (variances == 0).all()
+    np.testing.assert_allclose(means, 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -238,8 +250,11 @@ def test_half_precision_is_computed_in_float32(form, dtype):
     x = make_arrays(groups, False, True, "float32")
     half = {name: ops.cast(value, dtype) for name, value in x.items()}
     exact = {name: array(ops.cast(value, "float32")) for name, value in half.items()}
-    result = array(make(half["poses"], half["kernel"], half["bias"]).weighted_sum(x["weights"]))
-    expected = array(stored(exact["poses"], exact["kernel"], exact["bias"]).weighted_sum(x["weights"]))
+
+    def answer(make, x_of):
+        return run(lambda: make(x_of["poses"], x_of["kernel"], x_of["bias"]).weighted_sum(x["weights"]))
+
+    result, expected = answer(make, half), answer(stored, exact)
     assert result.dtype == "float32"
     np.testing.assert_allclose(result, expected, atol=2e-6)
 
