@@ -1,10 +1,12 @@
 """The Python blocks of the README and of the pages in docs run unchanged, except that they train two epochs at most."""
 
+import csv
 import functools
 import importlib.util
 import json
 import pathlib
 import re
+import statistics
 import sys
 
 import keras
@@ -89,6 +91,25 @@ def test_the_server_configuration_on_the_serving_page_is_valid():
     found = re.search(r"^```\n(model_config_list .*?)^```", SERVING.read_text(), re.MULTILINE | re.DOTALL)
     config = text_format.Parse(found.group(1), model_server_config_pb2.ModelServerConfig())
     assert list(config.model_config_list.config[0].model_version_policy.specific.versions) == [2, 3]
+
+
+@pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")
+def test_our_figures_are_those_of_the_kept_results():
+    """The README's last column of results, and every figure in bold on the page of results."""
+    readme, page = (ROOT / "README.md").read_text(), (ROOT / "docs" / "results.md").read_text()
+    table = readme.partition("## Results")[2].partition("Time and memory")[0]
+    ours = re.findall(r"\| ([0-9.]+%) \|$", table, re.MULTILINE) + re.findall(r"\*\*([0-9.]+%)\*\*", page)
+    assert len(ours) > 25
+    seeds = {}
+    for path in (ROOT / "results").glob("*.csv"):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if "recipe" in row and "value" in row:
+                    run = (row[name] for name in ("recipe", "dataset", "metric", "note", "epochs", "learning_rate"))
+                    seeds.setdefault(tuple(run), {})[row["seed"]] = float(row["value"])
+    measured = {value for runs in seeds.values() for value in (*runs.values(), statistics.mean(runs.values()))}
+    known = {f"{100 * share:.{digits}f}%" for one in measured for share in (one, 1 - one) for digits in (1, 2)}
+    assert [figure for figure in ours if figure not in known] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("CONTRIBUTING.md")], ids=lambda page: page.name)

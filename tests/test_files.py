@@ -118,7 +118,7 @@ def test_any_error_becomes_one_that_names_the_path():
         with pytest.raises(ValueError, match=f"^{words}$"), reading("here", "is odd"):
             raise error
     for error in (FileNotFoundError("gone"), ModuleNotFoundError("no package"), AssertionError("asked for")):
-        with pytest.raises(type(error)), reading("here", "is odd", (AssertionError,)):
+        with pytest.raises(type(error)), reading("here", "is odd", unchanged=(AssertionError,)):
             raise error
     assert len(one_line(ValueError("word " * 1000))) <= 500
 

@@ -18,11 +18,11 @@ import numpy as np
 
 
 @contextlib.contextmanager
-def reading(path, complaint, but=()):
+def reading(path, complaint, unchanged=()):
     """Turns any exception inside into a ValueError that begins with the path and a complaint.
 
     Any exception counts, because parsers fail on damaged bytes in every way. Exceptions for an absent file or Python
-    package, those in `but`, and a ValueError that begins with the path are raised unchanged.
+    package, those in `unchanged`, and a ValueError that begins with the path are raised unchanged.
 
     >>> with reading("run.json", "is no configuration"):
     ...     {}["recipe"]
@@ -31,7 +31,7 @@ def reading(path, complaint, but=()):
     """
     try:
         yield
-    except (FileNotFoundError, ImportError, *but):
+    except (FileNotFoundError, ImportError, *unchanged):
         raise
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith(str(path)):

@@ -10,7 +10,9 @@ from tf_capsules import analysis
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 
-@pytest.mark.parametrize("options", [{}, {"use_bias": True, "leaky": True}, {"competition": "children"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"use_bias": True, "leaky": True}, {"competition": "children"}, {"initial_logits": "learned"}]
+)
 def test_routing_changes_agree_with_votes_written_out(images, options):
     model = small_capsnet(**options)
     routing = model.encoder.get_layer("class_capsules")
@@ -20,6 +22,9 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     children = array(keras.Model(model.encoder.input, routing.input)(images)).reshape(6, -1, 4)
     votes = np.einsum("bid,ijde->bije", children.astype("float64"), array(routing.kernel))
     logits = np.zeros(votes.shape[:3])
+    if routing.logits is not None:
+        routing.logits.assign(np.random.default_rng(2).normal(size=routing.logits.shape))
+        logits = logits + array(routing.logits)
     want = []
     for _ in range(4):
         exponents = np.exp(logits)

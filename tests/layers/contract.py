@@ -9,8 +9,6 @@ from backend import BACKEND, any_batch, array, compiled, results_and_gradients
 from keras import ops, tree
 from sweep import BATCH
 
-HALF = ("mixed_float16", "mixed_bfloat16")
-
 
 def split(layer, arguments):
     """Splits off the first argument; a model takes all its inputs as one argument."""
@@ -92,10 +90,11 @@ def run_layer_contract(case, tmp_path):
         if not is_model:
             check_compiled(graph, given, expected)
 
-    for policy in HALF:
-        if policy == "mixed_bfloat16" or BACKEND != "jax":
-            with dtype_policy(policy):
-                check_policy(case, policy, layer, arguments, expected)
+    # Half precision of both kinds for layers. Models are made of them: one kind on each backend.
+    kinds = ("bfloat16",) if BACKEND == "jax" else ("float16",) if is_model else ("float16", "bfloat16")
+    for kind in kinds:
+        with dtype_policy(f"mixed_{kind}"):
+            check_policy(case, f"mixed_{kind}", layer, arguments, expected)
 
 
 def check_specs(specs, outputs, size):

@@ -44,18 +44,18 @@ def class_shares(model, inputs, return_outputs=False):
             'Shares need a CapsuleClassifier whose encoder ends in the HeinsenRouting layers "parts" and "classes", or '
             f'in "classes" alone. Received: {model!r}'
         )
-    poses, first_scores = keras.Model(model.encoder.input, layers[0].input)(inputs, training=False)
-    scores, couplings = first_scores, []
+    poses, first_logits = keras.Model(model.encoder.input, layers[0].input)(inputs, training=False)
+    logits, couplings = first_logits, []
     for layer in layers:
-        poses, scores, variances, last = layer(poses, scores, return_couplings=True)
+        poses, logits, variances, last = layer(poses, logits, return_couplings=True)
         couplings.append(last)
-    activations = ops.sigmoid(ops.cast(ops.reshape(first_scores, ops.shape(couplings[0])[:2]), last.dtype))
+    activations = ops.sigmoid(ops.cast(ops.reshape(first_logits, ops.shape(couplings[0])[:2]), last.dtype))
     shares = activations[..., None] * functools.reduce(ops.matmul, couplings)
-    shape = ops.shape(first_scores)
+    shape = ops.shape(first_logits)
     capsules = next((layer for layer in model.encoder.layers if isinstance(layer, SequenceCapsules)), None)
     if capsules is not None:
         depth = capsules.depth.shape[0]
         shape = (shape[0], shape[1] // depth, depth)
     shares = ops.reshape(shares, (*shape, ops.shape(shares)[-1]))
-    outputs = {"activations": scores, "poses": poses, "variances": variances}
+    outputs = {"activations": logits, "poses": poses, "variances": variances}
     return (outputs, shares) if return_outputs else shares

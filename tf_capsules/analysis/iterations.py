@@ -35,7 +35,8 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
     children = keras.Model(model.encoder.input, routing.input)
-    options = dict(bias=routing.bias, leaky=routing.leaky, competition=routing.competition)
+    options = dict(bias=routing.bias, initial_logits=routing.logits)
+    options |= dict(leaky=routing.leaky, competition=routing.competition)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
         votes = routing.make_votes(children(batch, training=False))

@@ -93,7 +93,7 @@ def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     try:
-        with reading(builder.data_path, complaint, (AssertionError,)):
+        with reading(builder.data_path, complaint, unchanged=(AssertionError,)):
             return builder, [split(columns(part)) for part in parts]
     except AssertionError as error:  # tensorflow-datasets raises it if the folder is not there
         raise FileNotFoundError(absent(builder.data_path)) from error

@@ -5,12 +5,11 @@ import warnings
 import keras
 import numpy as np
 
-from tf_capsules.layers import ConvEMRouting, EMRouting, HeinsenRouting
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.lazy import tf
 from tf_capsules.models import class_probabilities, class_scores
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
-_LOGITS = {HeinsenRouting: 1, EMRouting: 2, ConvEMRouting: 2}  # index of the logits among a layer's results
 
 
 def need_tensorflow():
@@ -85,4 +84,5 @@ def _logits_layer(tensor):
     if hasattr(operation, "outputs"):  # a functional model within another
         return _logits_layer(operation.outputs[index])
     linear = getattr(operation, "activation", None) is keras.activations.linear
-    return operation if linear or _LOGITS.get(type(operation)) == index else None
+    routed = isinstance(operation, RoutingLayer) and operation.answers[index : index + 1] == ("logits",)
+    return operation if linear or routed else None

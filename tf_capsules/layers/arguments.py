@@ -44,6 +44,18 @@ def one_of(name, value, choices):
     return value
 
 
+def check_memory(votes_memory, children_per_chunk, needs_votes):
+    """Raises a ValueError for memory options in conflict; `needs_votes`: why the layer needs stored votes, or None."""
+    if children_per_chunk is not None:
+        positive_int("children_per_chunk", children_per_chunk)
+    if needs_votes and (votes_memory == "recompute" or children_per_chunk):
+        recompute = votes_memory == "recompute"
+        asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"
+        raise ValueError(f"{asked} does not go with {needs_votes}, which needs stored votes.")
+    if children_per_chunk and votes_memory == "store":
+        raise ValueError(f'children_per_chunk={children_per_chunk} does not go with votes_memory="store".')
+
+
 def known_axes(layer, shape, axes):
     """Raises a ValueError unless the named axes of an input shape have a known size."""
     for axis, meaning in axes.items():

@@ -14,10 +14,6 @@ from tf_capsules.routing.votes.plan import Plan
 
 MEMORY = ("auto", "store", "recompute")
 
-# Saved configurations of earlier versions: old names of arguments and of their values, mapped to today's.
-_NAMES = {"votes": "votes_memory"}
-_VALUES = {"stored": "store", "free": "recompute"}
-
 
 class Routed(NamedTuple):
     """The results of a routing layer, by name; None for what the layer does not compute or the call did not ask for.
@@ -71,7 +67,8 @@ class RoutingLayer(Configured):
     """
 
     answers: tuple[str, ...] = ("poses",)
-    older_names: dict[str, str] = {}  # further arguments that had another name in saved configurations
+    older_names = {"votes": "votes_memory"}
+    older_values = {"votes_memory": {"stored": "store", "free": "recompute"}}
     plan: Plan
     windows: Any = None
     kernel: Tensor
@@ -188,27 +185,6 @@ class RoutingLayer(Configured):
 
     def compute_mask(self, *args, **kwargs):
         return None
-
-    @classmethod
-    def from_config(cls, config):
-        names = _NAMES | cls.older_names
-        config = {names.get(name, name): value for name, value in config.items()}
-        memory = config.get("votes_memory")
-        if memory is not None:
-            config["votes_memory"] = _VALUES.get(memory, memory)
-        return super().from_config(config)
-
-
-def check_memory(votes_memory, children_per_chunk, needs_votes):
-    """Raises a ValueError for memory options in conflict; `needs_votes`: why the layer needs stored votes, or None."""
-    if children_per_chunk is not None:
-        positive_int("children_per_chunk", children_per_chunk)
-    if needs_votes and (votes_memory == "recompute" or children_per_chunk):
-        recompute = votes_memory == "recompute"
-        asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"
-        raise ValueError(f"{asked} does not go with {needs_votes}, which needs stored votes.")
-    if children_per_chunk and votes_memory == "store":
-        raise ValueError(f'children_per_chunk={children_per_chunk} does not go with votes_memory="store".')
 
 
 def _one_or_all(results):

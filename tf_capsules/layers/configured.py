@@ -21,6 +21,9 @@ def cloned(initializer):
 class Configured(keras.layers.Layer):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
+    older_names: dict[str, str] = {}  # names of arguments in files of earlier versions, mapped to today's
+    older_values: dict[str, dict[str, str]] = {}  # {argument: its values there, mapped to today's}
+
     def _set_weight_options(self, arguments, **defaults):
         """Sets the initializers, regularizers, ... among the arguments; `defaults`: initializers that replace None."""
         for name, value in arguments.items():
@@ -37,6 +40,16 @@ class Configured(keras.layers.Layer):
             plain = kind not in _GETTERS or value is None or isinstance(value, str)
             config[name] = value if plain else _GETTERS[kind][1](value)
         return config
+
+    @classmethod
+    def from_config(cls, config):
+        for one in cls.__mro__:
+            names = vars(one).get("older_names", {})
+            config = {names.get(name, name): value for name, value in config.items()}
+        for name, values in cls.older_values.items():
+            if isinstance(config.get(name), str):
+                config[name] = values.get(config[name], config[name])
+        return super().from_config(config)
 
 
 def _arguments(cls):

@@ -6,8 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of, truth_value
-from tf_capsules.layers.base import check_memory
+from tf_capsules.layers.arguments import check_memory, one_of, truth_value
 from tf_capsules.layers.connections import check_per_child, masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.em import EMRoutingLayer, initializers

@@ -21,7 +21,8 @@ class DepthwisePrimaryCapsules(Configured):
         kernel_size: of the convolution, a number or (rows, columns); None for the whole feature map.
         strides: of the convolution, one number for both axes.
         use_bias: whether the convolution has a bias.
-        kernel_initializer, bias_initializer, kernel_regularizer: of the convolution.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            of the convolution.
         **kwargs: of `keras.layers.Layer`.
 
     Call arguments:
@@ -47,6 +48,9 @@ class DepthwisePrimaryCapsules(Configured):
         kernel_initializer: Initializer = "he_normal",
         bias_initializer: Initializer = "zeros",
         kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -70,10 +74,10 @@ class DepthwisePrimaryCapsules(Configured):
             raise ValueError(f"`pose` {self.pose} must divide the {channels} channels of input shape {input_shape}.")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         # Laid out like a grouped convolution's kernel, so that initializers count one channel in the fan-in.
-        self.kernel = self.add_weight(
-            (rows, columns, 1, channels), self.kernel_initializer, regularizer=self.kernel_regularizer, name="kernel"
-        )
-        self.bias = self.add_weight((channels,), self.bias_initializer, name="bias") if self.use_bias else None
+        options = dict(regularizer=self.kernel_regularizer, constraint=self.kernel_constraint, name="kernel")
+        self.kernel = self.add_weight((rows, columns, 1, channels), self.kernel_initializer, **options)
+        options = dict(regularizer=self.bias_regularizer, constraint=self.bias_constraint, name="bias")
+        self.bias = self.add_weight((channels,), self.bias_initializer, **options) if self.use_bias else None
         super().build(input_shape)
 
     def call(self, features):

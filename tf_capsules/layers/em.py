@@ -6,9 +6,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import truth_value
-from tf_capsules.layers.base import RoutingLayer, check_memory
-from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, need_grid, rows_of
+from tf_capsules.layers.arguments import check_memory, truth_value
+from tf_capsules.layers.base import RoutingLayer
+from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
+from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
 
@@ -153,7 +154,7 @@ class EMRouting(EMRoutingLayer):
     def build(self, poses_shape, activations_shape=None):
         groups, rows = self._group_children(poses_shape), rows_of(poses_shape)
         if self.coordinates:
-            _check_coordinates(poses_shape, self.dim)
+            check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
         children = children_of(poses_shape)
@@ -165,7 +166,7 @@ class EMRouting(EMRoutingLayer):
     def make_votes(self, poses, activations=None):
         kernel = self.kernel
         if self.coordinates:
-            poses, kernel = _add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
+            poses, kernel = add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
         x = flatten_grid(poses)
         if self.stores_votes:
             return TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
@@ -191,40 +192,3 @@ def initializers(normalization, capsules):
     elif normalization == "min_max":
         beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
     return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}
-
-
-def _check_coordinates(poses_shape, dim):
-    """Raises a ValueError unless votes of parents with `dim` columns have room for coordinates."""
-    room = (rows_of(poses_shape) or (dim,))[0]
-    need_grid("`coordinates` needs", poses_shape)
-    if room < 2:
-        raise ValueError(
-            "`coordinates` needs votes with two rows or, if they are vectors, with two entries. Received "
-            f"{room} for input shape {tuple(poses_shape)} and dim {dim}."
-        )
-
-
-def _add_coordinates(poses, kernel):
-    """Coordinate addition: appends columns for the position to the poses, and rows to the kernel that add it to votes.
-
-    Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The new
-    rows add them to the first two entries of a vector vote, or of a matrix vote's last column.
-    """
-    dim, rows = kernel.shape[-1], rows_of(poses.shape)
-    batch, height, width, types = ops.shape(poses)[:4]
-    row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
-    where = ops.stack([row, column], axis=-1)[None, :, :, None]
-    if rows:
-        where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
-        placed = ops.one_hot([dim - 1], dim, dtype=kernel.dtype)
-    else:
-        placed = ops.one_hot([0, 1], dim, dtype=kernel.dtype)
-    where = ops.cast(where, poses.dtype)
-    where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
-    placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
-    return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
-
-
-def _centers(size):
-    """Centers of `size` equal parts of [0, 1]."""
-    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")

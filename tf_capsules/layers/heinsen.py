@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import one_of, positive_int, truth_value
-from tf_capsules.layers.base import RoutingLayer, check_memory
+from tf_capsules.layers.arguments import check_memory, one_of, positive_int, truth_value
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of, truth_value
-from tf_capsules.layers.base import RoutingLayer, check_memory
+from tf_capsules.layers.arguments import check_memory, one_of, truth_value
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import alike, check_per_child, flatten_grid, masked, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.pose_normalization import PoseNormalization

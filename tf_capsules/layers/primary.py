@@ -33,7 +33,8 @@ class PrimaryCapsules(Configured):
         scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
             1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
         use_bias: whether the convolutions have a bias.
-        kernel_initializer, bias_initializer, kernel_regularizer: of both convolutions.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            of both convolutions.
 
     Call arguments:
         features: (batch, height, width, channels).
@@ -51,6 +52,8 @@ class PrimaryCapsules(Configured):
         TensorShape([1, 6, 6, 4, 8])
     """
 
+    older_names = {"scores": "capsule_activation"}
+
     def __init__(
         self,
         types: int,
@@ -65,6 +68,9 @@ class PrimaryCapsules(Configured):
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
         kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -82,7 +88,8 @@ class PrimaryCapsules(Configured):
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,
             kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
-            dtype=self.dtype_policy, **CHANNELS_LAST, use_bias=use_bias,
+            bias_regularizer=self.bias_regularizer, kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint, dtype=self.dtype_policy, **CHANNELS_LAST, use_bias=use_bias,
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
@@ -132,9 +139,3 @@ class PrimaryCapsules(Configured):
         grid = self.convolution.compute_output_shape(input_shape)[:3]
         poses = (*grid, self.types, *self.pose_shape)
         return poses if self.score_convolution is None else (poses, (*grid, self.types))
-
-    @classmethod
-    def from_config(cls, config):
-        if "scores" in config:  # the argument's name in files of earlier versions
-            config = {"capsule_activation" if name == "scores" else name: value for name, value in config.items()}
-        return super().from_config(config)

@@ -77,10 +77,10 @@ def ImageCapsNet(
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
-    scores = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
+    logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
     options = dict(iterations=iterations, density=density)
-    return _classifier(images, poses, scores, parts, classes, columns_of(pose), options, weights, name)
+    return _classifier(images, poses, logits, parts, classes, columns_of(pose), options, weights, name)
 
 
 def TextCapsNet(
@@ -123,9 +123,9 @@ def TextCapsNet(
     """
     embeddings = keras.Input((None, layers, width), name="embeddings")
     mask = keras.Input((None,), name="mask")
-    poses, scores = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
+    poses, logits = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
     inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
-    return _classifier(inputs, poses, scores, parts, classes, pose, options, weights, name)
+    return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
 
 
 def SelfAttentionCapsNet(
@@ -199,9 +199,9 @@ def SelfAttentionCapsNet(
         y = keras.layers.Dense(4 * dim, activation="gelu", name=f"feed_forward_{block}")(y)
         y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
         x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
-    poses, scores = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
+    poses, logits = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
     inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
-    return _classifier(inputs, poses, scores, parts, classes, pose, options, weights, name)
+    return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
 
 
 def MeanPooling(
@@ -229,12 +229,12 @@ def MeanPooling(
     return load_weights(keras.Model({"embeddings": embeddings, "mask": mask}, outputs, name=name), weights)
 
 
-def _classifier(inputs, poses, scores, parts, classes, dim, options, weights, name):
+def _classifier(inputs, poses, logits, parts, classes, dim, options, weights, name):
     """The network above the primary capsules: routing to parts, unless `parts` is None, and to the classes."""
     options = options | {"dtype": "float32"}  # under every dtype policy: these are the model's answers
     if parts is not None:
-        poses, scores, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, scores)
+        poses, logits, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, logits)
     sharing = "all" if parts is None else "none"
-    poses, scores, variances = HeinsenRouting(classes, dim, sharing=sharing, name="classes", **options)(poses, scores)
-    outputs = {"activations": scores, "poses": poses, "variances": variances}
+    poses, logits, variances = HeinsenRouting(classes, dim, sharing=sharing, name="classes", **options)(poses, logits)
+    outputs = {"activations": logits, "poses": poses, "variances": variances}
     return classifier(inputs, outputs, weights, logits=True, name=name)

@@ -104,8 +104,8 @@ def MatrixCapsNet(
         options = routing(f"convolutional_capsules_{number}")
         *x, _ = ConvEMRouting(parents, columns, kernel_size=_WINDOW, strides=stride, **options)(*x)
     options = routing("class_capsules") | {"sharing": "positions", "coordinates": coordinates}
-    poses, activations, scores = EMRouting(classes, columns, **options)(*x)
-    outputs = {"activations": scores if logits else activations, "poses": poses, "logits": scores}
+    poses, presence, class_logits = EMRouting(classes, columns, **options)(*x)
+    outputs = {"activations": class_logits if logits else presence, "poses": poses, "logits": class_logits}
     return classifier(images, outputs, weights, logits=logits, name=name)
 
 

@@ -39,12 +39,14 @@ def measured(recipe):
     """The longest training of a `Recipe` in `results/`, its own network on its own data; None where there is none."""
 
     def conditions(row):
-        return int(row["train_examples"]) * int(row["epochs"]), row["note"], row["batch_size"], row["learning_rate"]
+        """With equally long trainings, that with fewer notes comes last."""
+        notes = -len(row["note"]), row["note"]
+        return int(row["train_examples"]) * int(row["epochs"]), *notes, row["batch_size"], row["learning_rate"]
 
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
-    # Another network, or another test than the whole split as it is.
-    others = re.compile(r"\b(iterations|network) |crops\b|familiar viewpoints")
+    # Another network or loss, or another test than the whole split as it is.
+    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints")
     rows = [row for row in rows if not others.search(row["note"])]
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:

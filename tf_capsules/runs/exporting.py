@@ -15,6 +15,7 @@ FORMATS = {
     "onnx": "model.onnx",
     "embeddings": "saved_model_embeddings",
 }
+CONVERTED = {".tflite": "litert", ".onnx": "onnx"}  # formats of a single file, by its ending
 
 # A new Python process runs this. It imports TensorFlow and nothing of this package.
 _SERVE = """
@@ -39,21 +40,50 @@ def check_export():
         )
 
 
-def export_run(run, target=None, format="saved_model", default="float32", warmup=False):
+def plan_export(target=None, format=None, default="float32", warmup=False, version=None):
+    """The format and the path of an export, None for one in the run folder; arguments and errors: see `export_run`."""
+    from tf_capsules import export
+
+    suffix = pathlib.Path(target or "").suffix
+    if suffix in (".keras", ".h5"):
+        endings = " or ".join(CONVERTED)
+        raise ValueError(f"TARGET is a folder for a SavedModel, or a file that ends in {endings}. Received: {target}")
+    ending = CONVERTED.get(suffix)
+    format = format or ending or "saved_model"
+    if format not in FORMATS:
+        raise ValueError(f"--format is one of {', '.join(FORMATS)}. Received: {format!r}")
+    if ending and format != ending:
+        raise ValueError(f"--format {format} does not write a file that ends in {suffix}. Received: {target}")
+    if format in CONVERTED.values():
+        for name, given in (("version", version is not None), ("warmup", warmup), ("default", default != "float32")):
+            if given:
+                raise ValueError(f"--{name} is for SavedModels. Received: --format {format}")
+    if version is not None:
+        if target is None:
+            raise ValueError("--version needs TARGET, the folder of the model's versions.")
+        number = int(version) if str(version).isdecimal() else version
+        target = export.version_folder(target, None if number == "next" else number)
+    return format, None if target is None else pathlib.Path(target)
+
+
+def export_run(run, target=None, format=None, default="float32", warmup=False, version=None):
     """Exports a run's model with the recipe's preprocessing and the names of the classes, and returns the path.
 
     Args:
-        run: a `Run`.
+        run: a `Run`, in float32 for "litert" and "onnx".
         target: a folder or file; None for one in the run folder.
         format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel of hidden states.
+            None: "litert" or "onnx" if the target ends in .tflite or .onnx, else "saved_model".
         default, warmup: see `tf_capsules.export.export_saved_model`.
+        version: the export goes to this number below the target; "next": to the number after the highest there.
 
     Raises:
-        ValueError: `format` or `default` does not fit the run's inputs.
+        ValueError: arguments that do not go together, or do not fit the run's inputs.
     """
     from tf_capsules import export, text
 
-    target = run.folder / FORMATS[format] if target is None else pathlib.Path(target)
+    format, target = plan_export(target, format, default, warmup, version)
+    target = run.folder / FORMATS[format] if target is None else target
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
     if format in (("litert", "onnx") if of_texts else ("embeddings",)) or (of_texts and default != "float32"):

@@ -1,6 +1,7 @@
 """How a layer holds its votes: stored or not, chosen by counting numbers.
 
-All decisions are made here. Layers make their votes by the plan; cost estimates and diagnostics read it off the layer.
+Layers ask for a plan when they are built, and make their votes by it. Cost estimates and diagnostics read it off the
+layer.
 """
 
 import dataclasses
