@@ -40,9 +40,14 @@ load_once = functools.cache(text.load)
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Blocks train for two epochs at most, and load a transformer only once."""
+    """Blocks train for two epochs at most, in steps that are not traced, and load a transformer only once."""
     fit = keras.Model.fit
-    monkeypatch.setattr(keras.Model, "fit", lambda *x, epochs=1, **options: fit(*x, epochs=min(epochs, 2), **options))
+
+    def fit_quickly(model, *x, epochs=1, **options):
+        model.run_eagerly = not model.jit_compile
+        return fit(model, *x, epochs=min(epochs, 2), **options)
+
+    monkeypatch.setattr(keras.Model, "fit", fit_quickly)
     monkeypatch.setattr(text, "load", load_once)
 
 
