@@ -51,14 +51,7 @@ def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, ca
     for arguments, message in (
         ([str(target), "--version", "7"], "7 is there: give a new version another number"),
         ([str(target), "--version", "last"], "`version` must be a whole number of at least 1. Received: 'last'"),
-        (["--version", "next"], "--version needs TARGET"),
-        ([str(tmp_path / "m.onnx"), "--version", "next"], "--version is for SavedModels. Received: --format onnx"),
         ([str(tmp_path / "m.tflite"), "--warmup"], "--warmup is for SavedModels. Received: --format litert"),
-        ([str(tmp_path / "m.onnx"), "--default", "uint8"], "--default is for SavedModels. Received: --format onnx"),
-        (
-            [str(tmp_path / "m.onnx"), "--format", "litert"],
-            "--format litert does not write a file that ends in .onnx. Received: ",
-        ),
     ):
         capsys.readouterr()
         assert cli.main(["export", run, *arguments]) == 2

@@ -215,9 +215,16 @@ def test_a_plain_network_answers_without_poses(plain, tmp_path):
 
 IMAGES = keras.Input((4, 4, 2))
 CAPSULES = keras.layers.Reshape((8, 4))(IMAGES)
+
+
+class OwnRouting(EMRouting):
+    """A user's own layer answers as the layer that it inherits from."""
+
+
 LOGITS = {
     "heinsen_routing": HeinsenRouting(3, 4, name="heinsen_routing")(CAPSULES)[1],
     "em_routing": EMRouting(3, 4, name="em_routing")(CAPSULES, keras.layers.Activation("sigmoid")(CAPSULES[..., 0]))[2],
+    "own_routing": OwnRouting(3, 4, name="own_routing")(CAPSULES)[2],
     "dense": keras.layers.Dense(3, name="dense")(keras.layers.Flatten()(IMAGES)),
     "last": keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3, name="last")])(IMAGES),
 }

@@ -5,7 +5,7 @@ import json
 
 import keras
 import numpy as np
-from backend import BACKEND, any_batch, array, compiled, results_and_gradients
+from backend import BACKEND, any_batch, array, as_one_program, compiled, results_and_gradients
 from keras import ops, tree
 from sweep import BATCH
 
@@ -23,18 +23,11 @@ def call(layer, arguments):
     return layer(first, **others)
 
 
-def compiled_call(layer, arguments):
-    run = compiled(lambda *values: call(layer, dict(zip(arguments, values, strict=True))))
-    return run(*map(ops.convert_to_tensor, arguments.values()))
-
-
 def outputs_of(layer, arguments):
-    """Calls the layer. JAX compiles the call as a whole, since its eager mode compiles each operation separately."""
-    if BACKEND != "jax":
-        return call(layer, arguments)
-    if not layer.built:
+    """Calls the layer, which is built before JAX compiles the call."""
+    if BACKEND == "jax" and not layer.built:
         call(layer, symbolic(arguments, None))
-    return compiled_call(layer, arguments)
+    return as_one_program(call)(layer, arguments)
 
 
 def numbers(outputs):

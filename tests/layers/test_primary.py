@@ -4,7 +4,7 @@ import pytest
 from backend import array
 from oracle import ATOL, CASES, expand
 
-from tf_capsules.layers import PrimaryCapsules
+from tf_capsules.layers import DepthwisePrimaryCapsules, PrimaryCapsules
 from tf_capsules.models.heinsen2019 import ImageCapsNet
 from tf_capsules.models.sabour2017 import CapsNet, PoolingCNN
 
@@ -109,3 +109,22 @@ def test_arguments_out_of_range_are_named(options, message):
 def test_feature_maps_that_do_not_fit_are_named(shape):
     with pytest.raises(ValueError, match=f"PrimaryCapsules.*Received input shape.*{shape[-2]}, {shape[-1]}"):
         PrimaryCapsules(types=2, pose=3, kernel_size=3).build(shape)
+
+
+@pytest.mark.parametrize(
+    "make, convolutions",
+    [
+        (lambda **options: PrimaryCapsules(2, 3, capsule_activation="sigmoid", **options), 2),
+        (lambda **options: DepthwisePrimaryCapsules(3, **options), 1),
+    ],
+    ids=["convolution", "depthwise"],
+)
+def test_weights_have_regularizers_and_constraints(make, convolutions):
+    kinds = {"regularizer": "l2", "constraint": "non_neg"}
+    options = {f"{name}_{kind}": value for name in ("kernel", "bias") for kind, value in kinds.items()}
+    layer = make(**options, bias_initializer="ones")
+    layer(FEATURES)
+    assert len(layer.losses) == 2 * convolutions and len(layer.weights) == 2 * convolutions
+    assert all(isinstance(weight.constraint, keras.constraints.NonNeg) for weight in layer.weights)
+    config = layer.get_config()
+    assert all(config[name] is not None for name in options)

@@ -86,7 +86,7 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     target = run.folder / FORMATS[format] if target is None else target
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
-    if format in (("litert", "onnx") if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
+    if format in (tuple(CONVERTED.values()) if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
         wrong = f"--default {default}" if of_texts and default != "float32" else f"--format {format}"
         raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
