@@ -179,3 +179,10 @@ def test_a_network_with_python_code_inside_is_refused(tmp_path):
     with pytest.raises(ValueError, match="deserializ[^.]* a `?Lambda`? layer"):
         keras.models.load_model(tmp_path / "code.keras")
     assert keras.models.load_model(tmp_path / "code.keras", safe_mode=False).built  # the user's choice
+
+
+def test_test_files_have_the_names_of_modules_or_say_what_they_cover():
+    tests = pathlib.Path(__file__).parent
+    for path in sorted(tests.rglob("test_*.py")):
+        module = FOLDER / path.relative_to(tests).with_name(path.name.removeprefix("test_"))
+        assert module.is_file() or ast.get_docstring(ast.parse(path.read_text())), f"{path}: there is no {module}"

@@ -1,3 +1,5 @@
+"""Commands that train nothing, and what all commands refuse."""
+
 import pathlib
 
 import keras

@@ -1,3 +1,5 @@
+"""The list of data sets, and what importing it takes."""
+
 import inspect
 import os
 import subprocess

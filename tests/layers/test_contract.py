@@ -1,3 +1,5 @@
+"""Every layer, network and model of `sweep.py` keeps the contract of `contract.py`."""
+
 import dataclasses
 
 import keras

@@ -45,53 +45,6 @@ def test_convolution_of_the_hand_computed_case(votes):
             np.testing.assert_allclose(array(couplings)[0, 0, 0], wanted["R_position00"], atol=oracle.ATOL)
 
 
-def three_layers(case, dtype="float32", votes="auto", **options):
-    """The chain of the case, with its weights."""
-    layers = [
-        ConvInvertedAttentionRouting(2, 2, kernel_size=3, dtype=dtype, votes_memory=votes),
-        InvertedAttentionRouting(3, 2, dtype=dtype, votes_memory=votes),
-        InvertedAttentionRouting(2, 2, dtype=dtype, votes_memory=votes),
-    ]
-    chain = ConcurrentRouting(layers, dtype=dtype, **options)
-    chain.build((None, 4, 4, 2, 2, 2))
-    for number, layer in enumerate(layers, start=1):
-        of_case(layer, case, f"W{number}", f"gamma{number}", f"beta{number}", dtype)
-    return chain
-
-
-@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
-@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
-def test_three_layers_of_the_hand_computed_case(iterations, schedule):
-    case = CASES["C_three_layers_concurrent_and_sequential"]
-    primary, w, b = (oracle.expand(**case["params"][key]) for key in ("primary", "classifier_w", "classifier_b"))
-    wanted = case["outputs"][schedule][str(iterations)]
-    poses = array(three_layers(case, iterations=iterations, schedule=schedule)(matrices(primary))).reshape(2, 2, 4)
-    atol = 1e-4 if iterations == 5 else oracle.ATOL
-    np.testing.assert_allclose((poses @ w.reshape(4, 1))[..., 0] + b, wanted["logits"], atol=atol)
-    if "class_poses" in wanted:
-        np.testing.assert_allclose(poses, wanted["class_poses"], atol=atol)
-
-
-@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
-def test_gradients_are_those_of_stored_votes(schedule):
-    case = CASES["C_three_layers_concurrent_and_sequential"]
-    with float64():
-        primary = matrices(oracle.expand(**case["params"]["primary"], dtype="float64"))
-        found = []
-        for votes in ("auto", "store"):
-            chain = three_layers(case, "float64", votes, iterations=3, schedule=schedule)
-
-            def scalar(poses, *weights, chain=chain):
-                outputs, _ = chain.stateless_call(list(weights), [], poses)
-                return ops.sum(ops.square(outputs) * ops.convert_to_tensor(np.arange(1.0, 3)[:, None, None]))
-
-            value, gradients = gradients_of(scalar)(primary, *(array(x) for x in chain.trainable_variables))
-            found.append([value, *gradients])
-    for a, b in zip(*found, strict=True):
-        assert a.dtype == "float64" and np.abs(b).max() > 0
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
-
-
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_convolution_is_the_same_layer_on_each_window(masked):
     poses = RANDOM.normal(size=(2, 4, 5, 3, 6)).astype("float32")
@@ -156,19 +109,6 @@ def test_a_new_kernel_is_drawn_as_the_authors_do():
     np.testing.assert_allclose(array(layer.kernel).std(), (16 / (4 * 32 * 9)) ** 0.5, rtol=0.02)
 
 
-def test_all_iterations_on_request():
-    chain = [InvertedAttentionRouting(4, 3), InvertedAttentionRouting(2, 3)]
-    poses = RANDOM.normal(size=(2, 9, 3)).astype("float32")
-    for schedule in ("concurrent", "sequential"):
-        layer = ConcurrentRouting(chain, iterations=3, schedule=schedule)
-        found = layer(poses, return_iterations=True)
-        assert [[x.shape for x in own] for own in found] == [[(2, 4, 3)] * 3, [(2, 2, 3)] * 3]
-        np.testing.assert_allclose(array(found[-1][-1]), array(layer(poses)), atol=1e-6)
-    # With one layer both schedules are the same.
-    both = [ConcurrentRouting(chain[:1], iterations=4, schedule=name)(poses) for name in ("concurrent", "sequential")]
-    np.testing.assert_allclose(array(both[0]), array(both[1]), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "make, message",
     [
@@ -219,38 +159,6 @@ def test_parents_of_another_shape_are_refused(convolutional, activations):
     for parents in wrong:
         with pytest.raises(ValueError, match="`parents` must be what the layer returned.*Received shape"):
             layer(poses, parents=parents)
-
-
-class Halfway(keras.layers.Layer):
-    """Moves the parents' poses halfway to the sum of the children."""
-
-    def call(self, poses, parents=None):
-        found = ops.sum(poses, axis=1, keepdims=True)
-        return found if parents is None else (found + parents) / 2
-
-    def compute_output_shape(self, poses_shape):
-        return poses_shape[0], 1, *poses_shape[2:]
-
-
-def test_a_layer_of_ones_own_in_a_chain():
-    poses = np.arange(24, dtype="float32").reshape(2, 3, 4)
-    found = ConcurrentRouting([Halfway(), Halfway()], 3)(poses, return_iterations=True)
-    sums = poses.sum(1, keepdims=True)
-    assert all(np.array_equal(array(one), sums) for own in found for one in own)
-    with pytest.raises(ValueError, match="takes no `mask`"):
-        ConcurrentRouting([Halfway()])(poses, mask=np.ones((2, 3), bool))
-
-
-@pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
-def test_children_masked_in_a_chain_do_not_count(schedule):
-    poses = RANDOM.normal(size=(2, 5, 5, 2, 2, 3)).astype("float32")
-    mask = RANDOM.integers(0, 2, size=poses.shape[:4]).astype(bool)
-    layers = [ConvInvertedAttentionRouting(3, 4, strides=2), InvertedAttentionRouting(4, 4)]
-    chain = ConcurrentRouting(layers, 3, schedule)
-    found = array(chain(poses, mask=mask))
-    other = np.where(mask[..., None, None], poses, 1.5)
-    np.testing.assert_allclose(array(chain(other, mask=mask)), found, rtol=1e-4, atol=1e-4)
-    assert np.abs(array(chain(other)) - array(chain(poses))).max() > 0.1
 
 
 def test_it_trains_in_a_network():

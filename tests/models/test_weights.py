@@ -1,3 +1,5 @@
+"""Weights of a file or of a shipped set."""
+
 import functools
 import zipfile
 

@@ -42,7 +42,7 @@ def ImageCapsNet(
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
-            (`tf_capsules.models.published`); or the name of a shipped set.
+            (`tf_capsules.models.heinsen2019_published`); or the name of a shipped set.
         name: of the model.
 
     Returns:
@@ -108,7 +108,7 @@ def TextCapsNet(
         norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;
             140,480 and 138,944 parameters).
         weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
-            (`tf_capsules.models.published`); or the name of a shipped set.
+            (`tf_capsules.models.heinsen2019_published`); or the name of a shipped set.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and

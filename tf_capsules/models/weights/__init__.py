@@ -13,7 +13,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Weights
 from tf_capsules.files import reading
-from tf_capsules.models import mazzia2021_published, published
+from tf_capsules.models import heinsen2019_published, mazzia2021_published
 
 FOLDER = pathlib.Path(__file__).parent
 _REPLACED = {"heinsen2019-smallnorb-5-epochs": "heinsen2019-smallnorb"}
@@ -47,7 +47,7 @@ def load_weights(model: keras.Model, weights: Weights):
         return model
     path = find(weights)
     if path.suffix == ".pt":
-        return published.load_author_weights(model, path)
+        return heinsen2019_published.load_author_weights(model, path)
     if mazzia2021_published.is_author_file(path):
         return mazzia2021_published.load_author_weights(model, path)
     if str(weights) in names():

@@ -1,6 +1,6 @@
-"""Loads weights that the papers' authors published, under the names of their code.
+"""Loads the weights that Heinsen published, by the names in his files.
 
-Heinsen 2019: three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
+Three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
 `SST5R_...` and `SST2R_...`. PyTorch is not needed. `ImageCapsNet(weights=FILE)` reads the first. The text weights
 follow the code's later order: `TextCapsNet(classes=5, norm="post", weights=FILE)`, or with `classes=2`, reads them.
 """

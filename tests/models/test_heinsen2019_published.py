@@ -8,7 +8,7 @@ from backend import array
 from pytorch_files import write
 
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
-from tf_capsules.models.published import author_name, load_author_weights
+from tf_capsules.models.heinsen2019_published import author_name, load_author_weights
 
 FOLDER = pathlib.Path(__file__).parents[2].parent / "shared" / "oracles" / "heinsen_pretrained"
 NETWORKS = {

@@ -1,0 +1,30 @@
+from tf_capsules import recipes
+from tf_capsules.models.hinton2018 import MatrixCapsNet
+
+
+def test_a_copy_merges_options_and_leaves_the_original_alone():
+    mnist = recipes.get("sabour2017-mnist")
+    other = mnist.replace(model_options=dict(iterations=1), epochs=3).replace(model_options=dict(dim=4))
+    assert other.model_options == {"iterations": 1, "dim": 4} and other.epochs == 3
+    assert mnist.model_options == {} and mnist.epochs == 50
+    assert (other.name, other.published) == (mnist.name, mnist.published)
+    # Another model takes other options.
+    assert other.replace(model=MatrixCapsNet).model_options == {}
+
+
+def test_a_row_has_words_of_its_own():
+    mnist = recipes.get("sabour2017-mnist")
+    row = mnist.row("sabour2017-other", "another", epochs=3)
+    assert (row.published, row.note, row.epochs, row.source) == (None, "", 3, mnist.source)
+
+
+def test_what_the_learning_rate_does_is_said_in_words():
+    schedules = {
+        "one cycle, rising for 0.2 of all steps": dict(warmup=0.2),
+        "falls to a tenth after 0.5 and 0.75 of all steps": dict(drops=(0.5, 0.75)),
+        "falls by 4% 34 times": dict(decays=34),
+        "falls by 4% in 60 steps": dict(decay_steps=60),
+        "constant": {},
+    }
+    plain = recipes.get("sabour2017-mnist").replace(decays=None)
+    assert [plain.replace(**changes).schedule for changes in schedules.values()] == list(schedules)
