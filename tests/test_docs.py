@@ -110,7 +110,8 @@ def test_our_figures_are_those_of_the_kept_results():
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 if "recipe" in row and "value" in row:
-                    run = (row[name] for name in ("recipe", "dataset", "metric", "note", "epochs", "learning_rate"))
+                    same = ("recipe", "dataset", "metric", "note", "settings", "epochs", "learning_rate")
+                    run = (row[name] for name in same)
                     seeds.setdefault(tuple(run), {})[row["seed"]] = float(row["value"])
     measured = {value for runs in seeds.values() for value in (*runs.values(), statistics.mean(runs.values()))}
     known = {f"{100 * share:.{digits}f}%" for one in measured for share in (one, 1 - one) for digits in (1, 2)}

@@ -18,7 +18,11 @@ def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, c
     assert said[1] == "weights sabour2017-digits" and float(said[-1].split()[-1].rstrip("%")) > 99
     header, row = (line.split(",") for line in (tmp_path / "results.csv").read_text().splitlines())
     row = dict(zip(header, row, strict=True))
-    assert row["note"] == "weights sabour2017-digits; jit off" and (row["epochs"], row["train_examples"]) == ("0", "0")
+    assert (row["note"], row["settings"]) == ("weights sabour2017-digits", "jit off")
+    assert (
+        row["epochs"],
+        row["train_examples"],
+    ) == ("0", "0")
     assert row["batch_size"] == str(recipes.get("sabour2017-digits").batch_size) != "90"
     assert cli.main(["figures", *of]) == 0
     pictures = {path.stem for path in (tmp_path / "runs" / "sabour2017-digits" / "figures").glob("*.png")}

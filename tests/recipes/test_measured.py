@@ -5,19 +5,19 @@ from tf_capsules.recipes import measured as module
 from tf_capsules.recipes.measured import measured
 
 MNIST = recipes.get("sabour2017-mnist")
-ROWS = """recipe,dataset,note,train_examples,epochs,batch_size,learning_rate,seed,metric,value
-sabour2017-mnist,mnist,,60000,5,128,0.001,0,accuracy,0.994
-sabour2017-mnist,mnist,,60000,20,128,0.001,0,accuracy,0.997
-sabour2017-mnist,mnist,,60000,20,128,0.001,1,accuracy,0.995
-sabour2017-mnist,mnist,,60000,20,128,0.001,1,accuracy,0.995
-sabour2017-mnist,mnist,10 random crops,60000,20,128,0.001,1,accuracy,0.1
-sabour2017-mnist,mnist,familiar viewpoints,60000,20,128,0.001,1,accuracy,0.1
-sabour2017-mnist,fashion_mnist,,60000,30,128,0.001,1,accuracy,0.9
-sabour2017-mnist,mnist,weights elsewhere,0,0,128,0.001,1,accuracy,0.1
-sabour2017-mnist,mnist,iterations 1; jit off,60000,40,128,0.001,1,accuracy,0.1
-sabour2017-mnist,mnist,network types=4,60000,40,128,0.001,1,accuracy,0.1
-sabour2017-mnist,mnist,loss downweight=1,60000,40,128,0.001,1,accuracy,0.1
-sabour2017-mnist,mnist,warmup 0.1,60000,20,128,0.001,1,accuracy,0.1
+ROWS = """recipe,dataset,note,settings,train_examples,epochs,batch_size,learning_rate,seed,metric,value
+sabour2017-mnist,mnist,,,60000,5,128,0.001,0,accuracy,0.994
+sabour2017-mnist,mnist,,,60000,20,128,0.001,0,accuracy,0.997
+sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
+sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
+sabour2017-mnist,mnist,10 random crops,,60000,20,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,familiar viewpoints,,60000,20,128,0.001,1,accuracy,0.1
+sabour2017-mnist,fashion_mnist,,,60000,30,128,0.001,1,accuracy,0.9
+sabour2017-mnist,mnist,weights elsewhere,,0,0,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,,iterations 1; jit off,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,,network types=4,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,,loss downweight=1,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,,warmup 0.1,60000,20,128,0.001,1,accuracy,0.1
 """
 
 

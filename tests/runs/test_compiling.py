@@ -80,7 +80,7 @@ def test_mixup_is_asked_of_the_training_stream_alone(eager, tmp_path, monkeypatc
     )
     mixed = train(recipe, tmp_path / "run", dataclasses.replace(settings, mixup=0.4), verbose=0)
     assert asked["train"]["mixup"] == (0.4, 10) and "mixup" not in asked["validation"]
-    assert mixed.result["note"] == "mixup 0.4; train_limit 50"
+    assert mixed.result["settings"] == "mixup 0.4; train_limit 50"
     # Labels are class numbers for both accuracies, and Keras has a separate metric for these.
     images, labels = mixed.examples(20)
     correct = keras.ops.convert_to_numpy(mixed.model(images)["activations"]).argmax(-1) == labels
@@ -112,7 +112,7 @@ def test_the_cycle_of_beta_1_is_switched_off_and_on(eager, tmp_path):
     assert text.momentum_cycle and not Settings(momentum_cycle=False).apply(text).momentum_cycle
     settings = dataclasses.replace(SHORT, epochs=1, momentum_cycle=False)
     run = train(RECTIFIED, tmp_path / "run", settings, verbose=0)
-    assert run.model.optimizer.beta_1 == RAdam(0.1).beta_1 and "momentum_cycle False" in run.result["note"]
+    assert run.model.optimizer.beta_1 == RAdam(0.1).beta_1 and "momentum_cycle False" in run.result["settings"]
     plain = RECTIFIED.replace(momentum_cycle=False)
     run = train(plain, tmp_path / "other", dataclasses.replace(settings, momentum_cycle=True), verbose=0)
     assert run.model.optimizer.beta_1.get_config() == one_cycle(0.81, 0.9, 3, 0.25, inverted=True).get_config()
@@ -124,7 +124,7 @@ def test_arguments_of_the_loss_are_set_and_told(eager, tmp_path, monkeypatch):
     settings = dataclasses.replace(SHORT, epochs=1, loss={"variant": "code", "down_weight": 0.25})
     run = train(TINY, tmp_path / "run", settings, verbose=0)
     assert run.model.loss.get_config() == MarginLoss(variant="code", down_weight=0.25).get_config()
-    assert "loss down_weight=0.25; loss variant=code" in run.result["note"]
+    assert "loss down_weight=0.25; loss variant=code" in run.result["settings"]
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     assert load_run(run.folder).model.loss.variant == "code"
     other = settings.apply(TINY)

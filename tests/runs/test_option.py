@@ -12,10 +12,10 @@ from tf_capsules.runs.settings import DECLARED
 class Few:
     """A few options."""
 
-    count: int | None = option("how many", AT_LEAST_1, noted=True)
+    count: int | None = option("how many", AT_LEAST_1, stated=True)
     share: float = option("how much", ABOVE_0, default=0.5)
     kind: str = option("of which kind", one_of("plain", "fancy", "none"), default="plain")
-    parts: dict | None = option("of what", noted=True)
+    parts: dict | None = option("of what", stated=True)
     fast: bool = option("sooner", default=False)
 
 
@@ -56,12 +56,12 @@ def test_values_are_checked(name, value, message):
         FEW[name].check(value)
 
 
-def test_values_become_words_of_the_command_line_and_of_notes():
+def test_values_become_words_of_the_command_line_and_of_results():
     parts = {"b": [1], "a": [2, 3], "c": "x"}
     assert assignments(parts) == ["a=2,3", "b=1,", "c=x"]
     assert FEW["parts"].as_arguments(parts)[:2] == ["--parts", "a=2,3"]
-    assert FEW["parts"].as_notes({"a": 1}) == ["parts a=1"] and FEW["count"].as_notes(3) == ["count 3"]
+    assert FEW["parts"].stated({"a": 1}) == ["parts a=1"] and FEW["count"].stated(3) == ["count 3"]
     assert FEW["fast"].as_arguments(True) == ["--fast"]
     settings = Settings(momentum_cycle=False, download=True, batch_size=3)
     assert settings.as_arguments() == ["--batch-size", "3", "--no-momentum-cycle", "--download"]
-    assert settings.notes() == ["momentum_cycle False"]
+    assert settings.stated() == ["momentum_cycle False"]

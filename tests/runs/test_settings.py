@@ -55,10 +55,7 @@ def test_arguments_of_the_network_are_set_kept_and_told(eager, tmp_path):
     settings = dataclasses.replace(SHORT, epochs=1, decay_steps=40, network={"dim": 5, "decoder_units": [6, 7]})
     trained = train(DIGITS, tmp_path / "run", settings, verbose=0)
     assert trained.model.encoder.get_layer("class_capsules").dim == 5
-    assert [note for note in trained.result["note"].split("; ") if note.startswith("network ")] == [
-        "network decoder_units=6,7",
-        "network dim=5",
-    ]
+    assert trained.result["settings"].endswith("network decoder_units=6,7; network dim=5; train_limit 120")
     again = load_run(tmp_path / "run")
     assert again.model.count_params() == trained.model.count_params()
     once = load_run(tmp_path / "run", iterations=1, test_limit=20)

@@ -48,10 +48,10 @@ def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_pa
     assert in_this_process == ["train", "evaluate"] * 2
     done = read(tmp_path / "table.csv")
     assert [row["recipe"] for row in done] == ["sabour2017-digits"] * 2
-    assert all("network decoder_units=8,9; network types=4" in row["note"] for row in done)
-    assert "iterations 1" in done[1]["note"] and "iterations" not in done[0]["note"]
+    assert all("network decoder_units=8,9; network types=4" in row["settings"] for row in done)
+    assert "iterations 1" in done[1]["settings"] and "iterations" not in done[0]["settings"]
     assert [row["test_examples"] for row in done] == ["360", "360"]  # not the 30 after each epoch
-    assert all("train_limit 64" in row["note"] for row in done)
+    assert all("train_limit 64" in row["settings"] for row in done)
     lines = said.splitlines()[-2:]
     for line, name, row in zip(lines, ROWS, done, strict=True):
         assert line.startswith(name) and f"{100 * float(row['value']):.2f}% +- " in line
@@ -89,6 +89,7 @@ def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
     name = "hinton2018-novel-azimuth"
     row = {"recipe": name, "dataset": "smallnorb_novel_azimuth", "epochs": 1, "batch_size": 64}
     row |= {"schedule": table.recipes.get(name).schedule, "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1}
+    row |= {"settings": ""}
     row |= {"learning_rate": table.recipes.get(name).learning_rate, "test_examples": 9}
     notes = {"familiar viewpoints": 0.9, "novel viewpoints; 10 random crops": 0.8, "a copy; novel viewpoints": 0.7}
     for note, value in notes.items():

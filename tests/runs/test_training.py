@@ -158,7 +158,8 @@ def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
     settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
     run = train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
     assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
-    assert run.result["note"] == "epochs of 80 of 120 examples; train_limit 120"
+    assert run.result["note"] == "epochs of 80 of 120 examples"
+    assert run.result["settings"] == "train_limit 120; epoch_size 80"
     rows = RunFolder(run.folder).history()
     shorter = train(TINY.replace(epochs=2), tmp_path / "other", settings, verbose=0)
     assert shorter.history[1]["loss"] == pytest.approx(rows[1]["loss"], rel=1e-4)
@@ -284,8 +285,8 @@ def test_training_stops_where_familiar_viewpoints_are_known_well_enough(eager, v
     with results.open(newline="") as file:
         familiar, novel = csv.DictReader(file)
     assert novel == {key: str(value) for key, value in first.result.items()} and novel["test_examples"] == "50"
-    assert novel["note"] == "of noise; novel viewpoints; stop_at 0.001" and familiar["test_examples"] == "40"
-    assert familiar["note"] == "of noise; familiar viewpoints; stop_at 0.001"
+    assert novel["note"] == "of noise; novel viewpoints" and familiar["test_examples"] == "40"
+    assert familiar["note"] == "of noise; familiar viewpoints" and familiar["settings"] == "stop_at 0.001"
     assert float(familiar["value"]) == pytest.approx(first.history[0]["val_accuracy"], abs=1e-6)
     again = train(views, tmp_path / "run", Settings(stop_at=0.001), resume=True)
     said = capsys.readouterr().out

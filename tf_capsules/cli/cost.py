@@ -24,7 +24,7 @@ def run(options):
     settings.check(recipe)
     shape = None if options.image_shape is None else _shape(options.image_shape)
     cost = estimate_recipe_cost(settings.apply(recipe), shape, options.size, not options.inference)
-    changed = ", ".join(settings.notes())
+    changed = ", ".join(settings.stated())
     print(f"{recipe.name}{changed and ' with ' + changed}: {settings.title(recipe)}\n")
     print(cost)
 

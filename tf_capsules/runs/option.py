@@ -48,7 +48,7 @@ class Option:
         fixed: whether a resumed run must have the same value.
         outside_run: whether it does not define the run: where things are, how many processes share the work, what is
             measured besides the training. It may differ between processes and in a resumed run.
-        noted: whether the note in a row of results states its value.
+        stated: whether a row of results states its value.
     """
 
     help: str
@@ -58,7 +58,7 @@ class Option:
     path: bool = False
     fixed: bool = True
     outside_run: bool = False
-    noted: bool = False
+    stated: bool = False
 
 
 def option(help, allowed=None, default=None, **rest):
@@ -112,8 +112,8 @@ class Declared:
             return [word for text in assignments(value) for word in (self.flag, text)]
         return [self.flag, str(value)]
 
-    def as_notes(self, value):
-        """What the note in a row of results says of a value; the value is not None."""
+    def stated(self, value):
+        """What a row of results says of a value; the value is not None."""
         texts = assignments(value) if self.kind is dict else [value]
         return [f"{self.name} {text}" for text in texts]
 

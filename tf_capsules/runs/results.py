@@ -31,7 +31,8 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     return {
         "recipe": recipe.name,
         "dataset": spec.name,
-        "note": spec.noted(*settings.notes()).note,
+        "note": spec.note,
+        "settings": "; ".join(settings.stated()),
         "train_examples": spec.train_size,
         "test_examples": spec.test_size,
         "epochs": len(history),

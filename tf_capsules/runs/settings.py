@@ -43,33 +43,33 @@ class Settings:
         "recipe's decay",
         BETWEEN_0_AND_1,
         recipe="warmup",
-        noted=True,
+        stated=True,
     )
     momentum_cycle: bool | None = option(
         "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
         "2019 do this, as the author's code does and the paper does not",
         recipe="momentum_cycle",
-        noted=True,
+        stated=True,
     )
     mixup: float | None = option(
-        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", noted=True
+        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", stated=True
     )
     stop_at: float | None = option(
-        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False, noted=True
+        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False, stated=True
     )
     iterations: int | None = option(
-        "of each routing layer of the network", AT_LEAST_1, recipe="model_options", noted=True
+        "of each routing layer of the network", AT_LEAST_1, recipe="model_options", stated=True
     )
     network: dict | None = option(
         "argument of the network, such as types=16, layers=1,1 or layers=1, for a list of one; may be repeated",
         recipe="model_options",
-        noted=True,
+        stated=True,
     )
     feedback: dict | None = option(
-        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options", noted=True
+        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options", stated=True
     )
     loss: dict | None = option(
-        "argument of the loss, such as variant=code; may be repeated", recipe="loss_options", noted=True
+        "argument of the loss, such as variant=code; may be repeated", recipe="loss_options", stated=True
     )
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
@@ -103,13 +103,13 @@ class Settings:
         "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, outside_run=True
     )
     download: bool = option("fetch an absent data set", default=False, outside_run=True)
-    train_limit: int | None = option("use so many training examples only", AT_LEAST_1, noted=True)
+    train_limit: int | None = option("use so many training examples only", AT_LEAST_1, stated=True)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
-        "training examples in an epoch; the model is tested and kept after each epoch (default: all)", AT_LEAST_1
+        "training examples of an epoch; each ends with a test and a checkpoint (default: all)", AT_LEAST_1, stated=True
     )
     dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
-    jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", noted=True)
+    jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", stated=True)
     strategy: str = option("how one machine's devices share a step", one_of("none", "mirrored"), default="none")
     devices: int | None = option("how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1)
     processes: int | None = option(
@@ -242,10 +242,10 @@ class Settings:
         own, words = recipe.title.partition(": ")[0], f"iteration{'s' * (self.iterations > 1)}"
         return re.sub(r"\d+ (\w+ )?iterations?", rf"{self.iterations} \g<1>{words}", own)
 
-    def notes(self):
-        """What the note in a row of results says of the values that were set."""
-        values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.noted)
-        return [note for one, value in values if value not in (None, one.default) for note in one.as_notes(value)]
+    def stated(self):
+        """The values that were set, as a row of results states them, for instance "iterations 1"."""
+        values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.stated)
+        return [text for one, value in values if value not in (None, one.default) for text in one.stated(value)]
 
     def as_arguments(self):
         """The words on the command line that give the values other than the defaults."""

@@ -8,10 +8,9 @@ import subprocess
 import sys
 
 from tf_capsules import recipes
-from tf_capsules.files import read_csv, reading
+from tf_capsules.files import read_csv
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.settings import DECLARED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,36 +152,23 @@ def _found(results, row, settings):
     """The row in the file of results that belongs to this row of the table, or None."""
     if not results.exists():
         return None
-    wanted = row.settings(settings).apply(row.recipe)
-    dataset = wanted.dataset
+    settings = row.settings(settings)
+    recipe, data = settings.apply(row.recipe), pathlib.Path(settings.data or "")
+    wanted = {name: getattr(recipe, name) for name in ("name", "dataset", "batch_size", "learning_rate", "schedule")}
+    wanted |= {"recipe": wanted.pop("name"), "seed": settings.seed, "dtype": settings.dtype}
+    wanted |= {"settings": "; ".join(settings.stated())}
     if settings.data is not None:
-        dataset = pathlib.Path(settings.data).name if pathlib.Path(settings.data).is_file() else "folder"
-    asked = row.settings(settings).notes()
-    asked += [] if settings.epoch_size is None else [f"epochs of {settings.epoch_size:,} of"]
-    if wanted.transformer is not None:
-        asked.append(f"hidden states of {pathlib.Path(wanted.transformer).name}")
-    kinds = ("epochs of ", "hidden states of ", *(f"{name} " for name, one in DECLARED.items() if one.option.noted))
-    columns = "note", "recipe", "dataset", "epochs", "batch_size", "learning_rate", "schedule", "seed", "dtype"
-    columns += "value", "test_examples", "parameters", "seconds"
+        wanted["dataset"] = data.name if data.is_file() else "folder"
+    if settings.stop_at is None:
+        wanted["epochs"] = recipe.epochs
+    wanted = {name: str(value) for name, value in wanted.items()}
+    states = recipe.transformer and f"hidden states of {pathlib.Path(recipe.transformer).name}"
+    columns = (*wanted, "epochs", "note", "value", "test_examples", "parameters", "seconds")
     for found in read_csv(results, columns, "is no file of results"):
-        with reading(results, "is no file of results"):
-            parts = found["note"].split("; ")
-            notes = [part for part in parts if part.startswith(kinds)]
-            if (
-                found["recipe"] == row.recipe.name
-                and found["dataset"] == dataset
-                and "familiar viewpoints" not in parts
-                and not any(part.endswith(" crops") for part in parts)
-                and len(notes) == len(asked)
-                and all(any(note == one or note.startswith(f"{one} ") for note in notes) for one in asked)
-                and (int(found["epochs"]) == wanted.epochs or settings.stop_at is not None)
-                and int(found["batch_size"]) == wanted.batch_size
-                and float(found["learning_rate"]) == wanted.learning_rate
-                and found["schedule"] == wanted.schedule
-                and int(found["seed"]) == settings.seed
-                and found["dtype"] == settings.dtype
-            ):
-                return found
+        notes = found["note"].split("; ")
+        other_test = "familiar viewpoints" in notes or any(note.endswith(" crops") for note in notes)
+        if not other_test and states in (None, *notes) and wanted.items() <= found.items():
+            return found
     return None
 
 

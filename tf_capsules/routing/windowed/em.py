@@ -129,10 +129,9 @@ def windowed_em_routing(
         d_activations, d_beta_u, d_beta_a = 0.0, 0.0, 0.0
         left, right = [], []
         for t in reversed(range(len(start), iterations)):
-            logits, means, variances = states[t]
+            _, means, variances = states[t]
             shares = couplings[t] * weights
-            masses = ops.broadcast_to(ops.sum(shares, axis=-1), ops.shape(logits))
-            divisor = masses + epsilon
+            masses = ops.sum(shares, axis=-1)
             # logits = temperature * (beta_a - factor * masses * unit_costs)
             d_benefit = lambdas[t] * d_logits
             d_unit_costs = -factor * masses * d_benefit
@@ -140,14 +139,9 @@ def windowed_em_routing(
             d_beta_a += ops.sum(d_benefit, axis=0)
             d_beta_u += entries * ops.sum(d_unit_costs, axis=0)
             d_variances = d_variances + 0.5 * d_unit_costs[..., None] / variances
-            # variances = sum_i shares (V - means)^2 / divisor + variance_floor; means = sum_i shares V / divisor
-            d_squares = d_variances / divisor[..., None]
-            d_means = d_means - 2 * epsilon * d_squares * means
-            d_sums = d_means / divisor[..., None]
-            d_masses -= ops.sum(d_squares * (variances - variance_floor) + d_sums * means, axis=-1)
-            squares = votes.squares(means)
-            d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, squares)
-            left.append(ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2))
+            upstream = d_masses, d_means, d_variances
+            d_shares, pairs = _moments_gradient(votes, shares, means, variances - variance_floor, upstream, epsilon)
+            left.append(pairs)
             right.append(ops.broadcast_to(shares, ops.shape(d_shares)))
             d_activations += ops.sum(d_shares * couplings[t], axis=1)
             if t == 0 or gradients == "last":
@@ -158,17 +152,11 @@ def windowed_em_routing(
             if competes:
                 common = windows.gather(windows.scatter(common))
             d_coupling_logits = couplings[t] * (d_couplings - common[:, None])
-            # coupling logits = log sigmoid(logits) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
-            logits, means, variances = states[t - 1]
-            precisions, total = 1 / variances, ops.sum(d_coupling_logits, axis=-1)
-            d_precisions = -0.5 * over_children(votes.squares(means), d_coupling_logits)
-            d_variances = -precisions * (d_precisions * precisions + 0.5 * total[..., None])
-            d_means = precisions * (over_children(votes.votes, d_coupling_logits) - means * total[..., None])
-            d_logits = total * ops.sigmoid(-logits)
-            left.append(ops.stack([-precisions, means * precisions], axis=2))
+            d_logits, d_means, d_variances, pairs = _e_step_gradient(votes, *states[t - 1], d_coupling_logits)
+            left.append(pairs)
             right.append(d_coupling_logits)
 
-        # The left side has pairs (slope, offset): the gradient of a vote V is slope * V + offset.
+        # The gradient of a vote V is slope * V + offset.
         left = ops.reshape(ops.stack(left, axis=-1), (-1, parents, 2 * entries, len(left)))
         slopes, offsets = ops.split(ops.matmul(left, ops.stack(right, axis=2)), 2, axis=2)
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
@@ -197,3 +185,30 @@ def windowed_em_routing(
 
     results = ops.reshape(route(poses, activations, *start, *shared), (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]
+
+
+def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
+    """Gradients of `votes.moments` by the shares (B, j, i), and by the votes as pairs (slope, offset), (B, j, 2, k).
+
+    means = sum_i shares V / (mass + epsilon); variances = sum_i shares (V - means)^2 / (mass + epsilon)
+    """
+    d_masses, d_means, d_variances = upstream
+    divisor = ops.sum(shares, axis=-1, keepdims=True) + epsilon
+    d_squares = d_variances / divisor
+    d_sums = (d_means - 2 * epsilon * d_squares * means) / divisor
+    d_masses = d_masses - ops.sum(d_squares * variances + d_sums * means, axis=-1)
+    d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, votes.squares(means))
+    return d_shares, ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2)
+
+
+def _e_step_gradient(votes, logits, means, variances, upstream):
+    """Gradients of coupling logits by the parents' logits, means and variances, and by the votes as pairs.
+
+    coupling logits = log sigmoid(logits) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
+    """
+    precisions, total = 1 / variances, ops.sum(upstream, axis=-1, keepdims=True)
+    d_precisions = -0.5 * over_children(votes.squares(means), upstream)
+    d_variances = -precisions * (d_precisions * precisions + 0.5 * total)
+    d_means = precisions * (over_children(votes.votes, upstream) - means * total)
+    pairs = ops.stack([-precisions, means * precisions], axis=2)
+    return total[..., 0] * ops.sigmoid(-logits), d_means, d_variances, pairs
