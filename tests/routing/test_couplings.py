@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from backend import array
+from backend import array, results_and_gradients
 
 from tf_capsules.routing import couple
+from tf_capsules.routing.couplings import softmax
 
 BATCH, CHILDREN, PARENTS = 2, 6, 4
 
@@ -23,6 +24,23 @@ def test_couplings():
     among_children = array(couple(logits, "children", mask=mask))
     np.testing.assert_allclose(among_children[0][mask[0]], softmax_numpy(logits[0][mask[0]], 0), atol=1e-6)
     assert (among_children[0][~mask[0]] == 0).all() and (among_children[1] == 0).all()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("last", [5, 40])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_a_softmax_along_any_axis(axis, last, jit):
+    random = np.random.default_rng(5)
+    logits = random.normal(size=(3, 4, last)).astype("float32")
+    logits[1, 2] += 1000.0
+    logits[:, 3] -= 1000.0
+    upstream = random.normal(size=logits.shape).astype("float32")
+    expected = softmax_numpy(logits.astype("float64"), axis)
+    slope = expected * (upstream - np.sum(expected * upstream, axis=axis, keepdims=True))
+    result, (gradient,) = results_and_gradients(lambda x: softmax(x, axis), [upstream], jit)(logits)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+    np.testing.assert_allclose(gradient, slope, atol=1e-6)
+    assert array(softmax(logits[:0], axis)).shape == (0, 4, last)
 
 
 @pytest.mark.parametrize("competition", ["parents", "children"])

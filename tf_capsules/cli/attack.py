@@ -8,30 +8,19 @@ HELP = "Attack runs with adversarial images, each with its own and with those of
 def add_parser(parser):
     what = "run folders, or the name of a recipe, with --weights FILE; each image must have one class"
     parser.add_argument("folders", nargs="+", metavar="RUN", help=what)
-    parser.add_argument(
-        "--epsilons",
-        type=float,
-        nargs="+",
-        help="most change of a value, in units of the network's input (default: 0.02 0.05 0.1 0.2 0.3 0.4)",
+    change = "most change of a value, in units of the network's input (default: 0.02 0.05 0.1 0.2 0.3 0.4)"
+    parser.add_argument("--epsilons", type=float, nargs="+", help=change)
+    kinds = "fgsm: fast gradient sign method, bim: basic iterative method (default: both)"
+    parser.add_argument("--attacks", nargs="+", help=kinds)
+    goals = (
+        "untargeted: the accuracy that is left; targeted: how often a wanted wrong class is answered (default: both)"
     )
-    parser.add_argument(
-        "--attacks", nargs="+", help="fgsm: fast gradient sign method, bim: basic iterative method (default: both)"
-    )
-    parser.add_argument(
-        "--goals",
-        nargs="+",
-        help="untargeted: measure the accuracy that is left; targeted: how often an image gets a wanted wrong class "
-        "(default: both)",
-    )
+    parser.add_argument("--goals", nargs="+", help=goals)
     parser.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
-    parser.add_argument(
-        "--limit", type=int, default=200, help="attack so many test images, drawn at random (default: 200)"
-    )
+    parser.add_argument("--limit", type=int, default=200, help="how many test images, drawn at random (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="seed for drawing the images (default: 0)")
     parser.add_argument("--only-right", action="store_true", help="attack only those that all runs classify correctly")
-    parser.add_argument(
-        "--loss", default="crossentropy", help="loss of the attack: crossentropy or trained (default: crossentropy)"
-    )
+    parser.add_argument("--loss", default="crossentropy", help="crossentropy or trained (default: crossentropy)")
     parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
     add_weights(parser)
     add_settings(parser, IMAGES)

@@ -1,9 +1,13 @@
 """Couplings: routing logits become coupling coefficients, by a softmax over the capsules that compete."""
 
+import math
+
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.precision import at_least_float32
+
+_LONG = 32
 
 
 def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False, mask: Tensor | None = None):
@@ -50,5 +54,15 @@ def check_competition(competition, leaky):
 
 
 def softmax(logits, axis):
-    """Softmax. An axis of size 1, as in a network with one class, gives ones, without the warning that Keras gives."""
-    return ops.ones_like(logits) if logits.shape[axis] == 1 else ops.softmax(logits, axis=axis)
+    """Softmax. An axis of size 1, as in a network with one class, gives ones, without the warning that Keras gives.
+
+    Along another axis than the last one, TensorFlow's softmax transposes its argument and its result. Where the last
+    axis is long, the formula written out is faster.
+    """
+    if logits.shape[axis] == 1:
+        return ops.ones_like(logits)
+    if axis % len(logits.shape) == len(logits.shape) - 1 or (logits.shape[-1] or _LONG) < _LONG:
+        return ops.softmax(logits, axis=axis)
+    # Without an initial value Keras refuses the maximum of an empty batch.
+    powers = ops.exp(logits - ops.stop_gradient(ops.max(logits, axis=axis, keepdims=True, initial=-math.inf)))
+    return powers * (1 / ops.sum(powers, axis=axis, keepdims=True))

@@ -58,16 +58,18 @@ def dynamic_routing(
     if initial_logits is not None:
         logits = ops.cast(initial_logits, votes.dtype)[None]
         logits = ops.broadcast_to(logits, (votes.batch, votes.children, votes.parents))
-        couplings = couple(logits, competition, leaky=leaky, mask=mask)
-    elif competition == "parents":
+    if initial_logits is None and competition == "parents":
         couplings = ops.ones_like(logits) / (votes.parents + int(leaky))
         couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
     else:
-        couplings = couple(logits, "children", mask=mask)
-    poses = parents(couplings)
-    for _ in range(iterations - 1):
-        logits = logits + votes.agreement(poses)
         couplings = couple(logits, competition, leaky=leaky, mask=mask)
+    poses, attended = parents(couplings), 0.0
+    for _ in range(iterations - 1):
+        # A logit sums a vote's agreements with the parent of each earlier iteration: that is one with their sum.
+        attended = attended + poses
+        agreement = votes.agreement(attended)
+        agreement = agreement if initial_logits is None else logits + agreement
+        couplings = couple(agreement, competition, leaky=leaky, mask=mask)
         poses = parents(couplings)
     if return_couplings:
         return poses, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
@@ -86,9 +88,7 @@ def dynamic_routing_by_parents(
     """`dynamic_routing` with competition between children, about `parents_per_chunk` parents at a time.
 
     Where children compete, parents don't depend on each other. So each chunk of parents goes through all iterations
-    before the next chunk starts. Couplings exist for one chunk, and the backward pass recomputes them. A logit sums a
-    vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the sum of these
-    parents, which is affine in the child's pose.
+    before the next chunk starts. Couplings exist for one chunk, and the backward pass recomputes them.
     """
     check_dynamic_routing(iterations, "children")
     count, size = equal_chunks(votes.parents, parents_per_chunk)

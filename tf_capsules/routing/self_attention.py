@@ -11,11 +11,7 @@ from tf_capsules.routing.votes import Votes
 
 
 def self_attention_routing(
-    votes: Votes,
-    *,
-    prior: Tensor | None = None,
-    mask: Tensor | None = None,
-    return_couplings: bool = False,
+    votes: Votes, *, prior: Tensor | None = None, mask: Tensor | None = None, return_couplings: bool = False
 ):
     """Routes once, by the agreement of each vote with the sum of all votes for the same parent.
 

@@ -36,19 +36,18 @@ class DistinctVotes(TransformedVotes):
             scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
             sums = ops.reshape(ops.matmul(scaled, self._matrices), (self.parents, self.batch, self.rows, -1))
             sums = ops.transpose(sums, (1, 0, 2, 3))
-        return self._shaped(sums + self._bias_sum(weights))
+        return self._shaped(sums if self.bias is None else sums + self._bias_sum(weights))
 
     def agreement(self, poses):
         poses = self._with_rows(poses)
-        parents_first = ops.reshape(
-            ops.transpose(poses, (1, 0, 2, 3)), (self.parents, self.batch * self.rows, self.pose_shape[-1])
-        )
+        parents_first = ops.reshape(ops.swapaxes(poses, 0, 1), (self.parents, -1, self.pose_shape[-1]))
         back = ops.matmul(parents_first, ops.transpose(self._matrices, (0, 2, 1)))
         back = ops.reshape(back, (self.parents, self.batch, self.rows, self.columns, self.groups))
         result = ops.transpose(ops.sum(back * self._columns_first[None], axis=(2, 3)), (1, 2, 0))
         return result if self.bias is None else result + self._bias_agreement(poses)
 
     def _common_sum(self, weights):
+        """The weighted sum for weights (batch, children, 1) that are the same for all parents, without biases."""
         scaled = ops.transpose(weights, (0, 2, 1))[:, :, None] * self._columns_first
         scaled = ops.reshape(scaled, (-1, self.columns * self.groups))
         sums = ops.einsum("bk,jke->bje", scaled, self._matrices)

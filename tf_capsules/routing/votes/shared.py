@@ -75,26 +75,48 @@ class SharedVotes(TransformedVotes):
         self.children_per_chunk = children_per_chunk
         if _center is not None:
             self.center = _center
+        # Poses (batch, groups, members, rows * d), with a bias a further column of ones; the kernel as (parents,
+        # groups * d, e), for a matrix product for each parent over all groups.
+        x = ops.reshape(self.poses, (self.batch, self.children, self.rows * self.columns))
+        x = x if bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
+        self._flat_poses = self._groups_first(x)
+        self._matrices = ops.reshape(ops.swapaxes(self.kernel, 0, 1), (self.parents, -1, self.pose_shape[-1]))
 
     @property
     def origin(self):
         return self._shaped(self._origin)
 
+    def _groups_first(self, x):
+        """(batch, children, ...) as (batch, groups, members, ...)."""
+        return ops.swapaxes(self.by_group(x), 1, 2)
+
+    def _children_first(self, x):
+        """(batch, groups, members, parents) as (batch, children, parents)."""
+        return ops.reshape(ops.swapaxes(x, 1, 2), (self.batch, self.children, self.parents))
+
     def weighted_sum(self, weights):
-        if weights.shape[-1] == 1:
-            sums = self._common_sum(weights)
-        else:
-            moments = ops.einsum("bpgj,bpgrd->bgjrd", self.by_group(weights), self.by_group(self.poses))
-            sums = ops.einsum("bgjrd,gjde->bjre", moments, self.kernel)
-        return self._shaped(sums + self._bias_sum(weights))
+        weights = ops.broadcast_to(weights, (self.batch, *ops.shape(weights)[1:]))
+        sums = ops.matmul(ops.swapaxes(self._flat_poses, 2, 3), self._groups_first(weights))
+        sums = ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
+        masses = None
+        if self.bias is not None:
+            sums, masses = ops.split(sums, [self.rows * self.columns], axis=2)
+        sums = ops.reshape(sums, (-1, self.groups, self.rows, self.columns, self.parents))
+        sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (self.parents, -1, self.groups * self.columns))
+        sums = ops.reshape(ops.matmul(sums, self._matrices), (self.parents, -1, self.rows, self.pose_shape[-1]))
+        sums = ops.swapaxes(sums, 0, 1)
+        return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))
 
     def agreement(self, poses):
         poses = self._with_rows(poses)
-        back = ops.einsum("bjre,gjde->bgjrd", poses, self.kernel)
-        result = ops.einsum("bpgrd,bgjrd->bpgj", self.by_group(self.poses), back)
+        back = ops.reshape(ops.swapaxes(poses, 0, 1), (self.parents, -1, self.pose_shape[-1]))
+        back = ops.matmul(back, ops.swapaxes(self._matrices, 1, 2))
+        back = ops.reshape(back, (self.parents, -1, self.rows, self.groups, self.columns))
+        back = ops.transpose(back, (1, 3, 2, 4, 0))
+        back = ops.reshape(back, (-1, self.groups, self.rows * self.columns, self.parents))
         if self.bias is not None:
-            result = result + self._bias_agreement(poses)[:, None]
-        return ops.reshape(result, (self.batch, self.children, self.parents))
+            back = ops.concatenate([back, self._bias_agreement(poses)[:, :, None]], axis=2)
+        return self._children_first(ops.matmul(self._flat_poses, back))
 
     @functools.cached_property
     def _features(self):
@@ -110,7 +132,7 @@ class SharedVotes(TransformedVotes):
 
     @functools.cached_property
     def _weighted_features(self):
-        return self._features * ops.transpose(self.by_group(self.activations), (0, 2, 1))[:, :, None]
+        return self._features * self._groups_first(self.activations)[:, :, None]
 
     @functools.cached_property
     def _kernel_products(self):
@@ -138,10 +160,7 @@ class SharedVotes(TransformedVotes):
         linear = to_features(weighted, self.kernel)
         quadratic = to_features(-0.5 * precisions[:, None], self._kernel_products)
         coefficients = self._join(constant[:, :, None], linear, quadratic)
-        result = ops.matmul(self._features_by_child, coefficients)
-        if self.groups > 1:
-            result = ops.transpose(result, (0, 2, 1, 3))
-        return ops.reshape(result, (self.batch, self.children, self.parents))
+        return self._children_first(ops.matmul(self._features_by_child, coefficients))
 
     def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         members = self.children // self.groups  # where it is unknown, a chunk has a part of each group
@@ -174,11 +193,6 @@ class SharedVotes(TransformedVotes):
         """Sums over children of shares times features, (batch, groups, features, parents or 1)."""
         couplings = couplings(self, *state) if callable(couplings) else couplings
         if couplings.shape[-1] == 1:
-            weights = ops.transpose(self.by_group(couplings[..., 0]), (0, 2, 1))[:, :, None]
+            weights = self._groups_first(couplings[..., 0])[:, :, None]
             return ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
-        shape = ops.shape(couplings)
-        if self.groups == 1:
-            couplings = ops.reshape(couplings, (shape[0], 1, *shape[1:]))
-        else:
-            couplings = ops.transpose(self.by_group(couplings), (0, 2, 1, 3))
-        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, couplings)
+        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, self._groups_first(couplings))

@@ -31,16 +31,11 @@ class TransformedVotes(Votes):
         poses, kernel = at_least_float32(poses), at_least_float32(kernel)
         self.groups, _, self.columns, out = kernel.shape
         self.parents = ops.shape(kernel)[1]
+        given = f"a kernel of shape {tuple(kernel.shape)}, (groups, parents, d, e)."
         if poses.shape[-1] != self.columns:
-            raise ValueError(
-                f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit a kernel of shape "
-                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
-            )
+            raise ValueError(f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit {given}")
         if poses.shape[1] is not None and poses.shape[1] % self.groups:
-            raise ValueError(
-                f"Received {poses.shape[1]} children, which are not whole runs over the groups of a kernel of shape "
-                f"{tuple(kernel.shape)}, (groups, parents, d, e)."
-            )
+            raise ValueError(f"Received {poses.shape[1]} children, which are not whole runs over the groups of {given}")
         self.rows = poses.shape[2] if len(poses.shape) == 4 else 1
         self.pose_shape = (self.rows, out) if len(poses.shape) == 4 else (out,)
         self.batch, self.children = ops.shape(poses)[0], ops.shape(poses)[1]
@@ -92,20 +87,12 @@ class TransformedVotes(Votes):
         votes = votes if self.bias is None else votes + self.bias
         return votes - self._origin[:, None]
 
-    def _bias_sum(self, weights):
-        """`sum_i w_ij B_ij`, or 0 without a bias."""
-        if self.bias is None:
-            return 0.0
-        mass = ops.sum(self.by_group(weights), axis=1)
-        if mass.shape[-1] == 1:
-            return ops.einsum("bg,gjre->bjre", mass[..., 0], self.bias)
-        return ops.einsum("bgj,gjre->bjre", mass, self.bias)
+    def _bias_sum(self, masses):
+        """`sum_i w_ij B_ij`, of the sums of w_ij over the children of each group, (batch, groups, parents or 1)."""
+        if masses.shape[-1] == 1:
+            return ops.einsum("bg,gjre->bjre", masses[..., 0], self.bias)
+        return ops.einsum("bgj,gjre->bjre", masses, self.bias)
 
     def _bias_agreement(self, poses):
         """`<B_ij, v_j>`, (batch, groups, parents)."""
         return ops.einsum("gjre,bjre->bgj", self.bias, poses)
-
-    def _common_sum(self, weights):
-        """The weighted sum for weights (batch, children, 1) that are the same for all parents."""
-        moments = ops.sum(self.by_group(weights[..., None] * self.poses), axis=1)
-        return ops.einsum("bgrd,gjde->bjre", moments, self.kernel)

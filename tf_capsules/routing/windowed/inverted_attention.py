@@ -5,6 +5,7 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.inverted_attention import TINY, routed_by_examples
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
@@ -62,8 +63,7 @@ def windowed_inverted_attention(
         return x[..., :entries], x[..., entries : 2 * entries], x[..., 2 * entries :]
 
     def couplings_of(votes, parents):
-        logits = scale * over_entries(parents, votes)
-        return ops.softmax(logits, axis=1) if count > 1 else ops.ones_like(logits)
+        return softmax(scale * over_entries(parents, votes), axis=1)
 
     def weighted(couplings, weights):
         return couplings * windows.gather(weights[0])[:, None] if weights else couplings
