@@ -10,6 +10,7 @@ sabour2017-mnist,mnist,,,60000,5,128,0.001,0,accuracy,0.994
 sabour2017-mnist,mnist,,,60000,20,128,0.001,0,accuracy,0.997
 sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
 sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
+sabour2017-mnist,mnist,,stop_at 0.99,60000,10,128,0.001,0,accuracy,0.1
 sabour2017-mnist,mnist,10 random crops,,60000,20,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,familiar viewpoints,,60000,20,128,0.001,1,accuracy,0.1
 sabour2017-mnist,fashion_mnist,,,60000,30,128,0.001,1,accuracy,0.9
@@ -38,6 +39,13 @@ def test_the_longest_training_is_averaged_over_its_seeds(results):
     assert found.text("top-5 error").startswith("0.40% top-5 error, ")
     assert found.text("error") == "0.40% error, mean of 2 runs, 20 of 50 epochs"
     assert measured(recipes.get("sabour2017-mnist-r1")) is None
+
+
+def test_a_run_that_stopped_early_was_measured_too(results):
+    header, *rows = ROWS.splitlines()
+    stopped = [row for row in rows if "stop_at" in row or "types=4" in row]
+    (results / "mnist.csv").write_text("\n".join([header, *stopped]))
+    assert len(stopped) == 2 and measured(MNIST).text() == "10.00%, 10 of 50 epochs"
 
 
 def test_without_results_nothing_was_measured(results):

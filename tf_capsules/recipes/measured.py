@@ -39,15 +39,16 @@ def measured(recipe):
     """The longest training of a `Recipe` in `results/`, its own network on its own data; None where there is none."""
 
     def conditions(row):
-        """With equally long trainings, that with fewer notes comes last."""
-        notes = -len(row["note"]), row["note"]
-        return int(row["train_examples"]) * int(row["epochs"]), *notes, row["batch_size"], row["learning_rate"]
+        """With equally long trainings, that with fewer settings and notes comes last."""
+        told = row["settings"] + row["note"]
+        seen = int(row["train_examples"]) * int(row["epochs"])
+        return seen, -len(told), told, row["batch_size"], row["learning_rate"]
 
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
-    # The recipe as it is, and its whole test split.
-    others = re.compile(r"crops\b|familiar viewpoints")
-    rows = [row for row in rows if not row["settings"] and not others.search(row["note"])]
+    # Another network or loss, or another test than the whole split as it is.
+    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints")
+    rows = [row for row in rows if not others.search(f"{row['settings']}; {row['note']}")]
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:
         return None
@@ -60,6 +61,4 @@ def _rows():
     folder = next((place for place in _PLACES if place.is_dir()), None)
     files = sorted(folder.glob("*.csv")) if folder else []
     tables = (csv.DictReader(file.read_text(encoding="utf-8").splitlines()) for file in files)
-    return [
-        row for table in tables if {"recipe", "train_examples", "value"} <= set(table.fieldnames or ()) for row in table
-    ]
+    return [row for table in tables if {"recipe", "settings", "value"} <= set(table.fieldnames or ()) for row in table]

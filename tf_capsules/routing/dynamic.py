@@ -65,7 +65,7 @@ def dynamic_routing(
         couplings = couple(logits, competition, leaky=leaky, mask=mask)
     poses, attended = parents(couplings), 0.0
     for _ in range(iterations - 1):
-        # A logit sums a vote's agreements with the parent of each earlier iteration: that is one with their sum.
+        # The sum of a vote's agreements with earlier parents is its agreement with their sum.
         attended = attended + poses
         agreement = votes.agreement(attended)
         agreement = agreement if initial_logits is None else logits + agreement

@@ -106,7 +106,7 @@ class Settings:
     train_limit: int | None = option("use so many training examples only", AT_LEAST_1, stated=True)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
-        "training examples of an epoch; each ends with a test and a checkpoint (default: all)", AT_LEAST_1, stated=True
+        "training examples of an epoch, which ends with a test and a checkpoint (default: all)", AT_LEAST_1, stated=True
     )
     dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", stated=True)

@@ -154,9 +154,9 @@ def _found(results, row, settings):
         return None
     settings = row.settings(settings)
     recipe, data = settings.apply(row.recipe), pathlib.Path(settings.data or "")
-    wanted = {name: getattr(recipe, name) for name in ("name", "dataset", "batch_size", "learning_rate", "schedule")}
-    wanted |= {"recipe": wanted.pop("name"), "seed": settings.seed, "dtype": settings.dtype}
-    wanted |= {"settings": "; ".join(settings.stated())}
+    wanted = {name: getattr(recipe, name) for name in ("dataset", "batch_size", "schedule")}
+    wanted |= {"recipe": row.recipe.name, "learning_rate": float(recipe.learning_rate), "seed": settings.seed}
+    wanted |= {"dtype": settings.dtype, "settings": "; ".join(settings.stated())}
     if settings.data is not None:
         wanted["dataset"] = data.name if data.is_file() else "folder"
     if settings.stop_at is None:

@@ -97,12 +97,12 @@ class SharedVotes(TransformedVotes):
     def weighted_sum(self, weights):
         weights = ops.broadcast_to(weights, (self.batch, *ops.shape(weights)[1:]))
         sums = ops.matmul(ops.swapaxes(self._flat_poses, 2, 3), self._groups_first(weights))
-        sums = ops.broadcast_to(sums, (*ops.shape(sums)[:3], self.parents))
         masses = None
         if self.bias is not None:
             sums, masses = ops.split(sums, [self.rows * self.columns], axis=2)
-        sums = ops.reshape(sums, (-1, self.groups, self.rows, self.columns, self.parents))
-        sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (self.parents, -1, self.groups * self.columns))
+        count = ops.shape(weights)[2]  # one for each parent, or one for all
+        sums = ops.reshape(sums, (-1, self.groups, self.rows, self.columns, count))
+        sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (count, -1, self.groups * self.columns))
         sums = ops.reshape(ops.matmul(sums, self._matrices), (self.parents, -1, self.rows, self.pose_shape[-1]))
         sums = ops.swapaxes(sums, 0, 1)
         return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))

@@ -88,7 +88,7 @@ class TransformedVotes(Votes):
         return votes - self._origin[:, None]
 
     def _bias_sum(self, masses):
-        """`sum_i w_ij B_ij`, of the sums of w_ij over the children of each group, (batch, groups, parents or 1)."""
+        """`sum_i w_ij B_ij`. The masses are sums of w_ij over each group's children, (batch, groups, parents or 1)."""
         if masses.shape[-1] == 1:
             return ops.einsum("bg,gjre->bjre", masses[..., 0], self.bias)
         return ops.einsum("bgj,gjre->bjre", masses, self.bias)

@@ -188,7 +188,9 @@ def windowed_em_routing(
 
 
 def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
-    """Gradients of `votes.moments` by the shares (B, j, i), and by the votes as pairs (slope, offset), (B, j, 2, k).
+    """Gradients of `votes.moments` with respect to the shares, (B, j, i), and the votes, `share (slope V + offset)`.
+
+    Slopes and offsets are (B, j, 2, k).
 
     means = sum_i shares V / (mass + epsilon); variances = sum_i shares (V - means)^2 / (mass + epsilon)
     """
@@ -202,7 +204,7 @@ def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
 
 
 def _e_step_gradient(votes, logits, means, variances, upstream):
-    """Gradients of coupling logits by the parents' logits, means and variances, and by the votes as pairs.
+    """Gradients of coupling logits with respect to logits, means, variances, and votes, `upstream (slope V + offset)`.
 
     coupling logits = log sigmoid(logits) - sum_k log(variances) / 2 - sum_k (V - means)^2 / (2 variances)
     """
