@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from backend import array, as_one_program, gradients_of
 from keras import ops
-from routing.votes.forms import CHILDREN, COLUMNS, OUT, PARENTS, make_arrays
+from routing.votes.forms import BATCH, CHILDREN, COLUMNS, OUT, PARENTS, make_arrays
 
 from tf_capsules.routing import SharedVotes
 
@@ -55,3 +55,15 @@ def test_children_that_do_not_fit_the_kernel_are_named():
         SharedVotes(x["poses"], np.ones((4, PARENTS, COLUMNS, OUT), "float32"))
     with pytest.raises(ValueError, match=r"(?s)poses.*\(2, 6, 5\).*kernel.*\(1, 4, 8, 7\)"):
         SharedVotes(x["poses"], np.ones((1, PARENTS, 8, OUT), "float32"))
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_poses_may_stand_for_the_whole_batch(groups):
+    x = make_arrays(groups, True, True, "float32")
+
+    @as_one_program
+    def answer(poses):
+        return SharedVotes(x["poses"], x["kernel"], x["bias"]).agreement(poses)
+
+    once = x["parents"][:1]
+    np.testing.assert_allclose(array(answer(once)), array(answer(np.repeat(once, BATCH, axis=0))), rtol=1e-6, atol=1e-6)

@@ -75,8 +75,7 @@ class SharedVotes(TransformedVotes):
         self.children_per_chunk = children_per_chunk
         if _center is not None:
             self.center = _center
-        # Poses (batch, groups, members, rows * d), with a bias a further column of ones; the kernel as (parents,
-        # groups * d, e), for a matrix product for each parent over all groups.
+        # (batch, groups, members, rows * d), with a bias a further column of ones; and (parents, groups * d, e).
         x = ops.reshape(self.poses, (self.batch, self.children, self.rows * self.columns))
         x = x if bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
         self._flat_poses = self._groups_first(x)
@@ -95,6 +94,7 @@ class SharedVotes(TransformedVotes):
         return ops.reshape(ops.swapaxes(x, 1, 2), (self.batch, self.children, self.parents))
 
     def weighted_sum(self, weights):
+        # TensorFlow's product of (batch, 1, ...) and (1, 1, ...) is wrong: tests/test_tensorflow_faults.py.
         weights = ops.broadcast_to(weights, (self.batch, *ops.shape(weights)[1:]))
         sums = ops.matmul(ops.swapaxes(self._flat_poses, 2, 3), self._groups_first(weights))
         masses = None
@@ -108,7 +108,7 @@ class SharedVotes(TransformedVotes):
         return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))
 
     def agreement(self, poses):
-        poses = self._with_rows(poses)
+        poses = ops.broadcast_to(self._with_rows(poses), (self.batch, self.parents, self.rows, self.pose_shape[-1]))
         back = ops.reshape(ops.swapaxes(poses, 0, 1), (self.parents, -1, self.pose_shape[-1]))
         back = ops.matmul(back, ops.swapaxes(self._matrices, 1, 2))
         back = ops.reshape(back, (self.parents, -1, self.rows, self.groups, self.columns))
