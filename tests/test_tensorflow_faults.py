@@ -71,7 +71,7 @@ def test_a_bfloat16_product_of_four_axes_of_which_the_second_is_1_is_wrong():
 
 
 def test_a_float32_product_of_four_axes_of_which_the_second_is_1_is_wrong():
-    """On any processor: it crashes, or gives noise. Votes that are shared spread their factors over the batch first."""
+    """Also without AMX: it crashes, or gives noise. `SharedVotes` spreads its factors over the batch first."""
     right = right_products("float32", "2x15x6", "2x3x15x6", "2x1x15x6")
     assert right[:2] == ["2x15x6", "2x3x15x6"]
     if "2x1x15x6" in right:

@@ -60,7 +60,7 @@ def test_values_become_words_of_the_command_line_and_of_results():
     parts = {"b": [1], "a": [2, 3], "c": "x"}
     assert assignments(parts) == ["a=2,3", "b=1,", "c=x"]
     assert FEW["parts"].as_arguments(parts)[:2] == ["--parts", "a=2,3"]
-    assert FEW["parts"].stated({"a": 1}) == ["parts a=1"] and FEW["count"].stated(3) == ["count 3"]
+    assert FEW["parts"].as_texts({"a": 1}) == ["parts a=1"] and FEW["count"].as_texts(3) == ["count 3"]
     assert FEW["fast"].as_arguments(True) == ["--fast"]
     settings = Settings(momentum_cycle=False, download=True, batch_size=3)
     assert settings.as_arguments() == ["--batch-size", "3", "--no-momentum-cycle", "--download"]

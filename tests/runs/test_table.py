@@ -97,6 +97,19 @@ def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
     assert table._found(tmp_path / "table.csv", table.Row(name), Settings(epochs=1))["value"] == "0.7"
 
 
+def test_rows_of_other_hidden_states_and_settings_are_not_the_result(tmp_path):
+    recipe = table.recipes.get("heinsen2019-sst5-minilm")
+    same = ("dataset", "epochs", "batch_size", "schedule", "learning_rate")
+    row = {"recipe": recipe.name, "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1, "test_examples": 9}
+    row |= {name: getattr(recipe, name) for name in same}
+    kinds = {("hidden states of other", ""): 0.9, ("hidden states of mine", "jit off"): 0.8}
+    for (note, settings), value in (kinds | {("hidden states of mine", ""): 0.7}).items():
+        append_row(tmp_path / "table.csv", row | {"note": note, "settings": settings, "value": value})
+    of = {transformer: Settings(transformer=f"folder/{transformer}") for transformer in ("mine", "other", "third")}
+    found = {name: table._found(tmp_path / "table.csv", table.Row(recipe.name), one) for name, one in of.items()}
+    assert found["mine"]["value"] == "0.7" and found["other"]["value"] == "0.9" and found["third"] is None
+
+
 def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
     names = ["tsai2020-cifar10-random-start", "tsai2020-cifar10-resnet"]
     assert table._common_words(names) == "tsai2020-cifar10-"

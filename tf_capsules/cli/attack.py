@@ -12,9 +12,7 @@ def add_parser(parser):
     parser.add_argument("--epsilons", type=float, nargs="+", help=change)
     kinds = "fgsm: fast gradient sign method, bim: basic iterative method (default: both)"
     parser.add_argument("--attacks", nargs="+", help=kinds)
-    goals = (
-        "untargeted: the accuracy that is left; targeted: how often a wanted wrong class is answered (default: both)"
-    )
+    goals = "untargeted: the accuracy that is left; targeted: how often a wanted wrong class wins (default: both)"
     parser.add_argument("--goals", nargs="+", help=goals)
     parser.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
     parser.add_argument("--limit", type=int, default=200, help="how many test images, drawn at random (default: 200)")

@@ -7,7 +7,7 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.precision import at_least_float32
 
-_LONG = 32
+_LONG = 32  # a last axis of this size, see `softmax`
 
 
 def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False, mask: Tensor | None = None):

@@ -112,7 +112,7 @@ class Declared:
             return [word for text in assignments(value) for word in (self.flag, text)]
         return [self.flag, str(value)]
 
-    def stated(self, value):
+    def as_texts(self, value):
         """What a row of results says of a value; the value is not None."""
         texts = assignments(value) if self.kind is dict else [value]
         return [f"{self.name} {text}" for text in texts]

