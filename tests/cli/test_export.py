@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import pytest
 from small_runs import needs_tensorflow
 
@@ -15,6 +18,17 @@ def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data)
 
     served = tf.saved_model.load(str(tmp_path / "served")).signatures["serving_default"]
     assert served.structured_input_signature[1]["images"].dtype == tf.uint8
+
+
+@needs_tensorflow
+def test_a_run_in_half_precision_is_converted_in_float32(trained, tmp_path, no_data):
+    folder = shutil.copytree(trained[0], tmp_path / "half")
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"]["dtype"] = "mixed_bfloat16"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert cli.main(["export", str(folder), str(tmp_path / "half.tflite")]) == 0
+    assert cli.main(["export", str(trained[0]), str(tmp_path / "full.tflite")]) == 0
+    assert (tmp_path / "half.tflite").read_bytes() == (tmp_path / "full.tflite").read_bytes()
 
 
 def test_arguments_of_another_kind_are_named(trained, tmp_path, said):

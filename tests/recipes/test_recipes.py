@@ -1,5 +1,6 @@
 """Every recipe of every paper: names, networks, parameters."""
 
+import inspect
 import re
 
 import keras
@@ -182,6 +183,13 @@ def test_a_recipe_says_where_it_comes_from(name):
     assert recipe.published is None or re.fullmatch(r"\d+\.\d+%(( top-5)? error)?|[a-z ]+", recipe.published)
     assert ("top-5" in (recipe.published or "")) == (recipe.metric == "top_5")
     assert recipe.published or recipe.note or "paper" in recipe.source or "figure" in recipe.source
+
+
+def test_a_recipe_is_found_by_its_name():
+    """No name is put together from parts: a search for it ends in the module of its paper."""
+    for module in recipes._MODULES:
+        source = inspect.getsource(module)
+        assert [recipe.name for recipe in module.RECIPES if f'"{recipe.name}"' not in source] == []
 
 
 def test_recipes_of_a_paper_stand_together():

@@ -36,6 +36,6 @@ def run(options):
     wanted = dict(default=options.default, warmup=options.warmup, version=options.version)
     form, _ = plan_export(options.target, options.format, **wanted)
     # Converters take only float32. The weights are float32 under every dtype policy.
-    changes = {"dtype": "float32"} if form in CONVERTED else {}
+    changes = {"dtype": "float32"} if form in CONVERTED.values() else {}
     exported = find_run(options.folder, options.weights, **changes)
     print(f"exported: {export_run(exported, options.target, form, **wanted)}")

@@ -83,7 +83,7 @@ SST2_MINILM = SST5_MINILM.row(
 
 RECIPES = (
     SMALLNORB,
-    SMALLNORB.short(15),
+    SMALLNORB.short("heinsen2019-smallnorb-short", 15),
     SMALLNORB.row(
         "heinsen2019-toys",
         "toys drawn by code with smallNORB's factors, for where smallNORB is not at hand",

@@ -45,12 +45,12 @@ CNN = SMALLNORB.row(
 _FAMILIAR = {"azimuth": ("3.7%", "300 to 40", "60 to 280"), "elevation": ("4.3%", "30 to 40", "45 to 70")}
 
 
-def _novel(factor, network, error):
+def _novel(name, inside_name, factor, base, error):
     """The paper's split of a viewpoint, and the same inside the test toys."""
     familiar, trained, tested = _FAMILIAR[factor]
-    base, kind = (SMALLNORB, "") if network == "capsules" else (CNN, "-cnn")
+    network = "CNN" if base is CNN else "capsules"
     row = base.row(
-        f"hinton2018-novel-{factor}{kind}",
+        name,
         f"smallNORB, {network} trained at {factor}s of {trained} degrees, tested at {tested}",
         f"{error} error",
         source="section 5.1 and table 2",
@@ -59,7 +59,7 @@ def _novel(factor, network, error):
         "(`--stop-at`). The training pairs need pose labels, as the original files have them.",
     )
     inside = row.row(
-        f"hinton2018-novel-{factor}{kind}-test-toys",
+        inside_name,
         f"smallNORB's test toys alone, {network} trained at {factor}s of {trained} degrees, tested at {tested}",
         source="no row of the paper: its split inside the test toys",
         dataset=f"smallnorb_novel_{factor}_test_toys",
@@ -69,12 +69,12 @@ def _novel(factor, network, error):
     return row, inside
 
 
-def _row(key, title, error, **changes):
-    return SMALLNORB.row(f"hinton2018-smallnorb-{key}", f"smallNORB, {title}", f"{error} error", **changes)
+def _row(name, title, error, **changes):
+    return SMALLNORB.row(name, f"smallNORB, {title}", f"{error} error", **changes)
 
 
 SMALL = _row(
-    "small",
+    "hinton2018-smallnorb-small",
     "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
     "2.2%",
     source="section 4",
@@ -83,31 +83,42 @@ SMALL = _row(
 
 RECIPES = (
     _row(
-        "r1",
+        "hinton2018-smallnorb-r1",
         "1 routing iteration: uniform couplings, the control for routing",
         "9.7%",
         model_options=dict(iterations=1),
     ),
-    _row("r2", "2 routing iterations", "2.2%", model_options=dict(iterations=2)),
+    _row("hinton2018-smallnorb-r2", "2 routing iterations", "2.2%", model_options=dict(iterations=2)),
     SMALLNORB,
-    _row("r5", "5 routing iterations", "3.9%", model_options=dict(iterations=5)),
+    _row("hinton2018-smallnorb-r5", "5 routing iterations", "3.9%", model_options=dict(iterations=5)),
     _row(
-        "vector",
+        "hinton2018-smallnorb-vector",
         "vectors of 16 as poses, transformed by matrices of 16 x 16",
         "2.9%",
         model_options=dict(pose=16),
         note="Coordinates are added to the first two entries of a vote.",
     ),
-    _row("no-coordinates", "without coordinate addition", "2.6%", model_options=dict(coordinates=False)),
     _row(
-        "vector-no-coordinates",
+        "hinton2018-smallnorb-no-coordinates",
+        "without coordinate addition",
+        "2.6%",
+        model_options=dict(coordinates=False),
+    ),
+    _row(
+        "hinton2018-smallnorb-vector-no-coordinates",
         "vectors of 16 as poses, without coordinate addition",
         "3.2%",
         model_options=dict(pose=16, coordinates=False),
     ),
-    _row("margin", "with the margin loss of dynamic routing", "3.2%", loss=MarginLoss, margin_schedule=None),
     _row(
-        "crossentropy",
+        "hinton2018-smallnorb-margin",
+        "with the margin loss of dynamic routing",
+        "3.2%",
+        loss=MarginLoss,
+        margin_schedule=None,
+    ),
+    _row(
+        "hinton2018-smallnorb-crossentropy",
         "with cross-entropy",
         "5.8%",
         model_options=dict(logits=True),
@@ -118,15 +129,16 @@ RECIPES = (
     CNN,
     SMALL,
     SMALL.short(
+        "hinton2018-smallnorb-small-short",
         12,
         title="smallNORB, 2 routing iterations, the network of 68K parameters",
         batch_size=32,
         model_options=dict(iterations=2),
     ),
-    *_novel("azimuth", "capsules", "13.5%"),
-    *_novel("azimuth", "CNN", "20.0%"),
-    *_novel("elevation", "capsules", "12.3%"),
-    *_novel("elevation", "CNN", "17.8%"),
+    *_novel("hinton2018-novel-azimuth", "hinton2018-novel-azimuth-test-toys", "azimuth", SMALLNORB, "13.5%"),
+    *_novel("hinton2018-novel-azimuth-cnn", "hinton2018-novel-azimuth-cnn-test-toys", "azimuth", CNN, "20.0%"),
+    *_novel("hinton2018-novel-elevation", "hinton2018-novel-elevation-test-toys", "elevation", SMALLNORB, "12.3%"),
+    *_novel("hinton2018-novel-elevation-cnn", "hinton2018-novel-elevation-cnn-test-toys", "elevation", CNN, "17.8%"),
     SMALLNORB.row(
         "hinton2018-mnist",
         "MNIST, 3 routing iterations",

@@ -57,9 +57,12 @@ TWO_DIGITS = DIGITS.row(
 
 RECIPES = (
     DIGITS,
-    DIGITS.short(60, **STEPS, device="two CPU cores; about 40 minutes with --dtype mixed_bfloat16"),
+    DIGITS.short(
+        "mazzia2021-mnist-short", 60, **STEPS, device="two CPU cores; about 40 minutes with --dtype mixed_bfloat16"
+    ),
     TOYS,
     TOYS.short(
+        "mazzia2021-smallnorb-short",
         40,
         **STEPS,
         title="smallNORB, self-attention routing without a decoder",
@@ -70,6 +73,7 @@ RECIPES = (
     ),
     TWO_DIGITS,
     TWO_DIGITS.short(
+        "mazzia2021-multimnist-short",
         90,
         **STEPS,
         dataset_options=dict(pairs_per_digit=1),

@@ -112,7 +112,7 @@ RECIPES = (
         loss=keras.losses.SparseCategoricalCrossentropy,
         figures=("training_curves",),
     ),
-    MNIST.short(16, learning_rate=2e-3),
+    MNIST.short("sabour2017-mnist-short", 16, learning_rate=2e-3),
     NO_RECONSTRUCTION.row(
         "sabour2017-mnist-r1-no-reconstruction",
         "MNIST, 1 routing iteration, without reconstruction",

@@ -90,11 +90,10 @@ RESNET = CIFAR10.row(
 )
 
 
-def _iterations(base, key, words):
+def _iterations(name, base, iterations, words):
     note = f"The paper prints no figure of this number of iterations: {base.published} is the best of 1 to 5."
     title = f"{base.title.rpartition(', ')[0]}, {words}"
-    options = dict(iterations=int(key[-1]))
-    return base.row(f"{base.name}-{key}", title, model_options=options, note=note)
+    return base.row(name, title, model_options=dict(iterations=iterations), note=note)
 
 
 CIFAR100_ATTENTION = CIFAR10.row(
@@ -109,19 +108,19 @@ CIFAR100 = (
     CIFAR100_ATTENTION,
     *(
         row.row(
-            row.name.replace("cifar10-", "cifar100-"),
+            name,
             row.title.replace("CIFAR-10,", "CIFAR-100,"),
             published,
             dataset="cifar100",
             note=row.note,
         )
-        for row, published in (
-            (DYNAMIC, "56.96%"),
-            (EM, "37.73%"),
-            (CNN, "62.30%"),
-            (DYNAMIC_RESNET, "71.70%"),
-            (EM_RESNET, "58.08%"),
-            (RESNET18, "77.92%"),
+        for name, row, published in (
+            ("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
+            ("tsai2020-cifar100-em", EM, "37.73%"),
+            ("tsai2020-cifar100-cnn", CNN, "62.30%"),
+            ("tsai2020-cifar100-dynamic-resnet", DYNAMIC_RESNET, "71.70%"),
+            ("tsai2020-cifar100-em-resnet", EM_RESNET, "58.08%"),
+            ("tsai2020-cifar100-resnet18", RESNET18, "77.92%"),
         )
     ),
     CIFAR100_ATTENTION.row(
@@ -135,42 +134,41 @@ CIFAR100 = (
 )
 
 
-def _ablation(key, title, source, note, **options):
-    title = f"CIFAR-10, {title}"
-    return CIFAR10.row(f"tsai2020-cifar10-{key}", title, source=source, model_options=options, note=note)
+def _ablation(name, title, source, note, **options):
+    return CIFAR10.row(name, f"CIFAR-10, {title}", source=source, model_options=options, note=note)
 
 
 ABLATIONS = (
     _ablation(
-        "no-layer-norm",
+        "tsai2020-cifar10-no-layer-norm",
         "inverted attention without layer normalization, 2 iterations (ablation A)",
         "section 5",
         "10% with 5 iterations; no other figure is published.",
         layer_norm=False,
     ),
     _ablation(
-        "sequential",
+        "tsai2020-cifar10-sequential",
         "inverted attention, 2 iterations layer by layer (ablation B)",
         "section 5",
         "The paper: more iterations do not help.",
         schedule="sequential",
     ),
     _ablation(
-        "activations",
+        "tsai2020-cifar10-activations",
         "inverted attention, capsules with activations, 2 iterations (ablation C)",
         "section 5",
         "The paper: worse than without. How it makes activations it does not say: see `InvertedAttentionRouting`.",
         activations=True,
     ),
     _ablation(
-        "learned-start",
+        "tsai2020-cifar10-learned-start",
         "inverted attention from learned initial poses, 2 iterations",
         "footnote 1",
         "The paper: as good as zeros.",
         initial_pose="learned",
     ),
     _ablation(
-        "random-start",
+        "tsai2020-cifar10-random-start",
         "inverted attention from random initial poses, 2 iterations",
         "footnote 1",
         "The paper: as good as zeros, more slowly.",
@@ -248,15 +246,17 @@ DIVERSE_MULTIMNIST = (
 )
 
 RECIPES = (
-    _iterations(CIFAR10, "r1", "1 iteration"),
+    _iterations("tsai2020-cifar10-r1", CIFAR10, 1, "1 iteration"),
     CIFAR10,
-    CIFAR10.short(40),
-    *(_iterations(CIFAR10, f"r{count}", f"{count} concurrent iterations") for count in (3, 4, 5)),
-    _iterations(DYNAMIC, "r1", "1 iteration: no routing"),
+    CIFAR10.short("tsai2020-cifar10-short", 40),
+    _iterations("tsai2020-cifar10-r3", CIFAR10, 3, "3 concurrent iterations"),
+    _iterations("tsai2020-cifar10-r4", CIFAR10, 4, "4 concurrent iterations"),
+    _iterations("tsai2020-cifar10-r5", CIFAR10, 5, "5 concurrent iterations"),
+    _iterations("tsai2020-cifar10-dynamic-r1", DYNAMIC, 1, "1 iteration: no routing"),
     DYNAMIC,
-    _iterations(EM, "r1", "1 iteration"),
+    _iterations("tsai2020-cifar10-em-r1", EM, 1, "1 iteration"),
     EM,
-    _iterations(EM, "r3", "3 iterations"),
+    _iterations("tsai2020-cifar10-em-r3", EM, 3, "3 iterations"),
     CNN,
     RESNET,
     DYNAMIC_RESNET,

@@ -14,7 +14,7 @@ from tf_capsules.analysis.plots.decoder import (
 from tf_capsules.analysis.plots.diagnostics import draw_routing_diagnostics
 from tf_capsules.analysis.plots.iterations import draw_pose_changes, draw_routing_changes
 from tf_capsules.analysis.plots.parse_tree import draw_parse_tree
-from tf_capsules.analysis.plots.published import draw_accuracy_by_parameters, draw_accuracy_by_year
+from tf_capsules.analysis.plots.published import draw_accuracy_by_parameters
 from tf_capsules.analysis.plots.routing_maps import draw_routing_maps
 from tf_capsules.analysis.plots.training import (
     draw_accuracy_by_iterations,
@@ -28,7 +28,6 @@ from tf_capsules.analysis.plots.votes import draw_vote_distances, draw_vote_simi
 __all__ = [
     "draw_accuracy_by_iterations",
     "draw_accuracy_by_parameters",
-    "draw_accuracy_by_year",
     "draw_attacked_images",
     "draw_convergence",
     "draw_dimension_perturbation",

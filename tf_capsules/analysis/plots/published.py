@@ -1,9 +1,9 @@
-"""The accuracies that Heinsen 2019 lists, and pictures that show your own beside them."""
+"""Published accuracies on smallNORB, and a picture that shows your own beside them."""
 
 import itertools
 import textwrap
 
-from tf_capsules.analysis.plots.drawing import COLORS, bare, new_figure
+from tf_capsules.analysis.plots.drawing import COLORS, add_legend, bare, new_figure
 
 # smallNORB: parameters, test accuracy in percent.
 SMALLNORB = (
@@ -12,21 +12,7 @@ SMALLNORB = (
     ("Hinton et al. 2018", 310_000, 98.2),
     ("Hinton et al. 2018, mean of several crops", 310_000, 98.6),
     ("Heinsen 2019", 273_000, 99.1),
-)
-# Root sentences of the Stanford Sentiment Treebank, five classes: year, test accuracy in percent.
-SST5 = (
-    ("RNTN", 2013, 45.7),
-    ("CNN / word2vec", 2014, 48.0),
-    ("Para-Vec", 2014, 48.7),
-    ("LSTM / PP2B", 2015, 49.1),
-    ("DMN / GloVe", 2015, 51.1),
-    ("NSE / GloVe", 2016, 52.8),
-    ("ByteLSTM / 82M reviews", 2017, 52.9),
-    ("CT-LSTM / word2vec", 2017, 53.6),
-    ("BCN+Char / CoVe", 2017, 53.7),
-    ("BCN / ELMo", 2018, 54.7),
-    ("SuBiLSTM+Char / CoVe", 2018, 56.2),
-    ("Heinsen 2019 / GPT-2 large", 2019, 58.5),
+    ("Mazzia et al. 2021", 151_664, 98.23),
 )
 
 
@@ -37,47 +23,30 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
 
     Args:
         ours: rows (name, parameters, accuracy in percent).
-        published: the same for other work; by default what the paper lists.
+        published: the same for other work; by default what the paper lists, and Mazzia et al. 2021.
 
     Example:
         >>> figure = draw_accuracy_by_parameters([("this run", 271_688, 98.9)])
     """
-    axes = _scatter(published, ours, "parameters", "log")
+    axes = new_figure(7.6, 4.8).subplots()
+    axes.set(xlabel="parameters", ylabel="test accuracy (%)", xscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.margins(0.07)
+    bare(axes)
+    groups = ("published", published, COLORS[0], "o", "normal"), ("here", ours, COLORS[5], "D", "bold")
+    for group, rows, color, marker, weight in groups:
+        options = dict(textcoords="offset points", va="center", fontsize=8, fontweight=weight)
+        for number, (name, parameters, accuracy) in enumerate(rows):
+            label = None if number else group
+            axes.plot(parameters, accuracy, marker, color=color, markersize=7, linestyle="none", label=label)
+            axes.annotate(textwrap.fill(name, 28), (parameters, accuracy), (8, 0), **options)
+    add_legend(axes.figure, "outside lower left", ncols=2)
     low, high = axes.get_xlim()
     ticks = [number * 10**power for power in range(3, 10) for number in (1, 2, 5)]
     axes.set_xticks([tick for tick in ticks if low <= tick <= high])
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}K")
     return _part_names(axes)
-
-
-def draw_accuracy_by_year(ours=(), published=SST5):
-    """Test accuracy on the root sentences of SST-5 against the year.
-
-    Source: Heinsen 2019, figure 2.
-
-    Args:
-        ours, published: see `draw_accuracy_by_parameters`, with the year for the parameters.
-    """
-    axes = _scatter(published, ours, "year", "linear")
-    years = [year for _, year, _ in (*published, *ours)]
-    axes.set_xticks(range(min(years), max(years) + 1))
-    return _part_names(axes)
-
-
-def _scatter(published, ours, quantity, scale):
-    figure = new_figure(7.6, 4.8)
-    axes = figure.subplots()
-    axes.set(xlabel=quantity, ylabel="test accuracy (%)", xscale=scale)
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.margins(0.07)
-    bare(axes)
-    for rows, color, marker, weight in ((published, COLORS[0], "o", "normal"), (ours, COLORS[5], "D", "bold")):
-        options = dict(textcoords="offset points", va="center", fontsize=8, fontweight=weight)
-        for name, x, accuracy in rows:
-            axes.plot(x, accuracy, marker, color=color, markersize=7)
-            axes.annotate(textwrap.fill(name, 28), (x, accuracy), (8, 0), **options)
-    return axes
 
 
 def _part_names(axes):
