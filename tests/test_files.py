@@ -1,7 +1,9 @@
 """Sound files are read; damaged ones are refused with one line that names the file."""
 
 import io
+import os
 import pathlib
+import time
 import typing
 import zipfile
 from collections.abc import Sequence
@@ -161,3 +163,24 @@ def test_a_file_is_replaced_when_it_is_written_whole(tmp_path):
     with replacing(path) as part:
         part.write_text("new")
     assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_leave_one_whole_file(tmp_path):
+    path = tmp_path / "a.txt"
+    with replacing(path) as one:
+        one.write_text("half of it")
+        with replacing(path) as other:
+            other.write_text("all of another")
+        assert path.read_text() == "all of another" and one.read_text() == "half of it"
+        one.write_text("all of it")
+    assert path.read_text() == "all of it" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_is_removed_when_nobody_can_be_writing_it(tmp_path):
+    path, left, fresh = (tmp_path / name for name in ("a.txt", ".part.0f.a.txt", ".part.1f.a.txt"))
+    for file, age in ((left, 7200), (fresh, 60)):
+        file.write_text("half")
+        os.utime(file, (time.time() - age,) * 2)
+    with replacing(path) as part:
+        part.write_text("new")
+    assert set(tmp_path.iterdir()) == {path, fresh}

@@ -8,13 +8,18 @@ import contextlib
 import csv
 import os
 import pathlib
+import re
 import shutil
 import textwrap
+import time
 import types
 import typing
+import uuid
 import zipfile
 
 import numpy as np
+
+_ABANDONED = 3600  # seconds after which nobody still writes a part
 
 
 @contextlib.contextmanager
@@ -55,9 +60,13 @@ def replacing(path):
     ('whole', 1)
     """
     path = pathlib.Path(path)
-    part, aside = path.with_name(f".part.{path.name}"), path.with_name(f".old.{path.name}")
+    part, aside = (path.with_name(f".{kind}.{uuid.uuid4().hex}.{path.name}") for kind in ("part", "old"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove(part)  # left by a process that was killed
+    left = re.compile(rf"\.(part|old)\.(\w+\.)?{re.escape(path.name)}")  # by a process that was killed
+    for other in filter(lambda other: left.fullmatch(other.name), path.parent.iterdir()):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - other.stat().st_mtime > _ABANDONED:
+                _remove(other)
     try:
         yield part
         if not part.is_dir():

@@ -49,7 +49,7 @@ def test_arguments_of_another_kind_are_named(trained, tmp_path, said):
 def test_files_that_are_no_exported_models_are_kept(trained, tmp_path, said, no_data):
     mine = tmp_path / "m.tflite"
     mine.write_text("mine")
-    assert "m.tflite is there, is no LiteRT model, and is not overwritten" in said("export", trained[0], mine)
+    assert "m.tflite is not overwritten: it exists, and is no LiteRT model" in said("export", trained[0], mine)
     assert "no folder that may be written to" in said("export", trained[0], mine / "below")
     assert mine.read_text() == "mine"
 
@@ -63,7 +63,7 @@ def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, ca
     assert (target / "1" / "assets.extra" / "tf_serving_warmup_requests").exists()
     assert not (target / "7" / "assets.extra").exists()
     for arguments, message in (
-        ([str(target), "--version", "7"], "7 is there: give a new version another number"),
+        ([str(target), "--version", "7"], "7 exists already: give a new version another number"),
         ([str(target), "--version", "last"], "`version` must be a whole number of at least 1. Received: 'last'"),
         ([str(tmp_path / "m.tflite"), "--warmup"], "--warmup is for SavedModels. Received: --format litert"),
     ):

@@ -51,6 +51,16 @@ def test_own_splits_and_grey(tmp_path):
     assert len(set(pets.train.arrays["label"][:6])) > 1
 
 
+def test_16_bits_are_brought_to_8(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for i in range(5):
+            ramp = np.array([[0, 100, 257, 32768, 65535]], np.uint16)
+            Image.fromarray(ramp).save(tmp_path / name / f"{i}.png")
+    images = datasets.load("folder", tmp_path, image_size=(1, 5), channels=1).train.arrays["image"]
+    np.testing.assert_array_equal(images[0, 0, :, 0], [0, 0, 1, 128, 255])
+
+
 def test_images_keep_their_orientation(tmp_path):
     fill(tmp_path)
     half = np.zeros((8, 4, 3), "uint8")

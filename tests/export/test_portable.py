@@ -135,7 +135,7 @@ def test_a_model_of_the_same_form_is_replaced_and_nothing_else(tmp_path, convert
     np.testing.assert_allclose(answer["probabilities"], plain(images), atol=1e-5)
     for content in (b"notes of mine", b"PK\x03\x04" + 99 * b"\0"):
         file.write_bytes(content)
-        with pytest.raises(ValueError, match="model is there, is no (LiteRT|ONNX) model, and is not overwritten"):
+        with pytest.raises(ValueError, match="model is not overwritten: it exists, and is no (LiteRT|ONNX) model"):
             write(plain, file)
         assert file.read_bytes() == content
     for export_model in (write, export.export_saved_model):

@@ -305,7 +305,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else_is(plain, tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
     (folder / "notes.txt").write_text("mine")
     for other in (folder, folder / "notes.txt"):
-        with pytest.raises(ValueError, match=r"holds something else than a SavedModel \(notes.txt\)"):
+        with pytest.raises(ValueError, match=r"is not overwritten: .* other files than a SavedModel \(notes.txt\)"):
             export.export_saved_model(plain, other)
     assert (folder / "notes.txt").read_text() == "mine"
 
@@ -315,7 +315,7 @@ def test_a_folder_that_is_no_saved_model_is_refused(model, tmp_path, entries):
     folder = tmp_path / "mine"
     for entry in entries:
         (folder / entry).mkdir(parents=True)
-    with pytest.raises(ValueError, match="mine holds something else than a SavedModel .* is not overwritten"):
+    with pytest.raises(ValueError, match="mine is not overwritten: it holds other files than a SavedModel"):
         export.export_saved_model(model, folder)
     assert all((folder / entry).is_dir() for entry in entries)
 

@@ -19,7 +19,7 @@ def test_versions_are_numbered_and_never_replaced(tmp_path):
         (folder / name).mkdir(parents=True)
     assert export.version_folder(folder) == folder / "11"
     assert export.version_folder(folder, 7) == folder / "7"
-    for version, message in ((10, "10 is there"), (0, "Received: 0"), ("two", "Received: 'two'")):
+    for version, message in ((10, "10 exists already"), (0, "Received: 0"), ("two", "Received: 'two'")):
         with pytest.raises(ValueError, match=message):
             export.version_folder(folder, version)
     (folder / "2" / "saved_model.pb").touch()

@@ -344,7 +344,7 @@ class TestRefusals:
     def test_a_folder_with_other_things(self, load, bert, tmp_path):
         transformer = load(bert, "keras-hub")
         (tmp_path / "notes.txt").write_text("mine")
-        with pytest.raises(ValueError, match="holds something else"):
+        with pytest.raises(ValueError, match="is not overwritten: it holds other files"):
             export.export_text_saved_model(make_model(transformer), transformer, tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

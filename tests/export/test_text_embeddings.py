@@ -116,7 +116,7 @@ def test_each_export_takes_its_own_kind_of_model(tmp_path):
             function(text_model, tmp_path / "model")
     assert not list(tmp_path.iterdir())
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds something else"):
+    with pytest.raises(ValueError, match="is not overwritten: it holds other files"):
         export.export_embeddings_saved_model(text_model, tmp_path)
 
 

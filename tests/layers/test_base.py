@@ -1,9 +1,10 @@
 import json
+import warnings
 
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import BACKEND, array
 from keras import ops
 
 from tf_capsules.layers import (
@@ -211,3 +212,22 @@ def test_routing_stays_in_float32_where_all_else_is_half(name):
     assert {weight.dtype for weight in half.weights} == {"float32"} and symbolic[0].dtype == "bfloat16"
     for one, wanted in zip(found, expected, strict=False):
         np.testing.assert_allclose(array(ops.cast(one, "float32")), array(wanted), atol=1e-5, rtol=0.005)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunk"),
+    [(DynamicRouting, "parents_per_chunk"), (EMRouting, "children_per_chunk"), (HeinsenRouting, "children_per_chunk")],
+)
+def test_tensorflow_s_xla_is_left_out_where_it_can_not_train(kind, chunk):
+    options = dict(sharing="positions", votes_memory="recompute")
+    options |= {"competition": "children"} if kind is DynamicRouting else {}
+    layers = kind(3, 4, **options), kind(3, 4, **options, **{chunk: 1})
+    inputs = keras.Input((2, 2, 3, 4))
+    outputs = [keras.tree.flatten(layer(inputs))[0] for layer in layers]
+    assert [layer.supports_jit for layer in layers] == [True, BACKEND != "tensorflow"]
+    model = keras.Model(inputs, keras.layers.Add()(outputs))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
+        model.compile("sgd", "mse", jit_compile=True)
+    poses = np.random.default_rng(0).normal(size=(2, 2, 2, 3, 4))
+    assert np.isfinite(model.train_on_batch(poses, np.zeros((2, 3, 4))))

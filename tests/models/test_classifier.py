@@ -3,11 +3,13 @@ import numpy as np
 import pytest
 from backend import BACKEND, EAGER, JIT, array
 from processes import run_script
+from small_runs import needs_tensorflow
 from sweep import MODELS
 
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import class_scores
+from tf_capsules.models import CapsuleClassifier, class_scores
+from tf_capsules.models.weights import fill
 
 RANDOM = np.random.default_rng(0)
 SAMPLES, CLASSES, PARTS = 6, 3, 2
@@ -62,6 +64,16 @@ def test_loss_by_hand(y):
     np.testing.assert_allclose(model.evaluate(IMAGES, y, verbose=0), by_hand.mean(), rtol=1e-5)
     weighted = model.evaluate(IMAGES, y, sample_weight=WEIGHTS, verbose=0)
     np.testing.assert_allclose(weighted, (WEIGHTS * by_hand).sum() / SAMPLES, rtol=1e-5)
+
+
+def test_a_part_that_is_not_there_is_not_reconstructed():
+    model, lacking = tiny(run_eagerly=EAGER), {**WHOLE_AND_PARTS, "part_labels": PART_LABELS.copy()}
+    lacking["part_labels"][:, 1] = -1
+    poses = array(model(IMAGES)["poses"])
+    first = squared_errors(model, WHOLE_AND_PARTS["parts"][:, 0], poses, LABELS)
+    by_hand = margin(lacking["label"], array(model(IMAGES)["activations"])) + 0.0005 * first
+    np.testing.assert_allclose(model.train_on_batch(IMAGES, lacking), by_hand.mean(), rtol=1e-5)
+    assert all(np.isfinite(array(weight)).all() for weight in model.weights)
 
 
 def test_reconstruction_weight_and_absence_of_a_decoder():
@@ -193,6 +205,30 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
     np.testing.assert_allclose(loss, expected(2), rtol=1e-5)
     model.compile("sgd", MarginLoss())
     assert not model.growing_margins and len(model.weights) == len(bare.weights)
+    filled = fill(MODELS["CapsNet without decoder"].make(), tmp_path / "counted.weights.h5")
+    for a, b in zip(filled.get_weights(), bare.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_growing_margin_leaves_activations_in_float32_under_half_precision():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    assert {array(growing()(IMAGES)["activations"]).dtype} == {np.dtype("float32")}
+
+
+def test_a_configuration_makes_several_models():
+    config = MODELS["CapsNet"].make().get_config()
+    one, other = (CapsuleClassifier.from_config(config) for _ in range(2))
+    assert one.count_params() == other.count_params() == MODELS["CapsNet"].make().count_params()
+
+
+@needs_tensorflow
+def test_keras_exports_it(tmp_path):
+    import tensorflow as tf
+
+    model = MODELS["CapsNet"].make()
+    model.export(tmp_path / "exported", verbose=False)
+    exported = tf.saved_model.load(tmp_path / "exported")
+    np.testing.assert_allclose(exported.serve(IMAGES)["activations"], model(IMAGES)["activations"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

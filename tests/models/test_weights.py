@@ -33,8 +33,6 @@ def test_errors_name_what_was_received(tmp_path):
         tiny(weights="nowhere")
     with pytest.raises(ValueError, match="`weights`: no such file"):
         tiny(weights=tmp_path)
-    with pytest.raises(ValueError, match="'heinsen2019-smallnorb' has taken the place of"):
-        tiny(weights="heinsen2019-smallnorb-5-epochs")
     tiny(dim=7).save_weights(tmp_path / "other.weights.h5")
     message = "other.weights.h5 does not hold weights of the network .*: it lacks arrays .* of shape .*another size"
     with pytest.raises(ValueError, match=message):

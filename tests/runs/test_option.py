@@ -12,10 +12,10 @@ from tf_capsules.runs.settings import DECLARED
 class Few:
     """A few options."""
 
-    count: int | None = option("how many", AT_LEAST_1, stated=True)
+    count: int | None = option("how many", AT_LEAST_1)
     share: float = option("how much", ABOVE_0, default=0.5)
     kind: str = option("of which kind", one_of("plain", "fancy", "none"), default="plain")
-    parts: dict | None = option("of what", stated=True)
+    parts: dict | None = option("of what")
     fast: bool = option("sooner", default=False)
 
 

@@ -15,6 +15,13 @@ def test_results_are_appended_and_other_columns_refused(tmp_path, run):
         append_row(path, {"other": 1})
 
 
+def test_a_finished_run_is_appended_where_it_is_not_yet(eager, tmp_path):
+    recipe, files = TINY.replace(epochs=1), [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for resume, results in ((False, files[0]), (True, files[0]), (True, files[1]), (True, files[1])):
+        train(recipe, tmp_path / "run", SHORT, resume, verbose=0, results=results)
+    assert [path.read_text().count("\n") for path in files] == [2, 2]
+
+
 def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(eager, tmp_path):
     (tmp_path / "other.csv").write_text("other\n1\n")
     bad = {

@@ -7,7 +7,7 @@ from small_runs import RECTIFIED, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.runs import RunFolder, Settings, TrainingError, find_run, load_run, train
+from tf_capsules.runs import RunFolder, Settings, TrainingError, evaluate_runs, find_run, load_run, train
 
 
 def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
@@ -84,10 +84,29 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
     for kept, weights in ((models["epoch 3"], last), (models["epoch 1"], first)):
         assert all(np.array_equal(a, b) for a, b in zip(kept.get_weights(), weights, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, last, strict=True))
-    with pytest.raises(TrainingError, match="no weights of epoch 4, but of: 1, 2, 3[.] .* --keep-epochs"):
+    best = max(run.history, key=lambda row: (row["val_accuracy"], row["epoch"]))["epoch"]
+    told = {which: measured_row(load_run(run.folder, which)) for which in ("last", 2, "best")}
+    assert {which: row["epochs"] for which, row in told.items()} == {"last": 3, 2: 2, "best": best}
+    assert [row["note"] for row in told.values()] == ["", "", "weights with the best validation"]
+    assert told[2]["seconds"] == pytest.approx(sum(row["seconds"] for row in run.history[:2]), abs=0.06)
+    # A process that is killed between history and weights leaves a row too many.
+    (run.folder / "last-0003.weights.h5").unlink()
+    assert [row["epoch"] for row in load_run(run.folder).history] == [1, 2]
+    with pytest.raises(TrainingError, match="no weights of epoch 4, but of: 1, 2[.] .* --keep-epochs"):
         load_run(run.folder, 4)
     with pytest.raises(TrainingError, match="keep_epochs True, now False"):
         train(TINY, run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
+
+
+def measured_row(run):
+    (measured,) = evaluate_runs([run])
+    return measured.row
+
+
+def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    assert measured_row(load_run(run.folder, iterations=2))["note"] == "evaluated with 2 iterations"
+    assert measured_row(load_run(run.folder))["note"] == ""
 
 
 def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 
 import keras
 import pytest
@@ -91,7 +92,12 @@ def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
     row |= {"schedule": table.recipes.get(name).schedule, "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1}
     row |= {"settings": ""}
     row |= {"learning_rate": table.recipes.get(name).learning_rate, "test_examples": 9}
-    notes = {"familiar viewpoints": 0.9, "novel viewpoints; 10 random crops": 0.8, "a copy; novel viewpoints": 0.7}
+    notes = {
+        "familiar viewpoints": 0.9,
+        "novel viewpoints; 10 random crops": 0.8,
+        "evaluated with 1 iteration; novel viewpoints": 0.6,
+    }
+    notes |= {"novel viewpoints; weights with the best validation": 0.5, "a copy; novel viewpoints": 0.7}
     for note, value in notes.items():
         append_row(tmp_path / "table.csv", row | {"note": note, "value": value})
     assert table._found(tmp_path / "table.csv", table.Row(name), Settings(epochs=1))["value"] == "0.7"
@@ -108,6 +114,20 @@ def test_rows_of_other_hidden_states_and_settings_are_not_the_result(tmp_path):
     of = {transformer: Settings(transformer=f"folder/{transformer}") for transformer in ("mine", "other", "third")}
     found = {name: table._found(tmp_path / "table.csv", table.Row(recipe.name), one) for name, one in of.items()}
     assert found["mine"]["value"] == "0.7" and found["other"]["value"] == "0.9" and found["third"] is None
+
+
+def test_rows_of_other_files_are_not_the_result(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one, other = (Settings(data=f"{name}/pets", image_size=16) for name in ("one", "other"))
+    recipe = one.apply(table.recipes.get("sabour2017-digits"))
+    same = ("epochs", "batch_size", "schedule", "learning_rate")
+    row = {"recipe": recipe.name, "dataset": "folder", "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1}
+    row |= {name: getattr(recipe, name) for name in same} | {"test_examples": 9, "value": 0.7, "note": ""}
+    row["settings"] = "; ".join(one.with_absolute_paths().stated())
+    append_row(tmp_path / "table.csv", row)
+    settings = one, other, dataclasses.replace(one, image_size=64)
+    found = [table._found(tmp_path / "table.csv", table.Row(recipe.name), each) for each in settings]
+    assert [row and row["value"] for row in found] == ["0.7", None, None]
 
 
 def test_rows_that_share_a_panel_are_told_apart_by_whole_words():

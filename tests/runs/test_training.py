@@ -170,6 +170,7 @@ def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
 def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path):
     script = """
 import os, signal, sys
+import keras
 from small_runs import SPREAD
 from tf_capsules.runs import Settings, train, training
 
@@ -179,11 +180,16 @@ class Killed(training.Recorder):
             os.kill(os.getpid(), signal.SIGKILL)
         super().on_train_batch_end(batch, logs)
 
+def dropping(image_shape, **options):
+    images = keras.Input(image_shape)
+    backbone = keras.Model(images, keras.layers.Dropout(0.5)(images))
+    return SPREAD.model(image_shape, backbone=backbone, **{**options, "primary_kernel_size": 3})
+
 if sys.argv.pop(1) == "kill":
     training.Recorder = Killed
 settings = Settings(train_limit=130, test_limit=30, deterministic=True)
 for folder in sys.argv[1:]:
-    train(SPREAD.replace(epochs=3), folder, settings, resume=True, verbose=0)
+    train(SPREAD.replace(model=dropping, epochs=3), folder, settings, resume=True, verbose=0)
 """
     killed = run_script(script, "kill", tmp_path / "killed")
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -5,11 +5,10 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.analysis.inference import in_batches, to_numpy
-from tf_capsules.analysis.routing_layers import find_layer, route_again
+from tf_capsules.analysis.routing_layers import find_layer, route_again, stopped
 from tf_capsules.layers import DynamicRouting
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
-from tf_capsules.routing import dynamic_routing
 
 
 def measure_routing_changes(model, images, iterations=5, layer="class_capsules", batch_size=100):
@@ -35,14 +34,13 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
     children = keras.Model(model.encoder.input, routing.input)
-    options = dict(bias=routing.bias, initial_logits=routing.logits)
-    options |= dict(leaky=routing.leaky, competition=routing.competition)
+    layers = [stopped(routing, count) for count in range(1, iterations + 1)]
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
-        votes = routing.make_votes(children(batch, training=False))
-        for t in range(iterations):
-            parents = dynamic_routing(votes, t + 1, **options)
-            total[t] += len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(parents))))
+        poses = children(batch, training=False)
+        votes = routing.make_votes(poses)
+        changes = [ops.mean(ops.abs(votes.agreement(layer(poses)))) for layer in layers]
+        total += len(batch) * np.array([to_numpy(change) for change in changes])
     return total / len(images)
 
 

@@ -35,10 +35,9 @@ def run(options):
     changes = given_settings(options) | {"dtype": "float32"}
     names = short_names(options.folders)
     runs = {n: find_run(path, options.weights, **changes) for n, path in zip(names, options.folders, strict=True)}
-    asked = {name: getattr(options, name) for name in ("epsilons", "attacks", "goals", "steps")}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    common = (options.limit, options.seed, options.loss, options.batch_size, options.only_right, options.results)
-    attack = RunAttack(runs, *common, **asked)
+    asked = ("limit", "seed", "loss", "batch_size", "only_right", "results", "epsilons", "attacks", "goals", "steps")
+    asked = {name: value for name in asked if (value := getattr(options, name)) is not None}
+    attack = RunAttack(runs, **asked)
     data = attack.first.data.spec.name
     print(f"{len(attack.labels):,} test images of {data}; epsilon in {attack.units}", flush=True)
     for number, (rows, seconds) in enumerate(attack.measure(), 1):

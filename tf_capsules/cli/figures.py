@@ -1,6 +1,6 @@
 """`tf-capsules figures`."""
 
-from tf_capsules.cli.options import add_weights, print_pictures
+from tf_capsules.cli.options import IMAGES, add_settings, add_weights, given_settings, print_pictures
 
 HELP = "Draw a run's figures; several runs: their curves side by side."
 
@@ -11,6 +11,7 @@ def add_parser(parser):
     )
     parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures; for several: figures)")
     add_weights(parser)
+    add_settings(parser, IMAGES)
 
 
 def run(options):
@@ -20,4 +21,5 @@ def run(options):
     if len(options.folders) > 1:
         print_pictures(save_curves(options.folders, options.output or "figures"))
     else:
-        print_pictures(save_figures(find_run(options.folders[0], options.weights), options.output))
+        run = find_run(options.folders[0], options.weights, **given_settings(options))
+        print_pictures(save_figures(run, options.output))

@@ -12,8 +12,7 @@ def run(options):
     from tf_capsules.models import weights
 
     if options.what == "recipes":
-        _list_recipes()
-        return
+        return _list_recipes()
     if options.what == "datasets":
         rows = [
             (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
@@ -30,17 +29,16 @@ def _list_recipes():
     from tf_capsules import recipes
     from tf_capsules.recipes.measured import measured
 
-    published = []
-    for recipe in map(recipes.get, recipes.names()):
+    rows, figures = [recipes.get(name) for name in recipes.names()], {}
+    for recipe in rows:
         figure = recipe.published or "-"
-        published.append((recipe, f"{figure} {recipe.measure}" if figure.endswith("%") else figure))
-    name_width, width = max(map(len, recipes.names())), max(len(figure) for _, figure in published)
+        figures[recipe.name] = f"{figure} {recipe.measure}" if figure.endswith("%") else figure
+    name_width, width = max(map(len, figures)), max(map(len, figures.values()))
     for paper, citation in recipes.PAPERS.items():
         print(citation)
-        for recipe, figure in published:
-            if recipe.paper == paper:
-                found = measured(recipe)
-                here = found.text(recipe.measure) if found else "not measured"
-                print(f"  {recipe.name:{name_width}}  {figure:{width}}  {here:40}  {recipe.title}")
+        for recipe in (recipe for recipe in rows if recipe.paper == paper):
+            found = measured(recipe)
+            here = found.text(recipe.measure) if found else "not measured"
+            print(f"  {recipe.name:{name_width}}  {figures[recipe.name]:{width}}  {here:40}  {recipe.title}")
         print()
     print("Columns: recipe, the paper's figure, the figure measured here, what it is.")

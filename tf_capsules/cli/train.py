@@ -32,8 +32,9 @@ def add_parser(parser):
 
 def run(options):
     from tf_capsules import recipes, runs
+    from tf_capsules.export.answers import need_tensorflow
     from tf_capsules.runs.configuration import resumed
-    from tf_capsules.runs.exporting import check_export, export_run, serve_example
+    from tf_capsules.runs.exporting import export_run, serve_example
     from tf_capsules.runs.figures import save_figures
 
     name, given = options.recipe, given_settings(options)
@@ -43,7 +44,7 @@ def run(options):
         recipe, settings = resumed(output, **given)
     recipe = recipe or recipes.get(name or recipes.DEFAULT)
     if not options.no_export:
-        check_export()
+        need_tensorflow()
     print(f"{recipe.name}: {settings.title(recipe)}", flush=True)
     if recipe.note:
         print(f"note: {recipe.note}", flush=True)

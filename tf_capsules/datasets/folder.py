@@ -111,6 +111,8 @@ def _read(files, size, channels):
     for file in files:
         try:
             with reading(file, "cannot be read as an image"), Image.open(file) as image:
+                if image.mode.startswith("I"):  # 16 bits, which `convert` would cut off at 255
+                    image = Image.fromarray(np.rint(np.asarray(image) / 257).astype(np.uint8))
                 image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
             images.append(np.asarray(image).reshape(*size, channels))

@@ -72,7 +72,7 @@ def rendered_toys(
 def rendered_toys_novel_azimuth(
     data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
 ):
-    """Rendered toys; training: azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+    """Rendered toys, trained on azimuths 300 to 40. `familiar` has the test toys there, the test split elsewhere.
 
     Source of the division: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and errors are those of
     `rendered_toys`. `test_pairs` counts familiar pairs (up to 8,100), and likewise novel pairs (up to 16,200).
@@ -83,7 +83,7 @@ def rendered_toys_novel_azimuth(
 def rendered_toys_novel_elevation(
     data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
 ):
-    """As `rendered_toys_novel_azimuth`; training: the three lowest elevations, 30 to 40 degrees."""
+    """As `rendered_toys_novel_azimuth`, trained on the three lowest elevations, 30 to 40 degrees."""
     return _novel("elevation", size, train_pairs, test_pairs, lightings)
 
 

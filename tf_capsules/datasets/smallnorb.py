@@ -58,7 +58,7 @@ def smallnorb(data_dir=None, download=False):
 
 
 def smallnorb_novel_azimuth(data_dir=None, download=False):
-    """smallNORB; training: azimuths 300 to 40 degrees; `familiar`: test toys there; test split: elsewhere.
+    """smallNORB, trained on azimuths 300 to 40 degrees. `familiar` has the test toys there, the test split elsewhere.
 
     Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`. A copy whose
     training pairs lack the azimuth gives a ValueError.
@@ -67,7 +67,7 @@ def smallnorb_novel_azimuth(data_dir=None, download=False):
 
 
 def smallnorb_novel_elevation(data_dir=None, download=False):
-    """As `smallnorb_novel_azimuth`; training: the three lowest elevations, 30 to 40 degrees."""
+    """As `smallnorb_novel_azimuth`, trained on the three lowest elevations, 30 to 40 degrees."""
     return _novel("smallnorb_novel_elevation", "elevation", data_dir, download)
 
 
@@ -80,7 +80,7 @@ def smallnorb_novel_azimuth_test_toys(data_dir=None, download=False):
 
 
 def smallnorb_novel_elevation_test_toys(data_dir=None, download=False):
-    """As `smallnorb_novel_azimuth_test_toys`; training: the three lowest elevations, 30 to 40 degrees."""
+    """As `smallnorb_novel_azimuth_test_toys`, trained on the three lowest elevations, 30 to 40 degrees."""
     return _novel("smallnorb_novel_elevation_test_toys", "elevation", data_dir, download)
 
 

@@ -16,7 +16,7 @@ def need_tensorflow():
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here. Save the "
-            "weights, and load and export them in a process that is started with KERAS_BACKEND=tensorflow."
+            "weights (train with --no-export), and export them in a process started with KERAS_BACKEND=tensorflow."
         )
 
 

@@ -22,7 +22,7 @@ def free_folder(folder):
         others = [folder.name] if folder.exists() else []
     if others:
         few = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        raise ValueError(f"{folder} holds something else than a SavedModel ({few}) and is not overwritten.")
+        raise ValueError(f"{folder} is not overwritten: it holds other files than a SavedModel ({few}).")
     return folder
 
 
@@ -32,5 +32,5 @@ def free_file(file, form, is_of_form):
     if file.is_dir():
         raise ValueError(f"`file` must name a file; {file} is a folder.")
     if file.exists() and not is_of_form(file):
-        raise ValueError(f"{file} is there, is no {form} model, and is not overwritten.")
+        raise ValueError(f"{file} is not overwritten: it exists, and is no {form} model.")
     return file

@@ -34,7 +34,7 @@ def version_folder(folder, version=None):
     there = {int(path.name) for path in folder.glob("*") if path.name.isdecimal()}
     version = max(there, default=0) + 1 if version is None else positive_int("version", version)
     if version in there:
-        raise ValueError(f"{folder / str(version)} is there: give a new version another number.")
+        raise ValueError(f"{folder / str(version)} exists already: give a new version another number.")
     return folder / str(version)
 
 

@@ -11,7 +11,7 @@ CHANNELS_LAST = {"data_format": "channels_last"}
 def positive_ints(name, values, of, example):
     """The values as a tuple of ints, if they are whole numbers of at least 1, one for each part of a network."""
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") or not (values := tuple(values)):
-        raise ValueError(f"`{name}` has a number for each {of}, such as {example}. Received: {values!r}")
+        raise ValueError(f"`{name}` must have a number for each {of}, such as {example}. Received: {values!r}")
     return tuple(positive_int(name, value) for value in values)
 
 
@@ -51,7 +51,7 @@ def check_memory(votes_memory, children_per_chunk, needs_votes):
     if needs_votes and (votes_memory == "recompute" or children_per_chunk):
         recompute = votes_memory == "recompute"
         asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"
-        raise ValueError(f"{asked} does not go with {needs_votes}, which needs stored votes.")
+        raise ValueError(f"{asked} does not go with {needs_votes}: their votes are stored.")
     if children_per_chunk and votes_memory == "store":
         raise ValueError(f'children_per_chunk={children_per_chunk} does not go with votes_memory="store".')
 

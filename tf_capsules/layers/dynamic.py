@@ -136,6 +136,7 @@ class DynamicRouting(_DynamicRoutingLayer):
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
             self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
+        self._set_jit(self.parents_per_chunk)
         super().build(input_shape)
 
     @property

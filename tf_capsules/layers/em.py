@@ -68,8 +68,8 @@ class EMRouting(EMRoutingLayer):
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent, for any number of children.
-        coordinates: whether to add the child's position, scaled to (0, 1), to its votes. The row, (row + 0.5) / height,
-            goes to the first entry of the right-hand column, the column to the second. It needs poses on a grid.
+        coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
+            right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "auto": votes are stored if every other form is larger, and in layers built for fewer than 128
             children, whose variances would otherwise lose digits; "store": always; "recompute": never, which needs
             sharing.
@@ -161,6 +161,7 @@ class EMRouting(EMRoutingLayer):
         few = children is not None and children < _FEW_CHILDREN
         shape = (rows, columns, self.dim, self.capsules)
         self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, few=few)
+        self._set_jit(self.children_per_chunk)
         super().build(poses_shape)
 
     def make_votes(self, poses, activations=None):

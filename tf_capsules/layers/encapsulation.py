@@ -94,7 +94,7 @@ class CapConv(Configured):
         branch = {"exclude_own": exclude_own, "aide_kernel_size": aide_kernel_size is not None}
         if coefficients is None and any(branch.values()):
             names = " and ".join(f"`{name}`" for name, given in branch.items() if given)
-            raise ValueError(f"{names} shape the aide branch, which a layer with coefficients=None lacks.")
+            raise ValueError(f"{names} shape the aide branch: without `coefficients` there is none.")
 
     def build(self, input_shape):
         check_rank(self, input_shape, "poses (batch, height, width, types, d)")
@@ -165,7 +165,9 @@ class CapConv(Configured):
 
     def _check_coefficients(self, wanted):
         if wanted and self.coefficients is None:
-            raise ValueError("`return_coefficients` needs coefficients, which a layer with coefficients=None has not.")
+            raise ValueError(
+                "`return_coefficients=True` needs a layer with `coefficients`. Received: coefficients=None"
+            )
 
     def _check_residual(self, poses, residual):
         wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)

@@ -132,6 +132,7 @@ class HeinsenRouting(RoutingLayer):
         memory = "store" if callable(self.density) else self.votes_memory
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
+        self._set_jit(self.children_per_chunk)
         super().build(poses_shape)
 
     def build_from_config(self, config):

@@ -120,8 +120,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": votes are stored with `use_activations`. Without, a child's pose for each (child, parent)
-            pair exists for some examples at a time, and the backward pass recomputes it. "store": votes are stored.
+        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer holds a child's pose for each
+            (child, parent) pair, a few examples at a time, and the backward pass recomputes it. "store": always.
             "recompute": never; not with `use_activations`. Only stored votes have gradients of higher order.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.

@@ -45,7 +45,7 @@ class SpreadMargin(keras.layers.Layer):
     """
 
     def __init__(self, schedule: str = "sigmoid", scale: int = 50_000, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(**{"autocast": False, **kwargs})  # activations stay in float32
         self.schedule = one_of("schedule", schedule, ("sigmoid", "linear", "ramp"))
         self.scale = positive_int("scale", scale)
         self.supports_masking = True

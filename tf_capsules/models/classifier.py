@@ -1,5 +1,7 @@
 """The classifier that the papers' networks share: class capsules, and an optional reconstruction of the input."""
 
+import copy
+
 import keras
 from keras import ops
 
@@ -34,8 +36,9 @@ class CapsuleClassifier(keras.Model):
 
     Labels for `fit` and `evaluate` are class numbers (batch,), or one-hot or multi-hot rows (batch, classes). Where an
     image has several parts to reconstruct, they are a dict of "label" (rows, as before), "parts" (batch, parts, height,
-    width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label. For
-    mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (class numbers, for the metrics).
+    width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label, unless
+    that is -1. For mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (class numbers,
+    for the metrics).
     """
 
     def __init__(
@@ -93,6 +96,11 @@ class CapsuleClassifier(keras.Model):
             outputs = {**outputs, "activations": margin(outputs["activations"], training=training)}
         return outputs
 
+    def export(self, *args, input_signature=None, **kwargs):
+        """As of `keras.Model`; the signature is by default that of the encoder's inputs."""
+        inputs = keras.tree.map_structure(lambda x: keras.InputSpec(x.dtype, x.shape), self.encoder.input)
+        return super().export(*args, input_signature=input_signature or [inputs], **kwargs)
+
     def reconstruct(self, poses, labels=None):
         """Images decoded from one class capsule a sample.
 
@@ -119,8 +127,12 @@ class CapsuleClassifier(keras.Model):
         if not isinstance(y, dict):
             return loss + self.reconstruction_loss(x, self.reconstruct(poses, y), sample_weight)
         count = y["parts"].shape[1]
-        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), ops.reshape(y["part_labels"], (-1,)))
+        labels = ops.reshape(ops.maximum(y["part_labels"], 0), (-1,))
+        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), labels)
         decoded = ops.reshape(decoded, (-1, count, *decoded.shape[1:]))
+        # A part that an image lacks, of the label -1, is not reconstructed.
+        there = ops.reshape(y["part_labels"] >= 0, (-1, count, 1, 1, 1))
+        decoded = ops.where(there, decoded, ops.cast(y["parts"], decoded.dtype))
         return loss + self.reconstruction_loss(y["parts"], decoded, sample_weight)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -135,6 +147,7 @@ class CapsuleClassifier(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        config = copy.deepcopy(config)  # Keras empties what it deserializes
         for part in ("encoder", "decoder"):
             config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         return cls(**config)

@@ -152,8 +152,8 @@ def EncapNet(
         image_shape, classes, weights, name: see `CapNet`.
         layers: number of Type II layers of each module.
         coefficients: see `CapConv`, for all modules or for each.
-        skips: any of "convolution", around layers of Type I; and "stack", around all Type II layers of a module, or
-            "layer", around each of them.
+        skips: any of "convolution": around layers of Type I; "stack": around all Type II layers of a module; "layer":
+            around each of them. The last two exclude each other.
         types: number of capsule types, also channels of the stem.
         exclude_own: see `CapConv`.
         stem: "plain": a 3x3 convolution; or "strided": the same with strides 2, then 3x3 max pooling with strides 2,

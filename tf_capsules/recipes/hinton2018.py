@@ -69,59 +69,35 @@ def _novel(name, inside_name, factor, base, error):
     return row, inside
 
 
-def _row(name, title, error, **changes):
-    return SMALLNORB.row(name, f"smallNORB, {title}", f"{error} error", **changes)
+def _row(name, title, error, **options):
+    return SMALLNORB.row(name, f"smallNORB, {title}", f"{error} error", model_options=options)
 
 
 SMALL = _row(
     "hinton2018-smallnorb-small",
     "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
     "2.2%",
-    source="section 4",
-    model_options=dict(filters=64, types=8, capsules=(16, 16)),
-)
+    filters=64,
+    types=8,
+    capsules=(16, 16),
+).replace(source="section 4")
+_UNROUTED = "1 routing iteration: uniform couplings, the control for routing"
+_NO_COORDINATES = "vectors of 16 as poses, without coordinate addition"
 
 RECIPES = (
-    _row(
-        "hinton2018-smallnorb-r1",
-        "1 routing iteration: uniform couplings, the control for routing",
-        "9.7%",
-        model_options=dict(iterations=1),
-    ),
-    _row("hinton2018-smallnorb-r2", "2 routing iterations", "2.2%", model_options=dict(iterations=2)),
+    _row("hinton2018-smallnorb-r1", _UNROUTED, "9.7%", iterations=1),
+    _row("hinton2018-smallnorb-r2", "2 routing iterations", "2.2%", iterations=2),
     SMALLNORB,
-    _row("hinton2018-smallnorb-r5", "5 routing iterations", "3.9%", model_options=dict(iterations=5)),
+    _row("hinton2018-smallnorb-r5", "5 routing iterations", "3.9%", iterations=5),
     _row(
-        "hinton2018-smallnorb-vector",
-        "vectors of 16 as poses, transformed by matrices of 16 x 16",
-        "2.9%",
-        model_options=dict(pose=16),
-        note="Coordinates are added to the first two entries of a vote.",
+        "hinton2018-smallnorb-vector", "vectors of 16 as poses, transformed by matrices of 16 x 16", "2.9%", pose=16
+    ).replace(note="Coordinates are added to the first two entries of a vote."),
+    _row("hinton2018-smallnorb-no-coordinates", "without coordinate addition", "2.6%", coordinates=False),
+    _row("hinton2018-smallnorb-vector-no-coordinates", _NO_COORDINATES, "3.2%", pose=16, coordinates=False),
+    _row("hinton2018-smallnorb-margin", "with the margin loss of dynamic routing", "3.2%").replace(
+        loss=MarginLoss, margin_schedule=None
     ),
-    _row(
-        "hinton2018-smallnorb-no-coordinates",
-        "without coordinate addition",
-        "2.6%",
-        model_options=dict(coordinates=False),
-    ),
-    _row(
-        "hinton2018-smallnorb-vector-no-coordinates",
-        "vectors of 16 as poses, without coordinate addition",
-        "3.2%",
-        model_options=dict(pose=16, coordinates=False),
-    ),
-    _row(
-        "hinton2018-smallnorb-margin",
-        "with the margin loss of dynamic routing",
-        "3.2%",
-        loss=MarginLoss,
-        margin_schedule=None,
-    ),
-    _row(
-        "hinton2018-smallnorb-crossentropy",
-        "with cross-entropy",
-        "5.8%",
-        model_options=dict(logits=True),
+    _row("hinton2018-smallnorb-crossentropy", "with cross-entropy", "5.8%", logits=True).replace(
         loss=SoftmaxCrossentropy,
         margin_schedule=None,
         note="The softmax is over activation logits. Over activations in (0, 1) the loss could not fall below 0.905.",

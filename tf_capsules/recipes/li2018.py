@@ -47,9 +47,10 @@ CAPNET, CAPNET_MNIST = _six_layers(*_DYNAMIC, "a", "CapNet, dynamic routing", Ca
 CAPNET_EM, CAPNET_EM_MNIST = _six_layers(
     *_EM, "b", "CapNet, EM routing", CapNet, _VOTES, model_options=dict(routing="em")
 )
-CNN, CNN_MNIST = _six_layers(*_SHAPES, "c", "convolutional network of CapNet's shapes", SameShapeCNN)
-MASTER, MASTER_MNIST = _six_layers(*_MASTER, "e", "EncapNet of six layers, master branch alone", ShortEncapNet)
-BOTH, BOTH_MNIST = _six_layers(
+CNNS = _six_layers(*_SHAPES, "c", "convolutional network of CapNet's shapes", SameShapeCNN)
+LARGE = _six_layers(*_SIZE, "d", "convolutional network of CapNet's size", SameSizeCNN)
+MASTERS = _six_layers(*_MASTER, "e", "EncapNet of six layers, master branch alone", ShortEncapNet)
+BOTH = _six_layers(
     *_BOTH,
     "f",
     "EncapNet of six layers, both branches",
@@ -58,11 +59,7 @@ BOTH, BOTH_MNIST = _six_layers(
     note="The aide branch's coefficients come from the other branch: the released code of this row has that form. "
     "Section 3.1 also has the form from both branches: `--network coefficients=both`.",
 )
-SIX_LAYERS = (
-    *(CAPNET, CAPNET_MNIST, CAPNET_EM, CAPNET_EM_MNIST, CNN, CNN_MNIST),
-    *_six_layers(*_SIZE, "d", "convolutional network of CapNet's size", SameSizeCNN),
-    *(MASTER, MASTER_MNIST, BOTH, BOTH_MNIST),
-)
+SIX_LAYERS = (CAPNET, CAPNET_MNIST, CAPNET_EM, CAPNET_EM_MNIST, *CNNS, *LARGE, *MASTERS, *BOTH)
 
 
 def _two_cores(name, row):
@@ -71,9 +68,9 @@ def _two_cores(name, row):
 
 
 TWO_CORES = (
-    _two_cores("li2018-cifar10-cnn-short", CNN),
-    _two_cores("li2018-cifar10-short-master-short", MASTER),
-    _two_cores("li2018-cifar10-short-short", BOTH),
+    _two_cores("li2018-cifar10-cnn-short", CNNS[0]),
+    _two_cores("li2018-cifar10-short-master-short", MASTERS[0]),
+    _two_cores("li2018-cifar10-short-short", BOTH[0]),
 )
 
 

@@ -36,10 +36,10 @@ class Measured:
 
 
 def measured(recipe):
-    """The longest training of a `Recipe` in `results/`, its own network on its own data; None where there is none."""
+    """The longest training of a `Recipe` in `results/`, with its own network and data; None where there is none."""
 
     def conditions(row):
-        """With equally long trainings, that with fewer settings and notes comes last."""
+        """The key to sort by: the longest training is last; of equal ones, that with the fewest settings and notes."""
         told = row["settings"] + row["note"]
         seen = int(row["train_examples"]) * int(row["epochs"])
         return seen, -len(told), told, row["batch_size"], row["learning_rate"]
@@ -47,7 +47,7 @@ def measured(recipe):
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
     # Another network or loss, or another test than the whole split as it is.
-    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints")
+    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation")
     rows = [row for row in rows if not others.search(f"{row['settings']}; {row['note']}")]
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:

@@ -22,8 +22,8 @@ class Recipe:
         dataset_options: arguments of its loader.
         transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the input.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
-        loss: function of `loss_options`, and with `margin_schedule` of the margin, that returns a Keras loss.
-        loss_options: its arguments.
+        loss: function that returns a Keras loss. Its arguments: with `margin_schedule` the margin, then `loss_options`.
+        loss_options: see `loss`.
         margin_schedule: "sigmoid", "linear" or "ramp": how the margin of `SpreadLoss` grows over the steps of the whole
             run (`tf_capsules.losses.SpreadMargin.over`); None for a fixed margin, or another loss.
         metric: "accuracy"; "top_5", the class is among the five most probable; or "exact_match", for several classes.
@@ -38,9 +38,9 @@ class Recipe:
         drops: shares of all steps after which the rate falls to a tenth of itself.
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
-        mixup: alpha of Beta(alpha, alpha), of the shares in which two training examples and labels are mixed; or None.
-        feedback: function of the model and `feedback_options` that returns what is trained instead of the model, a
-            `tf_capsules.models.FeedbackModel`; None for the model itself.
+        mixup: training examples are mixed in pairs, in shares drawn from Beta(mixup, mixup); None: they are not.
+        feedback: `feedback(model, **feedback_options)` returns the `tf_capsules.models.FeedbackModel` to train; None:
+            the model itself is trained.
         feedback_options: its arguments beside the model.
         figures: names of the pictures drawn after training (`tf_capsules.analysis.figures`).
         source: where the paper has the experiment.

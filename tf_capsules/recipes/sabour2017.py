@@ -101,6 +101,7 @@ CIFAR10 = NO_RECONSTRUCTION.row(
     note="The paper's figure is of 7 networks together: `tf-capsules evaluate RUN RUN ...`.",
 )
 
+_PLAIN = dict(loss=keras.losses.SparseCategoricalCrossentropy, figures=("training_curves",))
 RECIPES = (
     DIGITS,
     MNIST.row(
@@ -109,8 +110,7 @@ RECIPES = (
         "0.39% error",
         source="table 1, first row",
         model=BaselineCNN,
-        loss=keras.losses.SparseCategoricalCrossentropy,
-        figures=("training_curves",),
+        **_PLAIN,
     ),
     MNIST.short("sabour2017-mnist-short", 16, learning_rate=2e-3),
     NO_RECONSTRUCTION.row(
@@ -167,8 +167,7 @@ RECIPES = (
         "0.78% error",
         model=PoolingCNN,
         model_options=dict(activation="softmax", dropout=0.5),
-        loss=keras.losses.SparseCategoricalCrossentropy,
-        figures=("training_curves",),
+        **_PLAIN,
         note="34% error on affNIST: `tf-capsules evaluate RUN --dataset affnist`.",
     ),
     CIFAR10,

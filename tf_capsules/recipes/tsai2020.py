@@ -107,13 +107,7 @@ CIFAR100_ATTENTION = CIFAR10.row(
 CIFAR100 = (
     CIFAR100_ATTENTION,
     *(
-        row.row(
-            name,
-            row.title.replace("CIFAR-10,", "CIFAR-100,"),
-            published,
-            dataset="cifar100",
-            note=row.note,
-        )
+        row.row(name, row.title.replace("CIFAR-10,", "CIFAR-100,"), published, dataset="cifar100", note=row.note)
         for name, row, published in (
             ("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
             ("tsai2020-cifar100-em", EM, "37.73%"),

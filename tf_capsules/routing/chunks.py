@@ -6,7 +6,7 @@ from keras import ops
 
 
 def equal_chunks(total, at_most):
-    """The number of chunks of at most `at_most`, and their size; equal chunks need the least padding."""
+    """Number and size of equal chunks of at most `at_most`: such chunks need the least padding."""
     count = -(-total // at_most)
     count = max(count, 1) if isinstance(count, int) else ops.maximum(count, 1)
     return count, -(-total // count)

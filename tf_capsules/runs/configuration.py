@@ -83,8 +83,8 @@ def check_same_data(folder, before, spec, renamed):
 def recorded_recipe(config):
     """The recipe of a run as it applied to its training, even if the recipe has changed since.
 
-    Values come from the configuration. It has only the names of functions, such as the network: these come from the
-    recipe of this name, or from the defaults of `Recipe`. Raises a ValueError for an unknown recipe or a wrong value.
+    Values come from the configuration. Functions, such as the network, stand there by name: they come from the recipe
+    of today, or from the defaults of `Recipe`. Raises a ValueError for an unknown recipe or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}

@@ -45,7 +45,7 @@ def evaluate_runs(runs, crops=None, results=None):
         started = time.perf_counter()
         values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
         seconds = time.perf_counter() - started
-        row = _row_of(run, spec.noted(crops and describe_crops(crops)))
+        row = _row_of(run, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
         loss = round(values["loss"], 6) if "loss" in values else ""
         row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
         row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": peak_memory_mb()}
@@ -56,7 +56,7 @@ def evaluate_runs(runs, crops=None, results=None):
 
 def _row_of(run, spec):
     """The row of results of a run on the data of `spec`, with the recipe and the example count of its training."""
-    row = describe_result(run.trained, run.settings, spec, run.model, run.history)
+    row = describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
     return row | {"train_examples": run.trained_on.train_size}
 
 

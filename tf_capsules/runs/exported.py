@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 
+from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import reading
 from tf_capsules.runs.figures import save_figure
 
@@ -29,10 +30,9 @@ class ExportedModel:
     """
 
     def __init__(self, folder):
-        given, folder = folder, pathlib.Path(folder)
-        if not (folder / "saved_model.pb").exists():
-            folder = folder / "saved_model"
-        if not (folder / "saved_model.pb").exists():
+        given = folder
+        folder = next(filter(is_saved_model, (pathlib.Path(folder), pathlib.Path(folder, "saved_model"))), None)
+        if folder is None:
             raise FileNotFoundError(
                 f"{given} is neither an exported SavedModel nor a run that holds one; "
                 "`tf-capsules export RUN` makes it."

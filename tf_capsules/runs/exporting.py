@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 
-import keras
 import numpy as np
 
 FORMATS = {
@@ -29,15 +28,6 @@ served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
 answer = served(**{name: tf.constant(value) for name, value in inputs.items()})
 print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() if key in ("class", "probabilities")}))
 """
-
-
-def check_export():
-    """Raises a ValueError if Keras runs on a backend that can't export."""
-    if (backend := keras.backend.backend()) != "tensorflow":
-        raise ValueError(
-            f"Models are exported on the TensorFlow backend; Keras runs on {backend} here: train with --no-export, and "
-            "export the run folder with KERAS_BACKEND=tensorflow."
-        )
 
 
 def plan_export(target=None, format=None, default="float32", warmup=False, version=None):

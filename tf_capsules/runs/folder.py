@@ -5,7 +5,7 @@ import pathlib
 import re
 
 from tf_capsules.files import read_csv, reading, replacing, write_csv
-from tf_capsules.models.weights import seal
+from tf_capsules.models.weights import save_random_states, seal
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.settings import Settings
@@ -73,6 +73,7 @@ class RunFolder:
         with replacing(self.path / name) as part:
             model.save_weights(part)
             seal(part)
+            save_random_states(model, part)
 
     def checkpoints(self):
         """Finished epochs with a checkpoint, ascending."""

@@ -48,7 +48,6 @@ class Option:
         fixed: whether a resumed run must have the same value.
         outside_run: whether it does not define the run: where things are, how many processes share the work, what is
             measured besides the training. It may differ between processes and in a resumed run.
-        stated: whether a row of results states its value.
     """
 
     help: str
@@ -58,7 +57,6 @@ class Option:
     path: bool = False
     fixed: bool = True
     outside_run: bool = False
-    stated: bool = False
 
 
 def option(help, allowed=None, default=None, **rest):

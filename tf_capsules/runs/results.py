@@ -9,7 +9,7 @@ import time
 
 import keras
 
-from tf_capsules.files import reading
+from tf_capsules.files import read_csv, reading
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.version import __version__
 
@@ -105,12 +105,18 @@ def check_row(path, row):
             raise TrainingError(f"{path} has the columns {header}, not {list(row)}.")
 
 
+def has_row(path, row):
+    """Whether a CSV file of results has this row, measured in another process or on another day."""
+    told = {name: str(value) for name, value in row.items() if name not in ("date", "peak_memory_mb")}
+    return pathlib.Path(path).exists() and any(told.items() <= there.items() for there in read_csv(path))
+
+
 def append_row(path, row):
     """Appends a row to a CSV file of results. A new file gets a header. For errors see `check_row`."""
     check_row(path, row)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as file:
+    with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(row), lineterminator="\n")
         if not path.stat().st_size:
             writer.writeheader()

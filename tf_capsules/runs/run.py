@@ -20,6 +20,8 @@ from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
 from tf_capsules.runs.settings import Settings
 
+BEST = "weights with the best validation"
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -36,6 +38,8 @@ class Run:
         model: compiled, without feedback units.
         history: a dict for each epoch; [] for published weights.
         result: the row of results.
+        epoch: the epoch after which the model had these weights; None: the last of the history.
+        remark: what a row of results has to say of weights and iterations, if they are not those after the training.
     """
 
     folder: pathlib.Path
@@ -47,6 +51,8 @@ class Run:
     model: keras.Model
     history: list
     result: dict
+    epoch: int | None = None
+    remark: str = ""
 
     @functools.cached_property
     def data(self):
@@ -113,7 +119,10 @@ def load_run(folder, weights="last", **changes):
         kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
     settings = Settings(**{**kept, **changes})
     settings.check(trained)
-    path = folder.weights(weights)
+    path, history = folder.weights(weights), folder.history(trained.metric)[: max(folder.checkpoints(), default=None)]
+    remark = BEST if weights == "best" else ""
+    if (count := settings.iterations) != kept.get("iterations"):
+        remark = "; ".join(filter(None, (remark, f"evaluated with {count} iteration{'s' * (count != 1)}")))
     with reading(folder.path / "config.json", OTHER_VERSION):
         recipe = settings.apply(trained)
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
@@ -121,8 +130,10 @@ def load_run(folder, weights="last", **changes):
     load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
-    history = folder.history(recipe.metric)
-    return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result)
+    epoch = weights if isinstance(weights, int) else len(history)
+    if weights == "best" and history:
+        epoch = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]))["epoch"]
+    return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
 def run_of_weights(recipe, weights, folder=None, **changes):

@@ -25,6 +25,9 @@ from tf_capsules.runs.option import (
 )
 
 _OF_IMAGENET = ("imagenet", "h_imagenet")
+# What a row of results states, if it was set; its other columns have the rest.
+_STATED = "warmup momentum_cycle mixup stop_at iterations network feedback loss data image_size".split()
+_STATED += "class_list box_file train_limit epoch_size jit".split()
 
 
 @documented
@@ -43,34 +46,27 @@ class Settings:
         "recipe's decay",
         BETWEEN_0_AND_1,
         recipe="warmup",
-        stated=True,
     )
     momentum_cycle: bool | None = option(
         "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
         "2019 do this, as the author's code does and the paper does not",
         recipe="momentum_cycle",
-        stated=True,
     )
     mixup: float | None = option(
-        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup", stated=True
+        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup"
     )
     stop_at: float | None = option(
-        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False, stated=True
+        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False
     )
-    iterations: int | None = option(
-        "of each routing layer of the network", AT_LEAST_1, recipe="model_options", stated=True
-    )
+    iterations: int | None = option("of each routing layer of the network", AT_LEAST_1, recipe="model_options")
     network: dict | None = option(
         "argument of the network, such as types=16, layers=1,1 or layers=1, for a list of one; may be repeated",
         recipe="model_options",
-        stated=True,
     )
     feedback: dict | None = option(
-        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options", stated=True
+        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options"
     )
-    loss: dict | None = option(
-        "argument of the loss, such as variant=code; may be repeated", recipe="loss_options", stated=True
-    )
+    loss: dict | None = option("argument of the loss, such as variant=code; may be repeated", recipe="loss_options")
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
     data: str | os.PathLike | None = option(
@@ -103,13 +99,13 @@ class Settings:
         "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, outside_run=True
     )
     download: bool = option("fetch an absent data set", default=False, outside_run=True)
-    train_limit: int | None = option("use so many training examples only", AT_LEAST_1, stated=True)
+    train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
     epoch_size: int | None = option(
-        "training examples of an epoch, which ends with a test and a checkpoint (default: all)", AT_LEAST_1, stated=True
+        "training examples of an epoch, which ends with a test and a checkpoint (default: all)", AT_LEAST_1
     )
     dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
-    jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto", stated=True)
+    jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto")
     strategy: str = option("how one machine's devices share a step", one_of("none", "mirrored"), default="none")
     devices: int | None = option("how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1)
     processes: int | None = option(
@@ -244,7 +240,7 @@ class Settings:
 
     def stated(self):
         """The values that were set, as a row of results states them, for instance "iterations 1"."""
-        values = ((one, getattr(self, name)) for name, one in DECLARED.items() if one.option.stated)
+        values = ((DECLARED[name], getattr(self, name)) for name in _STATED)
         return [text for one, value in values if value not in (None, one.default) for text in one.as_texts(value)]
 
     def as_arguments(self):

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,9 @@ from tf_capsules import recipes
 from tf_capsules.files import read_csv
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
+from tf_capsules.runs.run import BEST
+
+_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^{BEST}$")  # notes of a test that was chosen or altered
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,14 +156,13 @@ def _found(results, row, settings):
     """The row in the file of results that belongs to this row of the table, or None."""
     if not results.exists():
         return None
-    settings = row.settings(settings)
+    settings = row.settings(settings).with_absolute_paths()
     recipe = settings.apply(row.recipe)
     wanted = {"recipe": row.recipe.name, "dataset": recipe.dataset, "settings": "; ".join(settings.stated())}
     wanted |= {"batch_size": recipe.batch_size, "learning_rate": float(recipe.learning_rate)}
     wanted |= {"schedule": recipe.schedule, "seed": settings.seed, "dtype": settings.dtype}
     if settings.data is not None:
-        data = pathlib.Path(settings.data)
-        wanted["dataset"] = data.name if data.is_file() else "folder"
+        del wanted["dataset"]  # the settings have its path
     if settings.stop_at is None:
         wanted["epochs"] = recipe.epochs
     wanted = {name: str(value) for name, value in wanted.items()}
@@ -167,7 +170,7 @@ def _found(results, row, settings):
     columns = (*wanted, "epochs", "note", "value", "test_examples", "parameters", "seconds")
     for found in read_csv(results, columns, "is no file of results"):
         notes = found["note"].split("; ")
-        other_test = "familiar viewpoints" in notes or any(note.endswith(" crops") for note in notes)
+        other_test = "familiar viewpoints" in notes or any(map(_OF_EVALUATION.search, notes))
         other_states = of_texts is not None and of_texts not in notes
         if not other_test and not other_states and wanted.items() <= found.items():
             return found

@@ -7,6 +7,7 @@ import sys
 import keras
 
 from tf_capsules import recipes
+from tf_capsules.models.weights import load_random_states
 from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics, tensorboard
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings
@@ -14,7 +15,7 @@ from tf_capsules.runs.data import load_data
 from tf_capsules.runs.distributed import join_processes, mirrored_strategy
 from tf_capsules.runs.errors import reported
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import append_row, check_row, describe_result
+from tf_capsules.runs.results import append_row, check_row, describe_result, has_row
 from tf_capsules.runs.run import Run
 from tf_capsules.runs.settings import Settings
 
@@ -71,6 +72,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         if done:
             with group.first_weights(folder.weights() if group.index == 0 else None) as path:
                 load_checkpoint(learner, path)
+                load_random_states(learner, path)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
     # Each evaluation makes its batches again. They are always the same.
@@ -106,7 +108,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if writes:
         folder.write_json("result.json", rows[-1])
         for row in rows if results is not None else ():
-            append_row(results, row)
+            if fit or not has_row(results, row):
+                append_row(results, row)
     return Run(folder.path, recipe, settings, recipe, spec, lambda: data, model, history, rows[-1])
 
 

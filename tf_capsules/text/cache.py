@@ -30,17 +30,14 @@ class LiveStates:
     Args:
         transformer: a `tf_capsules.text.FrozenTransformer`.
         texts: a sequence of str.
-        keep_padding: padding has the transformer's states, as in the code of Heinsen 2019, instead of zeros. Routing
-            ignores masked places. It matters for mixup alone, which mixes them into the tokens of another text. It
-            takes longer: without it, texts of similar length are computed together.
 
     Attributes:
         layers, width: of the hidden states.
         lengths: tokens of each text, int (texts,).
     """
 
-    def __init__(self, transformer, texts, keep_padding=False):
-        self._transformer, self._ids, self._keep_padding = transformer, transformer.tokenize(texts), keep_padding
+    def __init__(self, transformer, texts):
+        self._transformer, self._ids = transformer, transformer.tokenize(texts)
         self.layers, self.width = transformer.layers, transformer.width
         self.lengths = np.array([len(ids) for ids in self._ids], int)
 
@@ -50,8 +47,6 @@ class LiveStates:
     def batch(self, indices):
         """Hidden states of these texts, padded to the longest: embeddings and mask as `FrozenTransformer.encode`."""
         ids = [self._ids[index] for index in indices]
-        if self._keep_padding:
-            return self._transformer.encode(ids)
         embeddings, mask = _blank(self, indices)
         for members, states, real in _computed(self._transformer, ids, np.argsort([len(row) for row in ids])):
             embeddings[members, : states.shape[1]] = states * real[..., None, None]

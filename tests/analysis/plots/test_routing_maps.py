@@ -26,7 +26,7 @@ def test_routing_maps_show_the_likeliest_classes(saved):
             assert axes.get_title().startswith("abcd"[number] + " ")
             assert (axes.title.get_fontweight() == "bold") == (number == label)
             np.testing.assert_allclose(axes.images[1].get_array(), own[..., number], rtol=1e-6)
-    assert "0.25 if routing made no difference" in figure.get_supxlabel().replace("\n", " ")
+    assert "Even routing gives 0.25." in figure.get_supxlabel().replace("\n", " ")
 
 
 def test_routing_maps_of_a_functional_model_with_several_classes_an_image(saved):

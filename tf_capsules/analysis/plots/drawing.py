@@ -86,7 +86,8 @@ def log_scale(axes):
     if high < 10 * low:
         middle = (low * high) ** 0.5
         low, high = axes.set_ylim(middle / 10**0.5, middle * 10**0.5)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 100 * low else (1,)))
+    few = (1, 2, 5) if high < 1e4 * low else (1,)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 100 * low else few))
     numbers = FuncFormatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_major_formatter(LogFormatterMathtext() if high > 1e4 * low else numbers)
     axes.yaxis.set_minor_formatter(NullFormatter())

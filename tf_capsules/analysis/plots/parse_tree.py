@@ -39,17 +39,11 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
             ("all parts\ntook from", below.map, whole),
             ("each part\ntook from", below.places(below.couplings), chosen),
         ]
-        text = (
-            "The more orange a place, the more of what its capsules sent up reached the class through all parts or, "
-            "below, one of those that gave the class the most (above them: what share of all that it took); on the "
-            "left from which share to which"
-        )
+        text = "Upper row: through all parts. Lower row: through one part each, and what share of all the class took."
     else:
         cells = [(f"{level.layer}\ntook from", level.map, whole) for level in levels]
-        text = (
-            "Under each class the layers that its votes came through, the highest first. The more orange a place, the "
-            "more of what its capsules sent up reached the class; on the left from which share to which"
-        )
+        text = "Under each class: the layers that its votes came through, the highest first."
+    text = f"Orange: the share of a place's votes that reached the class. On the left: its range. {text}"
     return _draw_rows(image, cells, [f"{names[c]}: {scores[c]:.0%}" for c in likely], text)
 
 
@@ -88,4 +82,4 @@ def _draw_rows(image, cells, titles, text):
         label = "{}\n{} to {}\n({} if even)".format(name.replace("_", " "), *ends)
         axes[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
         above = axes
-    return add_caption(figure, f"{text}.")
+    return add_caption(figure, text)

@@ -38,7 +38,7 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     low, high = low - lack, high + lack
     for i, line in enumerate(axes):
         for cell in line:
-            show_image(cell, images[i])
+            show_image(cell, images[i] if cell is line[0] else images[i].mean(-1, keepdims=True))
         if labels is not None:
             line[0].set_title(", ".join(names[c] for c in true[i]), fontsize=10, parse_math=False)
         for cell, c in zip(line[1:], likely[i], strict=True):
@@ -51,9 +51,6 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
             cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
     bar.ax.set_title("share", fontsize=9)
-    likeliest = f"{classes} with their probabilities" if percent else classes
-    text = (
-        "Of the votes that a place sent up, the share that reached the class capsule named above, the likeliest "
-        f"{likeliest}; {1 / len(names):.2g} if routing made no difference."
-    )
-    return add_caption(figure, text + (" Bold: a true class." if labels is not None else ""))
+    likeliest = f"the {classes} likeliest classes{', with their probabilities' if percent else ''}"
+    text = f"Colour: the share of a place's votes that reached a class, for {likeliest}. Even routing gives "
+    return add_caption(figure, f"{text}{1 / len(names):.2g}.{' Bold: a true class.' if labels is not None else ''}")

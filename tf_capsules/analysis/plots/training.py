@@ -62,7 +62,9 @@ def draw_training_curves(history, losses=None):
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
-    return drawing.add_caption(figure, f"{text}; band: one standard deviation over batches." if banded else f"{text}.")
+    of_loss = " in the loss" if any("error" in axes.get_ylabel() for axes in figure.axes) else ""
+    band = f"; band{of_loss}: one standard deviation over batches" if banded else ""
+    return drawing.add_caption(figure, f"{text}{band}.")
 
 
 def _shown(runs, quantity, points):

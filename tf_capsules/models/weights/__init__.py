@@ -16,7 +16,6 @@ from tf_capsules.files import reading
 from tf_capsules.models import heinsen2019_published, mazzia2021_published
 
 FOLDER = pathlib.Path(__file__).parent
-_REPLACED = {"heinsen2019-smallnorb-5-epochs": "heinsen2019-smallnorb"}
 
 
 def names():
@@ -26,8 +25,6 @@ def names():
 
 def find(weights: str | os.PathLike):
     """The path of a weights file, given by its path or as the name of a shipped set; a ValueError for neither."""
-    if str(weights) in _REPLACED:
-        raise ValueError(f"`weights`: {_REPLACED[str(weights)]!r} has taken the place of the set {str(weights)!r}.")
     path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
     if not path.is_file():
         shipped = ", ".join(names())
@@ -93,11 +90,30 @@ def seal(path: str | os.PathLike):
         file.attrs["sha256"] = _checksum(file)
 
 
+def save_random_states(model: keras.Model, path: str | os.PathLike):
+    """Adds to a file of Keras weights what it lacks: the states of random generators, such as those of dropout."""
+    with h5py.File(path, "r+") as file:
+        file.attrs["random_states"] = [ops.convert_to_numpy(state) for state in _random_states(model)]
+
+
+def load_random_states(model: keras.Model, path: str | os.PathLike):
+    """The inverse of `save_random_states`; a file of a version that did not save them leaves them as they are."""
+    with h5py.File(path) as file:
+        saved = file.attrs.get("random_states", ())
+    for state, value in zip(_random_states(model), saved, strict=len(saved) > 0):
+        state.assign(value)
+
+
+def _random_states(model):
+    weights = set(map(id, model.weights))
+    return [variable for variable in model.variables if id(variable) not in weights]
+
+
 def _check(model, path):
     """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
     Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
-    optimizer and of a decoder may be left out.
+    optimizer, of a decoder and of a growing margin may be left out.
     """
     if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
         return
@@ -106,7 +122,7 @@ def _check(model, path):
             raise ValueError("its numbers are not those that were written")
         shapes = {name: tuple(array.shape) for name, array in _arrays(file).items()}
     kept = {name: shape for name, shape in shapes.items() if "optimizer" not in name.split("/")}
-    bare = [shape for name, shape in kept.items() if not name.startswith("decoder/")]
+    bare = [shape for name, shape in kept.items() if not name.startswith(("decoder/", "growing_margins/"))]
     wanted = collections.Counter(tuple(weight.shape) for weight in model.weights)
     missed = "lacks arrays that the network has", wanted - collections.Counter(kept.values())
     unused = "has arrays that the network lacks", collections.Counter(bare) - wanted

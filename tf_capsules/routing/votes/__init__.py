@@ -1,15 +1,11 @@
 """Votes: each child's prediction of each parent's pose, and the forms in which votes are held.
 
 Child capsule i with pose x_i (a matrix of `rows` x `columns`, or a vector, which is one row) predicts the pose of
-parent j by its vote `V_ij = x_i W_ij + B_ij`. A routing algorithm asks four things of the votes:
+parent j by its vote `V_ij = x_i W_ij + B_ij`. A routing algorithm asks four things of the votes: `weighted_sum`,
+`agreement`, `log_density` and `moments`. `Votes` describes them. An algorithm is written once, with these methods.
 
-- `weighted_sum(weights)`: `sum_i w_ij V_ij`;
-- `agreement(poses)`: the inner products `<V_ij, v_j>`;
-- `log_density(means, precisions, constants)`: `c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`, over the entries k of the pose;
-- `moments(couplings)`: mass, mean and variance of the votes that each parent takes.
-
-An algorithm is written once, with these four methods. Three classes implement them. `TransformedVotes`, the base of the
-last two, holds poses and transformations; its `store` makes stored votes of them.
+Three classes implement them. `TransformedVotes`, the base of the last two, holds poses and transformations; its `store`
+makes stored votes of them.
 
 | class | when | numbers held for each (child, parent) pair |
 | --- | --- | --- |
@@ -24,8 +20,8 @@ equal for all parents may be given as (batch, children, 1): one matrix product t
 1 stands for the whole batch.
 
 Votes far from zero keep their digits by three references, which affect rounding only. Children's poses are relative to
-the `center` of their group. Means are relative to an `origin`, which is a pose for each parent in the midst of its
-votes. `near` is a pose near the mean to be computed, such as the mean of the previous iteration.
+the `center` of their group. Means are relative to the `origin`, for each parent the mean vote of
+the group centers. `near` is a pose near the mean to be computed, such as the mean of the previous iteration.
 """
 
 from tf_capsules.routing.votes.base import Votes
