@@ -67,7 +67,7 @@ def test_converted_files_give_the_models_numbers(tmp_path, converter, steps):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("name", ["MatrixCapsNet", "AttentionCapsNet"])
+@pytest.mark.parametrize("name", ["MatrixCapsNet", "AttentionCapsNet", "EfficientCapsNet"])
 def test_networks_of_other_routings_are_converted(tmp_path, converter, name, monkeypatch):
     if name == "MatrixCapsNet" and converter[1] is run_litert and tf.__version__ < "2.21":
         pytest.skip("TensorFlow's converter slices arrays of six axes from 2.21 on")

@@ -53,9 +53,8 @@ def squash(poses: Tensor, axis: int | Sequence[int] = -1):
 def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """Shrinks each capsule to a length below 1, keeping its direction: `(1 - exp(-|s|)) * s / |s|`.
 
-    Its slope at zero is 1, where that of `squash` is 0: short capsules keep their length. Arguments: see `squash`.
-
-    Source: Mazzia et al. 2021, section 3.1.
+    Its slope at zero is 1, where that of `squash` is 0. `1 - exp(-n)` is computed as `tanh(n / 2) (1 + exp(-n))`, which
+    is exact near 0 and which ONNX has. Arguments: see `squash`. Source: Mazzia et al. 2021, section 3.1.
 
     Example:
         >>> [round(float(x), 6) for x in squash_exponential([[0.6, 0.8]])[0]]
@@ -63,4 +62,4 @@ def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """
     poses = at_least_float32(poses)
     norm = length(poses, axis, keepdims=True)
-    return poses * (-ops.expm1(-norm) / norm)
+    return poses * (ops.tanh(norm / 2) * (1 + ops.exp(-norm)) / norm)
