@@ -184,3 +184,16 @@ def test_what_a_killed_process_left_is_removed_when_nobody_can_be_writing_it(tmp
     with replacing(path) as part:
         part.write_text("new")
     assert set(tmp_path.iterdir()) == {path, fresh}
+
+
+def test_a_folder_set_aside_stays_until_its_successor_is_there(tmp_path):
+    aside, path = tmp_path / ".old.0f.model", tmp_path / "model"
+    aside.mkdir()
+    os.utime(aside, (time.time() - 7200,) * 2)
+    with pytest.raises(KeyError), replacing(path):
+        raise KeyError
+    assert aside.exists()
+    for _ in range(2):
+        with replacing(path) as part:
+            part.mkdir()
+    assert list(tmp_path.iterdir()) == [path]

@@ -48,7 +48,8 @@ def reading(path, complaint, unchanged=()):
 def replacing(path):
     """A path to write a file or a folder to. It replaces `path` when it is written whole.
 
-    If the process is killed or the machine stops, the old file or the new one is there, whole. The name ends as that of
+    If the process is killed or the machine stops, the old file or the new one is there, whole; of a folder the old one
+    may then have another name, `.old.*`. The name ends as that of
     `path`, because Keras tells kinds of files by their endings. Absent parent folders are made.
 
     >>> import tempfile
@@ -65,7 +66,8 @@ def replacing(path):
     left = re.compile(rf"\.(part|old)\.(\w+\.)?{re.escape(path.name)}")  # by a process that was killed
     for other in filter(lambda other: left.fullmatch(other.name), path.parent.iterdir()):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - other.stat().st_mtime > _ABANDONED:
+            needed = other.name.startswith(".old") and not path.exists()
+            if not needed and time.time() - other.stat().st_mtime > _ABANDONED:
                 _remove(other)
     try:
         yield part
@@ -75,6 +77,7 @@ def replacing(path):
         elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
             _remove(aside)
             os.replace(path, aside)
+            os.utime(aside)
         os.replace(part, path)
         _remove(aside)
     finally:

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from backend import array
 
 from tf_capsules.analysis import couplings, measure_couplings
 from tf_capsules.layers import (
@@ -66,7 +67,19 @@ def test_em_and_heinsen_routing_are_measured_too():
     assert [x.shape for x in found["heinsen"]] == [(2, 20, 5)] * 3
 
 
+def test_arguments_of_a_layer_keep_their_names():
+    poses, mask = keras.Input((6, 4)), keras.Input((6,), dtype="bool")
+    layer = HeinsenRouting(3, 4, iterations=2, name="heinsen", beta_initializer="ones")
+    model = keras.Model([poses, mask], layer(poses, mask=mask))
+    given = np.random.default_rng(0).normal(size=(2, 6, 4)), np.arange(12).reshape(2, 6) % 3 > 0
+    found = measure_couplings(model, list(given))["heinsen"]
+    wanted = layer(given[0], mask=given[1], return_couplings=True)[-1]
+    np.testing.assert_allclose(found[-1], array(wanted), atol=1e-6)
+
+
 def test_entropy_and_dead_capsules():
+    unknown = np.array([[[0.5, np.nan]]])
+    assert np.isnan(couplings.coupling_entropy(unknown)) and np.isnan(couplings.dead_capsules(unknown))
     assert couplings.coupling_entropy(np.full((2, 7, 4), 0.25)) == pytest.approx(1)
     assert couplings.coupling_entropy(np.eye(3)[None]) == 0
     assert couplings.coupling_entropy(np.array([[0.0, 0.0], [0.5, 0.5]])) == pytest.approx(1)  # one child is masked

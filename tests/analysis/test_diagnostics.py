@@ -7,6 +7,7 @@ import pytest
 from backend import EAGER, JIT, array
 
 from tf_capsules.analysis import RoutingDiagnostics, diagnostics, measure_couplings
+from tf_capsules.layers import HeinsenRouting
 from tf_capsules.models.sabour2017 import CapsNet
 
 IMAGES = np.random.default_rng(0).random((6, 8, 8, 1)).astype("float32")
@@ -53,6 +54,22 @@ def test_the_callback_writes_a_row_a_layer_and_iteration_and_goes_on(tmp_path):
     model.fit(IMAGES, targets, initial_epoch=1, epochs=3, callbacks=[again], verbose=0)
     assert [row["epoch"] for row in again.rows] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert again.rows[:3] == first.rows[:3]
+
+
+def test_outputs_without_activations_are_refused_and_logits_become_probabilities():
+    poses = keras.Input((6, 4))
+    (routed, logits, _) = HeinsenRouting(3, 4, name="heinsen")(poses)
+    data = np.random.default_rng(0).normal(size=(4, 6, 4)), np.zeros((4, 3))
+    for outputs, kind in (({"pose": routed, "length": logits}, ValueError), (20 * logits - 7, None)):
+        model = keras.Model(poses, outputs)
+        model.compile("sgd", "mse" if kind is None else {"pose": None, "length": "mse"}, run_eagerly=EAGER)
+        callback = RoutingDiagnostics(data[0])
+        if kind is None:
+            model.fit(*data, callbacks=[callback], verbose=0)
+            assert sum(row["share"] for row in callback.lengths) == pytest.approx(1)
+        else:
+            with pytest.raises(kind, match='needs the key "activations". Received: pose, length'):
+                model.fit(data[0], {"length": data[1]}, callbacks=[callback], verbose=0)
 
 
 def test_routing_that_does_nothing_is_told_once():

@@ -112,6 +112,19 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
     assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
 
 
+def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_path):
+    recipe = recipes.get("sabour2017-multimnist").replace(
+        dataset="diverse_multimnist",
+        dataset_options=dict(source="digits"),
+        model_options=dict(filters=4, kernel_size=3, primary_kernel_size=3, types=2, dim=4, decoder_units=(7,)),
+        figures=("overlapping_reconstructions",),
+    )
+    with untraced_steps():
+        run = train(recipe, tmp_path / "run", FEW, verbose=0)
+    assert (run.examples(100)[1]["part_labels"] < 0).any()
+    assert dict(drawing.draw(run))["overlapping_reconstructions"].axes
+
+
 def test_every_reason_to_leave_out_belongs_to_a_figure():
     assert set(drawing.LACKS) <= set(drawing.DRAWERS)
 

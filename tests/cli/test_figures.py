@@ -18,6 +18,8 @@ def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatc
     assert (tmp_path / "two" / "loss_comparison.png").exists() and len(drawn[0]) == 2
     assert cli.main(["figures", str(folder), str(tmp_path), "-o", str(tmp_path / "three")]) == 2
     assert "not the folder of a run" in capsys.readouterr().err
+    assert cli.main(["figures", str(folder), str(copy), "--data", "nowhere"]) == 2
+    assert "Other data are for the figures of one run. Received: data" in capsys.readouterr().err
 
 
 def test_without_data_the_curves_are_drawn_and_the_rest_is_refused(trained, tmp_path, capsys, no_data):

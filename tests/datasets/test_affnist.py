@@ -123,7 +123,11 @@ def test_official_files(mnist_at_hand, tmp_path, transposed, batches):
     affnist = datasets.load("affnist", tmp_path, mnist_dir=mnist_at_hand)
     np.testing.assert_array_equal(affnist.test.arrays["image"], images)
     np.testing.assert_array_equal(affnist.test.arrays["label"], mnist["label"][:60])
-    assert affnist.note == "" and affnist.train.size == 60000 and affnist.image_shape == (40, 40, 1)
+    assert (
+        affnist.note == "60 of the 320,000 official test images"
+        and affnist.train.size == 60000
+        and affnist.image_shape == (40, 40, 1)
+    )
 
 
 def test_absent_or_wrong_files(tmp_path):

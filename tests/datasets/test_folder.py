@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ pytest.importorskip("tensorflow")
 Image = pytest.importorskip("PIL.Image")
 
 from tf_capsules import datasets  # noqa: E402
+from tf_capsules.datasets.folder import upright  # noqa: E402
 
 SUFFIXES = ("png", "jpg", "bmp", "gif", "JPEG", "webp")
 COLOURS = {"blue": (0, 0, 200), "green": (0, 200, 0), "red": (200, 0, 0)}
@@ -59,6 +62,15 @@ def test_16_bits_are_brought_to_8(tmp_path):
             Image.fromarray(ramp).save(tmp_path / name / f"{i}.png")
     images = datasets.load("folder", tmp_path, image_size=(1, 5), channels=1).train.arrays["image"]
     np.testing.assert_array_equal(images[0, 0, :, 0], [0, 0, 1, 128, 255])
+
+
+def test_16_bits_are_turned_and_cut_off_at_the_highest():
+    image, tags = Image.fromarray(np.array([[0, 65535]], np.uint16)), Image.Exif()
+    tags[0x0112] = 3  # a half turn
+    file = io.BytesIO()
+    image.save(file, "png", exif=tags)
+    np.testing.assert_array_equal(upright(Image.open(file), "L"), [[255, 0]])
+    np.testing.assert_array_equal(upright(Image.fromarray(np.array([[100_000]], np.int32)), "L"), [[255]])
 
 
 def test_images_keep_their_orientation(tmp_path):

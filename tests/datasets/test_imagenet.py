@@ -1,6 +1,7 @@
 """ImageNet's loader, on a small data set of the same form."""
 
 import dataclasses
+import pathlib
 
 import keras
 import numpy as np
@@ -120,6 +121,15 @@ def test_file_names_are_read_once(prepared, capsys):
     capsys.readouterr()
     datasets.load("imagenet", prepared, class_list=_first_four(prepared))
     assert capsys.readouterr().out == ""
+    whole = {
+        file: file.read_bytes() for file in (pathlib.Path.home() / ".cache/tf_capsules").glob("imagenet_train_*.npz")
+    }
+    for file, content in whole.items():
+        file.write_bytes(content[:-50])
+    with pytest.raises(ValueError, match="imagenet_train_.*npz is a damaged cache, which can be removed"):
+        datasets.load("imagenet", prepared, class_list=_first_four(prepared))
+    for file, content in whole.items():
+        file.write_bytes(content)
 
 
 def _first_four(prepared):

@@ -226,7 +226,7 @@ def test_keras_exports_it(tmp_path):
     import tensorflow as tf
 
     model = MODELS["CapsNet"].make()
-    model.export(tmp_path / "exported", verbose=False)
+    model.export(tmp_path / "exported", "tf_saved_model", False)
     exported = tf.saved_model.load(tmp_path / "exported")
     np.testing.assert_allclose(exported.serve(IMAGES)["activations"], model(IMAGES)["activations"], rtol=1e-5)
 

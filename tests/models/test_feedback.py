@@ -65,6 +65,12 @@ def test_config_round_trip():
     assert again.get_config() == unit.get_config() and again.divergence.symmetric
 
 
+def test_a_configuration_makes_several_models():
+    config = tiny(LINKS, eager=EAGER).get_config()
+    one, other = (FeedbackModel.from_config(config) for _ in range(2))
+    assert len(one.weights) == len(other.weights) > 0
+
+
 def divergences(model, sample_weight):
     """The sum of the units' divergences in a step; restores the weights of the model."""
     before = model.get_weights()

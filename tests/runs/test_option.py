@@ -4,7 +4,7 @@ import pytest
 
 from tf_capsules.runs import Settings, TrainingError
 from tf_capsules.runs.option import ABOVE_0, AT_LEAST_1, assignments, declared, documented, one_of, option
-from tf_capsules.runs.settings import DECLARED
+from tf_capsules.runs.settings import _STATED, DECLARED
 
 
 @documented
@@ -65,3 +65,21 @@ def test_values_become_words_of_the_command_line_and_of_results():
     settings = Settings(momentum_cycle=False, download=True, batch_size=3)
     assert settings.as_arguments() == ["--batch-size", "3", "--no-momentum-cycle", "--download"]
     assert settings.stated() == ["momentum_cycle False"]
+
+
+def test_a_row_of_results_states_each_setting_or_has_a_column_for_it():
+    columns = {
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "decay_steps",
+        "seed",
+        "dataset",
+        "transformer",
+        "test_limit",
+        "dtype",
+    }
+    columns |= {"strategy", "devices", "processes"}
+    irrelevant = {"cache", "cache_limit", "data_dir", "download", "process", "coordinator"}
+    irrelevant |= {"deterministic", "keep_epochs", "diagnostics"}
+    assert sorted(DECLARED) == sorted([*columns, *irrelevant, *_STATED])

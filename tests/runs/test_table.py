@@ -97,7 +97,11 @@ def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
         "novel viewpoints; 10 random crops": 0.8,
         "evaluated with 1 iteration; novel viewpoints": 0.6,
     }
-    notes |= {"novel viewpoints; weights with the best validation": 0.5, "a copy; novel viewpoints": 0.7}
+    notes |= {
+        "novel viewpoints; weights of epoch 1": 0.4,
+        "novel viewpoints; weights with the best validation": 0.5,
+        "a copy; novel viewpoints": 0.7,
+    }
     for note, value in notes.items():
         append_row(tmp_path / "table.csv", row | {"note": note, "value": value})
     assert table._found(tmp_path / "table.csv", table.Row(name), Settings(epochs=1))["value"] == "0.7"

@@ -84,6 +84,8 @@ def coupling_entropy(couplings):
     parents = couplings.shape[-1]
     mass = couplings.sum(-1)
     shares = couplings[mass > 0] / mass[mass > 0][:, None]
+    if np.isnan(couplings).any():
+        return float("nan")
     if parents == 1 or not len(shares):
         return 0.0
     entropies = -(shares * np.log(np.maximum(shares, 1e-30))).sum(-1)
@@ -98,4 +100,4 @@ def dead_capsules(couplings):
     """
     masses = couplings.reshape(len(couplings), -1, couplings.shape[-1]).sum(1)
     relative = masses / np.maximum(masses.mean(-1, keepdims=True), 1e-30)
-    return float((relative.max(0) < DEAD).mean())
+    return float("nan") if np.isnan(masses).any() else float((relative.max(0) < DEAD).mean())

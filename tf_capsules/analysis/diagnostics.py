@@ -52,6 +52,9 @@ class RoutingDiagnostics(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         measure_couplings(self.model, self.inputs)  # a model that can't be measured fails before it is trained
+        outputs = self.model(self.inputs, training=False)
+        if isinstance(outputs, dict) and "activations" not in outputs:
+            raise ValueError(f'A dict of outputs needs the key "activations". Received: {", ".join(outputs)}')
         if self.path is not None and self.path.exists():
             self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 
@@ -69,6 +72,9 @@ class RoutingDiagnostics(keras.callbacks.Callback):
                 before = couplings
             self._warn(self.rows[-1])
         lengths = predict_probabilities(self.model, self.inputs)
+        if lengths.min() < 0 or lengths.max() > 1:  # the logits of a model of another kind
+            lengths = np.exp(lengths - lengths.max(-1, keepdims=True))
+            lengths /= lengths.sum(-1, keepdims=True)
         shares = np.histogram(lengths, LENGTH_BINS, (0, 1))[0] / lengths.size
         self.lengths += [
             {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)

@@ -3,6 +3,7 @@
 import functools
 
 import keras
+import numpy as np
 
 from tf_capsules import analysis
 from tf_capsules.analysis import plots, viewpoints
@@ -54,9 +55,10 @@ def _dimension_perturbation(run):
 
 
 def _overlapping_reconstructions(run):
-    images, targets = run.examples(8)
-    parts, labels = targets["parts"], targets["part_labels"]
-    measured = analysis.measure_overlapping_reconstructions(run.model, images, parts, labels)
+    images, targets = run.examples(100)
+    two = np.flatnonzero((targets["part_labels"] >= 0).all(-1))[:8]  # an image may have one object
+    parts, labels = targets["parts"][two], targets["part_labels"][two]
+    measured = analysis.measure_overlapping_reconstructions(run.model, images[two], parts, labels)
     return plots.draw_overlapping_reconstructions(measured, run.data.spec.class_names)
 
 

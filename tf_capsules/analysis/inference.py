@@ -1,5 +1,7 @@
 """Running a network on any number of images, with NumPy arrays in and out."""
 
+import inspect
+
 import keras
 import numpy as np
 from keras import ops
@@ -19,9 +21,14 @@ def predict_probabilities(model, inputs):
 
 
 def inputs_of(layer, network, inputs):
-    """The inputs of a layer, as a tuple, when its functional network is called with `inputs`."""
-    found = keras.Model(network.input, keras.tree.flatten(layer.input))(inputs, training=False)
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    """The arguments of a layer, in the order of its call, up to its last array, when its network gets `inputs`."""
+    given = layer._inbound_nodes[0].arguments
+    bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
+    bound.apply_defaults()
+    places = [place for place, value in enumerate(bound.args) if keras.utils.is_keras_tensor(value)]
+    found = keras.Model(network.input, [bound.args[place] for place in places])(inputs, training=False)
+    arrays = dict(zip(places, keras.tree.flatten(found), strict=True))
+    return tuple(arrays.get(place, value) for place, value in enumerate(bound.args[: places[-1] + 1]))
 
 
 def in_batches(model, images, batch_size):
@@ -41,7 +48,7 @@ def to_numpy(tensor):
 def check_labels(labels, classes):
     """Raises a ValueError unless all labels are class numbers."""
     labels = np.asarray(labels)
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= classes:
+    if not np.issubdtype(labels.dtype, np.integer) or not ((labels >= 0) & (labels < classes)).all():
         few = np.array2string(labels, threshold=9, separator=", ")
         raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {few}")
 

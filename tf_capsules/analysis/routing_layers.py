@@ -51,7 +51,7 @@ def route_again(model, images, name, iterations=None, schedule=None):
 
 def activations_of(routing, children):
     """The activations (batch, ...) among a layer's inputs (a tuple), or None if there are none."""
-    if len(children) < 2:
+    if len(children) < 2 or children[1] is None:
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
     return to_numpy(ops.sigmoid(children[1]) if logits else children[1])
@@ -62,7 +62,9 @@ def bytes_of_votes(layer, calls):
     if not isinstance(layer, RoutingLayer):
         return (None, None) if gives_couplings(layer) else (0, 0)
     found = [
-        layer.votes_cost(tuple(args[0].shape), options.get("parents") is not None, options.get("capsules"))
+        layer.votes_cost(
+            tuple((*args, options.get("poses"))[0].shape), options.get("parents") is not None, options.get("capsules")
+        )
         for args, options, _ in calls
     ]
     # Further iterations have the same votes.

@@ -18,8 +18,11 @@ def run(options):
     from tf_capsules.runs import find_run
     from tf_capsules.runs.figures import save_curves, save_figures
 
+    given = given_settings(options)
     if len(options.folders) > 1:
+        if given:
+            raise ValueError(f"Other data are for the figures of one run. Received: {', '.join(given)}")
         print_pictures(save_curves(options.folders, options.output or "figures"))
     else:
-        run = find_run(options.folders[0], options.weights, **given_settings(options))
+        run = find_run(options.folders[0], options.weights, **given)
         print_pictures(save_figures(run, options.output))

@@ -130,7 +130,10 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
     images, labels = (np.concatenate(parts) for parts in zip(*map(_read_mat, files), strict=True))
     expanded = expanded_mnist(mnist_dir, download)
     test = Split({"image": _upright(images, labels, expanded.test.arrays), "label": labels})
-    return Dataset("affnist", expanded.train, test, expanded.class_names, expanded.note)
+    part = "" if len(labels) == 320_000 else f"{len(labels):,} of the 320,000 official test images"
+    return Dataset(
+        "affnist", expanded.train, test, expanded.class_names, "; ".join(filter(None, (expanded.note, part)))
+    )
 
 
 def _read_mat(path):

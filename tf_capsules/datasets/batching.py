@@ -94,8 +94,9 @@ class Batching:
 
     def check_labels(self, labels):
         """Raises a ValueError if `mixup` has too few classes for these labels."""
-        if self.mixup is not None and not (highest := np.max(labels)) < self.mixup[1]:
-            raise ValueError(f"mixup of labels up to {highest} needs more classes than that, not {self.mixup[1]!r}")
+        if self.mixup is not None and not 0 <= np.min(labels) <= np.max(labels) < self.mixup[1]:
+            found = f"{np.min(labels)} to {np.max(labels)}"
+            raise ValueError(f"mixup of {self.mixup[1]!r} classes needs labels from 0 to one less. Received: {found}")
 
     def check_steps(self, steps):
         """The preprocess steps that apply, as tuples; a ValueError if `crop` is given and none of them is a crop."""

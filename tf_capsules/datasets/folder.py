@@ -104,16 +104,24 @@ def _counted(files):
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
-def _read(files, size, channels):
+def upright(image, mode):
+    """A Pillow image in this mode, turned by its EXIF data; 16 bits are brought to 8, which `convert` would cut off."""
     from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        image = Image.fromarray(np.clip(np.rint(np.asarray(image) / 257), 0, 255).astype(np.uint8))
+    return image.convert(mode)
+
+
+def _read(files, size, channels):
+    from PIL import Image
 
     images, broken = [], []
     for file in files:
         try:
             with reading(file, "cannot be read as an image"), Image.open(file) as image:
-                if image.mode.startswith("I"):  # 16 bits, which `convert` would cut off at 255
-                    image = Image.fromarray(np.rint(np.asarray(image) / 257).astype(np.uint8))
-                image = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
+                image = upright(image, "RGB" if channels == 3 else "L")
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
             images.append(np.asarray(image).reshape(*size, channels))
         except ValueError as error:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.files import replacing
+from tf_capsules.files import read_npz, replacing, writable
 from tf_capsules.lazy import tf, tfds
 from tf_capsules.routing.arguments import positive_int
 
@@ -108,6 +108,7 @@ def _index(source, folder, part):
     key = hashlib.sha256(f"{folder.resolve()} {stat.st_mtime_ns} {stat.st_size} {part}".encode()).hexdigest()[:16]
     file = pathlib.Path.home() / ".cache" / "tf_capsules" / f"imagenet_{part}_{key}.npz"
     if not file.exists():
+        writable(file)  # before the whole set is read
         labels, names = np.zeros(len(source), np.int16), []
         progress = keras.utils.Progbar(len(source), unit_name="file name")
         for start in range(0, len(source), 1000):
@@ -117,8 +118,8 @@ def _index(source, folder, part):
             progress.update(start + len(chunk))
         with replacing(file) as part:
             np.savez_compressed(part, labels=labels, names=np.array(names))
-    with np.load(file) as arrays:
-        return arrays["labels"], arrays["names"]
+    arrays = read_npz(file, ("labels", "names"), "is a damaged cache, which can be removed")
+    return arrays["labels"], arrays["names"]
 
 
 def _split(source, index, label_of, classes, boxes, image_size, part):

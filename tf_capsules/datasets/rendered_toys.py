@@ -72,7 +72,7 @@ def rendered_toys(
 def rendered_toys_novel_azimuth(
     data_dir=None, download=False, size=48, train_pairs=2000, test_pairs=1000, lightings=tuple(range(6))
 ):
-    """Rendered toys, trained on azimuths 300 to 40. `familiar` has the test toys there, the test split elsewhere.
+    """Rendered toys, trained on azimuths 300 to 40. `familiar`: the test toys at these; test split: at others.
 
     Source of the division: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and errors are those of
     `rendered_toys`. `test_pairs` counts familiar pairs (up to 8,100), and likewise novel pairs (up to 16,200).

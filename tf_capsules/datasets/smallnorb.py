@@ -58,7 +58,7 @@ def smallnorb(data_dir=None, download=False):
 
 
 def smallnorb_novel_azimuth(data_dir=None, download=False):
-    """smallNORB, trained on azimuths 300 to 40 degrees. `familiar` has the test toys there, the test split elsewhere.
+    """smallNORB, trained on azimuths 300 to 40 degrees. `familiar`: the test toys at these; test split: at others.
 
     Source: Hinton, Sabour, Frosst 2018, section 5.1. Arguments and arrays are those of `smallnorb`. A copy whose
     training pairs lack the azimuth gives a ValueError.

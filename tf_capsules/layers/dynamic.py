@@ -52,8 +52,8 @@ class DynamicRouting(_DynamicRoutingLayer):
             The last two need a known number of children.
         votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         parents_per_chunk: about how many parents are routed at a time, to bound the memory; None: all. It needs
-            `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. With TensorFlow's
-            XLA it works in inference only. Calls that return couplings ignore it.
+            `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. TensorFlow then
+            does without XLA. Calls that return couplings ignore it.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
         bias_initializer, vote_bias_initializer: of the biases.

@@ -75,7 +75,7 @@ class EMRouting(EMRoutingLayer):
             sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             sharing. With "store" it is an error. With "auto" it has no effect if votes are stored; "recompute" makes
-            sure that they are not. With TensorFlow's XLA it works in inference only.
+            sure that they are not. TensorFlow then does without XLA.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number, the limit of the authors' schedule.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max": see `em_routing`.

@@ -43,7 +43,7 @@ class HeinsenRouting(RoutingLayer):
         votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
             whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs votes
-            that are not stored. With TensorFlow's XLA it works in inference only.
+            that are not stored. TensorFlow then does without XLA.
         epsilon: added to each parent's mass and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.

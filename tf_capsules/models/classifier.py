@@ -96,10 +96,10 @@ class CapsuleClassifier(keras.Model):
             outputs = {**outputs, "activations": margin(outputs["activations"], training=training)}
         return outputs
 
-    def export(self, *args, input_signature=None, **kwargs):
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """As of `keras.Model`; the signature is by default that of the encoder's inputs."""
         inputs = keras.tree.map_structure(lambda x: keras.InputSpec(x.dtype, x.shape), self.encoder.input)
-        return super().export(*args, input_signature=input_signature or [inputs], **kwargs)
+        return super().export(filepath, format, verbose, input_signature or [inputs], **kwargs)
 
     def reconstruct(self, poses, labels=None):
         """Images decoded from one class capsule a sample.

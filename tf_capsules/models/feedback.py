@@ -1,6 +1,7 @@
 """Models that are trained with feedback agreement units. The units take part in training only."""
 
 import collections
+import copy
 from collections.abc import Sequence
 
 import keras
@@ -154,6 +155,7 @@ class FeedbackModel(keras.Model):
         def load(part):
             return keras.saving.deserialize_keras_object(part, custom_objects=custom_objects)
 
+        config = copy.deepcopy(config)  # Keras empties what it deserializes
         links = [(lower, higher, load(unit)) for lower, higher, unit in config["links"]]
         return cls(**{**config, "model": load(config["model"]), "links": links})
 

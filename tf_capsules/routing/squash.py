@@ -54,7 +54,7 @@ def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """Shrinks each capsule to a length below 1, keeping its direction: `(1 - exp(-|s|)) * s / |s|`.
 
     Its slope at zero is 1, where that of `squash` is 0. `1 - exp(-n)` is computed as `tanh(n / 2) (1 + exp(-n))`, which
-    is exact near 0 and which ONNX has. Arguments: see `squash`. Source: Mazzia et al. 2021, section 3.1.
+    keeps its digits near 0 and which ONNX has. Arguments: see `squash`. Source: Mazzia et al. 2021, section 3.1.
 
     Example:
         >>> [round(float(x), 6) for x in squash_exponential([[0.6, 0.8]])[0]]

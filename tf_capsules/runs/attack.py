@@ -96,7 +96,7 @@ class RunAttack:
             "recipe": judge.recipe.name,
             "parameters": judge.model.count_params(),
             "dataset": data.name,
-            "note": data.noted(note).note,
+            "note": data.noted(*dict.fromkeys((judge.remark, self.runs[row["made_on"]].remark)), note).note,
             **{key: value for key, value in row.items() if key not in ("model", "made_on")},
             **self._common,
             "seconds": round(seconds, 1),

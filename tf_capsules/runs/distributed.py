@@ -63,7 +63,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def first_weights(self, path):
-        """Yields the path of a copy of process 0's weights file on this machine. Others than process 0 give None."""
+        """Yields the path of a copy of process 0's weights file on this machine. Other processes pass None."""
         content = self._bytes_from_first(b"" if path is None else path.read_bytes()) if self.count > 1 else None
         if self.index == 0:
             yield path

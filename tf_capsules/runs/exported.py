@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 
+from tf_capsules.datasets.folder import upright
 from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import reading
 from tf_capsules.runs.figures import save_figure
@@ -93,7 +94,7 @@ class ExportedModel:
 
 def _upright(path):
     """The bytes of an image file, turned upright by its EXIF data, as a folder's images are for training."""
-    from PIL import ExifTags, Image, ImageOps
+    from PIL import ExifTags, Image
 
     content = pathlib.Path(path).read_bytes()
     try:
@@ -105,7 +106,7 @@ def _upright(path):
         return content
     turned = io.BytesIO()
     with reading(path, "can't be read as an image"):
-        ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L") else "RGB").save(turned, "png")
+        upright(image, "L" if image.mode[0] in "1LI" else "RGB").save(turned, "png")
     return turned.getvalue()
 
 

@@ -106,8 +106,10 @@ def check_row(path, row):
 
 
 def has_row(path, row):
-    """Whether a CSV file of results has this row, measured in another process or on another day."""
-    told = {name: str(value) for name, value in row.items() if name not in ("date", "peak_memory_mb")}
+    """Whether a CSV file of results has this row; how and when its run was resumed makes no difference."""
+    told = {
+        name: str(value) for name, value in row.items() if name not in ("strategy", "peak_memory_mb", *environment())
+    }
     return pathlib.Path(path).exists() and any(told.items() <= there.items() for there in read_csv(path))
 
 

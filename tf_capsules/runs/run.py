@@ -117,12 +117,9 @@ def load_run(folder, weights="last", **changes):
         Settings(**kept).check(trained)
     if {"dataset", "data"} & set(changes):
         kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
-    settings = Settings(**{**kept, **changes})
+    settings = Settings(**{**kept, **changes}).with_absolute_paths()
     settings.check(trained)
-    path, history = folder.weights(weights), folder.history(trained.metric)[: max(folder.checkpoints(), default=None)]
-    remark = BEST if weights == "best" else ""
-    if (count := settings.iterations) != kept.get("iterations"):
-        remark = "; ".join(filter(None, (remark, f"evaluated with {count} iteration{'s' * (count != 1)}")))
+    path, history = folder.weights(weights), folder.history(trained.metric)
     with reading(folder.path / "config.json", OTHER_VERSION):
         recipe = settings.apply(trained)
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
@@ -130,9 +127,13 @@ def load_run(folder, weights="last", **changes):
     load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     load = functools.partial(load_data, recipe, settings, trained_on)
-    epoch = weights if isinstance(weights, int) else len(history)
-    if weights == "best" and history:
-        epoch = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]))["epoch"]
+    best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
+    history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
+    epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
+    remarks = [BEST] if weights == "best" else [f"weights of epoch {epoch}"] if epoch != len(history) else []
+    if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
+        remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
+    remark = "; ".join(remarks)
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 

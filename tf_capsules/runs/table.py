@@ -14,7 +14,8 @@ from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.run import BEST
 
-_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^{BEST}$")  # notes of a test that was chosen or altered
+# Notes of a test of other weights than the last, or of altered ones.
+_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^{BEST}$|^weights of epoch ")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -91,6 +91,12 @@ def test_of_many_classes_the_most_probable_are_shown():
     np.testing.assert_allclose(pictures(figure)[0], shares.mean(1).T[28:])
 
 
+def test_equal_probabilities_and_a_single_class_are_drawn():
+    names = [f"class {k}" for k in range(20)]
+    drawn(draw_sentence_attribution(list("abc"), shares_of(3, 2, 20), names, np.full(20, 0.05)))
+    drawn(draw_sentence_attribution(list("abc"), np.ones((3, 2, 1)), names[:1], np.ones(1)))
+
+
 @pytest.mark.parametrize(
     "tokens, shape, names, classes",
     [(4, (5, 3, 4), 4, 4), (5, (1, 5, 3, 4), 4, 4), (5, (5, 3, 4), 3, 4), (5, (5, 3, 4), 4, 3), (0, (0, 3, 4), 4, 4)],

@@ -42,6 +42,11 @@ def test_training_curves_of_several_runs_and_gaps(saved):
     assert colors["three, training"] == colors["three, validation"] != colors["one, validation"]
 
 
+def test_runs_of_different_metrics_are_not_drawn_together():
+    with pytest.raises(ValueError, match="the same metric. Received 'accuracy', which 'b' has not"):
+        plots.draw_training_curves({"a": rows(0.8), "b": rows(0.8, accuracy="exact_match")})
+
+
 def test_training_curves_have_a_band_of_one_deviation_over_batches(saved):
     spread = [row | {"val_loss_std": 0.1, "val_accuracy_std": 0.3} for row in rows(0.8, 0.4)]
     loss, metric = saved(plots.draw_training_curves(spread)).axes

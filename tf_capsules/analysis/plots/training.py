@@ -35,6 +35,8 @@ def draw_training_curves(history, losses=None):
     runs = _runs(history)
     kinds = _kinds(runs, losses)
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
+    if lacking := [name for name, rows in runs.items() if metric and not len(_column(rows, f"val_{metric}")[1])]:
+        raise ValueError(f"All runs need the same metric. Received {metric!r}, which {lacking[0]!r} has not.")
     panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())] + [(metric, None)] * (metric is not None)
     points = all(len(rows) == 1 for rows in runs.values())
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)

@@ -100,7 +100,10 @@ def load_random_states(model: keras.Model, path: str | os.PathLike):
     """The inverse of `save_random_states`; a file of a version that did not save them leaves them as they are."""
     with h5py.File(path) as file:
         saved = file.attrs.get("random_states", ())
-    for state, value in zip(_random_states(model), saved, strict=len(saved) > 0):
+    states = _random_states(model)
+    if len(saved) and len(saved) != len(states):
+        raise ValueError(f"{path} has the states of {len(saved)} random generators, {model.name!r} has {len(states)}.")
+    for state, value in zip(states, saved, strict=False):
         state.assign(value)
 
 
