@@ -320,7 +320,7 @@ def test_mixup_of_generated_examples():
         ({"batch_size": 5, "pad": True, "part": (0, 2)}, r"part \(0, 2\) .* batch_size=5"),
         ({"batch_size": 4, "part": (0, 2)}, "pad=False"),
         ({"batch_size": 4, "pad": True, "part": (2, 2)}, r"part \(2, 2\)"),
-        ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
+        ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "mixup of 2 classes .* Received: 0 to 2"),
         ({"batch_size": 2, "training": True, "mixup": (0, 3)}, "alpha .* not 0"),
         ({"batch_size": 2, "training": True, "mixup": 0.2}, "pair .* not 0.2"),
     ],

@@ -225,6 +225,8 @@ def test_tensorflow_s_xla_is_left_out_where_it_can_not_train(kind, chunk):
     inputs = keras.Input((2, 2, 3, 4))
     outputs = [keras.tree.flatten(layer(inputs))[0] for layer in layers]
     assert [layer.supports_jit for layer in layers] == [True, BACKEND != "tensorflow"]
+    if kind is not DynamicRouting:  # the quickest to train
+        return
     model = keras.Model(inputs, keras.layers.Add()(outputs))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")

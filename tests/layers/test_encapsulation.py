@@ -114,7 +114,7 @@ def test_co_efficients_are_what_their_convolutions_give(coefficients):
     np.testing.assert_allclose(array(parents), array(layer(poses)))
     symbolic = layer(keras.Input((4, 4, 2, 2)), return_coefficients=True)
     assert [x.shape for x in symbolic] == [(None, 2, 2, 2, 2), (None, 2, 2, 2, 1), (None, 2, 2, 2, 1)]
-    with pytest.raises(ValueError, match="needs coefficients"):
+    with pytest.raises(ValueError, match="needs a layer with `coefficients`"):
         CapConv(2)(poses, return_coefficients=True)
 
 
@@ -177,5 +177,5 @@ def test_what_does_not_fit_is_named(make, shape, message):
 
 @pytest.mark.parametrize("poses", [np.zeros((1, 3, 3, 2, 2), "float32"), keras.KerasTensor((1, 3, 3, 2, 2))])
 def test_coefficients_of_a_layer_without_are_refused_before_the_model_runs(poses):
-    with pytest.raises(ValueError, match="`return_coefficients` needs coefficients"):
+    with pytest.raises(ValueError, match="`return_coefficients=True` needs a layer"):
         CapConv(2, coefficients=None)(poses, return_coefficients=True)

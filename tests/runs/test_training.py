@@ -189,7 +189,8 @@ if sys.argv.pop(1) == "kill":
     training.Recorder = Killed
 settings = Settings(train_limit=130, test_limit=30, deterministic=True)
 for folder in sys.argv[1:]:
-    train(SPREAD.replace(model=dropping, epochs=3), folder, settings, resume=True, verbose=0)
+    recipe = SPREAD.replace(model=dropping, model_options=SPREAD.model_options, epochs=3)
+    train(recipe, folder, settings, resume=True, verbose=0)
 """
     killed = run_script(script, "kill", tmp_path / "killed")
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -193,7 +193,7 @@ class TestFitting:
         ({"epochs": 2, "initial_epoch": 2}, "epochs 2 to 2"),
         ({"multiple": 0}, "`multiple` must be .* Received: 0"),
         ({"mixup": (0.2, 3)}, "in evaluation"),
-        ({"training": True, "mixup": (0.2, 2)}, "labels up to 2 .* not 2"),
+        ({"training": True, "mixup": (0.2, 2)}, "mixup of 2 classes .* Received: 0 to 2"),
         ({"labels": LABELS[:5]}, r"need 11 whole numbers as labels, not \(5,\)"),
         ({"labels": np.zeros(11)}, r"not \(11,\) float64"),
     ],

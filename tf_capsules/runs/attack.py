@@ -48,7 +48,7 @@ class RunAttack:
         self.options = {**options, "bounds": bounds, "only_right": only_right}
         self.rows, self._results, self._common = [], results, {"units": self.units, "loss": loss, "seed": seed}
         if results is not None:
-            empty = dict.fromkeys(robustness.COLUMNS) | {"model": next(iter(runs))}
+            empty = dict.fromkeys(robustness.COLUMNS) | dict.fromkeys(("model", "made_on"), next(iter(runs)))
             check_row(results, self._described(empty, 0.0))
         self.images, self.labels = _drawn(self.first, limit, seed)
 
