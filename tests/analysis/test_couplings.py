@@ -12,6 +12,7 @@ from tf_capsules.layers import (
     HeinsenRouting,
     PrimaryCapsules,
 )
+from tf_capsules.models import with_feedback
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
@@ -65,6 +66,17 @@ def test_em_and_heinsen_routing_are_measured_too():
     routed = HeinsenRouting(5, 4, name="heinsen")(poses)
     found = measure_couplings(keras.Model(poses, routed), np.random.default_rng(0).normal(size=(2, 20, 4)))
     assert [x.shape for x in found["heinsen"]] == [(2, 20, 5)] * 3
+
+
+def test_a_model_with_feedback_units_is_measured_without_them():
+    images = keras.Input((8, 8, 1))
+    low = keras.layers.Conv2D(4, 3, padding="same", name="low")(images)
+    high = keras.layers.Conv2D(4, 3, padding="same", name="high")(low)
+    poses = PrimaryCapsules(types=4, pose=4, kernel_size=3, strides=2)(high)
+    model = keras.Model(images, CapsuleLength()(DynamicRouting(3, 5, name="classes")(poses)))
+    found = measure_couplings(with_feedback(model, [("low", "high")], groups=1), IMAGES)
+    for a, b in zip(found["classes"], measure_couplings(model, IMAGES)["classes"], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_arguments_of_a_layer_keep_their_names():

@@ -5,6 +5,7 @@ import numpy as np
 
 from tf_capsules.analysis.inference import inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, stopped
+from tf_capsules.models import FeedbackModel
 
 DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
 
@@ -13,7 +14,8 @@ def measure_couplings(model, inputs):
     """The coupling coefficients of each routing layer after each of its iterations.
 
     Args:
-        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer; else a ValueError.
+        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer; else a ValueError. With feedback
+            units, it is measured without them.
         inputs: a batch of the model's inputs.
 
     Returns:
@@ -25,6 +27,7 @@ def measure_couplings(model, inputs):
         >>> {name: len(each) for name, each in measure_couplings(model, images).items()}
         {'class_capsules': 3}
     """
+    model = model.model if isinstance(model, FeedbackModel) else model
     network = getattr(model, "encoder", model)
     if not isinstance(network, keras.Sequential) and not hasattr(network, "operations"):
         raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")
