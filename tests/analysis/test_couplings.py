@@ -87,6 +87,24 @@ def test_arguments_of_a_layer_keep_their_names():
     found = measure_couplings(model, list(given))["heinsen"]
     wanted = layer(given[0], mask=given[1], return_couplings=True)[-1]
     np.testing.assert_allclose(found[-1], array(wanted), atol=1e-6)
+    logits = keras.Input((6,))
+    named = HeinsenRouting(3, 4, name="named")(poses=poses, logits=logits)
+    found = measure_couplings(keras.Model([poses, logits], named), [given[0], np.zeros((2, 6))])["named"]
+    assert [one.shape for one in found] == [(2, 6, 3)] * 3
+
+
+class Listed(keras.layers.Layer):
+    """A layer that takes a list."""
+
+    def call(self, arrays, return_couplings=False):
+        (x,) = arrays if isinstance(arrays, list) else (arrays,)
+        return (x, keras.ops.softmax(x)) if return_couplings else x
+
+
+def test_a_layer_of_one_s_own_may_take_a_list():
+    x = keras.Input((3, 2))
+    found = measure_couplings(keras.Model(x, Listed(name="own")([x])), np.zeros((2, 3, 2)))
+    np.testing.assert_allclose(found["own"][0], 0.5)
 
 
 def test_entropy_and_dead_capsules():

@@ -112,7 +112,7 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
     assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
 
 
-def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_path):
+def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_path, monkeypatch):
     recipe = recipes.get("sabour2017-multimnist").replace(
         dataset="diverse_multimnist",
         dataset_options=dict(source="digits"),
@@ -123,6 +123,11 @@ def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_
         run = train(recipe, tmp_path / "run", FEW, verbose=0)
     assert (run.examples(100)[1]["part_labels"] < 0).any()
     assert dict(drawing.draw(run))["overlapping_reconstructions"].axes
+    labels = run.examples(100)[1]
+    none = {**labels, "part_labels": np.full_like(labels["part_labels"], -1)}
+    for given in (none, np.zeros(100, int)):
+        monkeypatch.setattr(type(run), "examples", lambda self, count, given=given: (None, given))
+        assert drawing.LACKS["overlapping_reconstructions"](run) == "no test image has two objects"
 
 
 def test_every_reason_to_leave_out_belongs_to_a_figure():

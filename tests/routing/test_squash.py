@@ -6,6 +6,7 @@ from keras import ops
 from oracle import CASES
 
 from tf_capsules.routing import length, squash
+from tf_capsules.routing.squash import squash_exponential
 
 
 def test_oracle_rows():
@@ -69,3 +70,10 @@ def test_half_precision_is_computed_in_float32(dtype):
         assert keras.backend.standardize_dtype(result.dtype) == "float32"
     np.testing.assert_allclose(array(length(s))[0], 500.0, rtol=1e-2)
     np.testing.assert_allclose(array(squash(s))[0], [0.6, 0.8], rtol=1e-2)
+
+
+def test_the_exponential_form_keeps_its_digits_and_stays_at_most_1():
+    n = np.concatenate([10.0 ** np.arange(-5, 1), np.linspace(1, 40, 4001)]).astype("float32")
+    lengths = array(squash_exponential(n[:, None]))[:, 0]
+    np.testing.assert_allclose(lengths, -np.expm1(-n.astype("float64")), rtol=1e-6)
+    assert lengths.max() <= 1

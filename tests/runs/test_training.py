@@ -2,6 +2,7 @@ import csv
 import dataclasses
 import json
 import signal
+import warnings
 
 import keras
 import numpy as np
@@ -144,6 +145,31 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
 def plain_network(image_shape, classes):
     layers = [keras.Input(image_shape), keras.layers.Flatten(), keras.layers.Dense(classes, "softmax")]
     return keras.Sequential(layers)
+
+
+def test_xla_that_can_not_train_is_refused_and_a_run_of_before_is_loaded(tmp_path, monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("JAX compiles every step")
+
+    def chunked(image_shape, classes, **options):
+        model = TINY.model(image_shape, classes, **options)
+        model.encoder.get_layer("class_capsules").supports_jit = False
+        return model
+
+    recipe = TINY.replace(model=chunked, model_options=TINY.model_options, epochs=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
+        with pytest.raises(
+            TrainingError, match="--jit on does not go with a layer that routes some capsules at a time"
+        ):
+            train(recipe, tmp_path / "run", dataclasses.replace(SHORT, jit="on"), verbose=0)
+        assert not (tmp_path / "run").exists()
+        run = train(recipe, tmp_path / "run", SHORT, verbose=0)
+        config = json.loads((run.folder / "config.json").read_text())
+        config["settings"]["jit"] = "on"
+        (run.folder / "config.json").write_text(json.dumps(config))
+        monkeypatch.setattr(recipes, "get", lambda name: recipe)
+        assert load_run(run.folder).settings.jit == "on"
 
 
 def test_epochs_of_few_steps_are_told(eager, tmp_path, capsys):

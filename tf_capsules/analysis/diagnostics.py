@@ -72,10 +72,10 @@ class RoutingDiagnostics(keras.callbacks.Callback):
                 before = couplings
             self._warn(self.rows[-1])
         lengths = predict_probabilities(self.model, self.inputs)
-        if lengths.min() < 0 or lengths.max() > 1:  # the logits of a model of another kind
+        if lengths.min() < -0.001 or lengths.max() > 1.001:  # the logits of a model of another kind
             lengths = np.exp(lengths - lengths.max(-1, keepdims=True))
             lengths /= lengths.sum(-1, keepdims=True)
-        shares = np.histogram(lengths, LENGTH_BINS, (0, 1))[0] / lengths.size
+        shares = np.histogram(np.clip(lengths, 0, 1), LENGTH_BINS, (0, 1))[0] / lengths.size
         self.lengths += [
             {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)
         ]

@@ -43,6 +43,13 @@ def _no_decoder(run):
     return None if getattr(run.model, "decoder", None) is not None else "the network has no decoder"
 
 
+def _no_two_objects(run):
+    labels = run.examples(100)[1]
+    parts = labels.get("part_labels") if isinstance(labels, dict) else None
+    lacks = parts is None or not (parts >= 0).all(-1).any()
+    return _no_decoder(run) or ("no test image has two objects" if lacks else None)
+
+
 def _reconstructions(run):
     measured = analysis.measure_reconstructions(run.model, *run.examples(256))
     return plots.draw_reconstructions(measured, run.data.spec.class_names)
@@ -153,7 +160,7 @@ LACKS = {
     "training_curves": lambda run: None if run.history else "the run has no history",
     "reconstructions": _no_decoder,
     "dimension_perturbation": _no_decoder,
-    "overlapping_reconstructions": _no_decoder,
+    "overlapping_reconstructions": _no_two_objects,
     "stereo_pairs": _no_pairs,
     "poses_by_azimuth": functools.partial(_no_views, factors=("azimuth",)),
     "poses_by_elevation": functools.partial(_no_views, factors=("elevation",)),

@@ -22,13 +22,21 @@ def predict_probabilities(model, inputs):
 
 def inputs_of(layer, network, inputs):
     """The arguments of a layer, in the order of its call, up to its last array, when its network gets `inputs`."""
-    given = layer._inbound_nodes[0].arguments
+    arguments = symbolic_arguments(layer)
+    places = [place for place, value in enumerate(arguments) if keras.utils.is_keras_tensor(value)]
+    found = keras.Model(network.input, [arguments[place] for place in places])(inputs, training=False)
+    arrays = dict(zip(places, keras.tree.flatten(found), strict=True))
+    return tuple(arrays.get(place, value) for place, value in enumerate(arguments))
+
+
+def symbolic_arguments(layer):
+    """The arguments of a layer's first call in a functional network, in their order, up to the last tensor."""
+    given, tensors = layer._inbound_nodes[0].arguments, keras.tree.flatten(layer.input)
     bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
     bound.apply_defaults()
     places = [place for place, value in enumerate(bound.args) if keras.utils.is_keras_tensor(value)]
-    found = keras.Model(network.input, [bound.args[place] for place in places])(inputs, training=False)
-    arrays = dict(zip(places, keras.tree.flatten(found), strict=True))
-    return tuple(arrays.get(place, value) for place, value in enumerate(bound.args[: places[-1] + 1]))
+    # In lists, or by keyword alone: one after the other.
+    return bound.args[: places[-1] + 1] if len(places) == len(tensors) else tuple(tensors)
 
 
 def in_batches(model, images, batch_size):

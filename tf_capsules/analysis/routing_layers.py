@@ -2,10 +2,9 @@
 
 import inspect
 
-import keras
 from keras import ops
 
-from tf_capsules.analysis.inference import inputs_of, to_numpy
+from tf_capsules.analysis.inference import inputs_of, symbolic_arguments, to_numpy
 from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.base import RoutingLayer
 
@@ -35,7 +34,7 @@ def stopped(routing, iterations):
     if isinstance(config.get("inverse_temperature"), (tuple, list)):
         config["inverse_temperature"] = config["inverse_temperature"][:iterations]
     layer = type(routing).from_config(config)
-    layer.build(keras.tree.flatten(routing.input)[0].shape)
+    layer.build(symbolic_arguments(routing)[0].shape)
     layer.set_weights(routing.get_weights())
     return layer
 

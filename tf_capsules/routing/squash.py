@@ -62,4 +62,4 @@ def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """
     poses = at_least_float32(poses)
     norm = length(poses, axis, keepdims=True)
-    return poses * (ops.tanh(norm / 2) * (1 + ops.exp(-norm)) / norm)
+    return poses * (ops.minimum(ops.tanh(norm / 2) * (1 + ops.exp(-norm)), 1) / norm)

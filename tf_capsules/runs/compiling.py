@@ -56,8 +56,6 @@ def compile_model(model, recipe, spec, jit="auto"):
         weighted_metrics=[make_metric(recipe)],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
-    if jit == "on" and not model.jit_compile:
-        raise TrainingError("--jit on: TensorFlow's XLA can't train a layer that routes some capsules at a time.")
     model.optimizer.build(model.trainable_variables)
 
 

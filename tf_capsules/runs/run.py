@@ -117,8 +117,9 @@ def load_run(folder, weights="last", **changes):
         Settings(**kept).check(trained)
     if {"dataset", "data"} & set(changes):
         kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
-    settings = Settings(**{**kept, **changes}).with_absolute_paths()
+    settings = Settings(**{**kept, **changes})
     settings.check(trained)
+    settings = settings.with_absolute_paths()
     path, history = folder.weights(weights), folder.history(trained.metric)
     with reading(folder.path / "config.json", OTHER_VERSION):
         recipe = settings.apply(trained)
@@ -130,7 +131,13 @@ def load_run(folder, weights="last", **changes):
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
-    remarks = [BEST] if weights == "best" else [f"weights of epoch {epoch}"] if epoch != len(history) else []
+    remarks = (
+        [BEST]
+        if weights == "best"
+        else [f"weights of epoch {epoch}"]
+        if epoch != max(folder.checkpoints(), default=epoch)
+        else []
+    )
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
     remark = "; ".join(remarks)

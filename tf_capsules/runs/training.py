@@ -13,7 +13,7 @@ from tf_capsules.runs.compiling import build_model, compile_learner, compile_mod
 from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings
 from tf_capsules.runs.data import load_data
 from tf_capsules.runs.distributed import join_processes, mirrored_strategy
-from tf_capsules.runs.errors import reported
+from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.results import append_row, check_row, describe_result, has_row
 from tf_capsules.runs.run import Run
@@ -69,6 +69,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     with group.scope(), strategy.scope() if strategy else contextlib.nullcontext():
         model = reported(build_model, recipe, spec, settings.dtype)
         learner = reported(compile_learner, model, recipe, spec, settings.jit)
+        if settings.jit == "on" and not done and not learner.jit_compile:
+            reason = "--deterministic" if settings.deterministic else "a layer that routes some capsules at a time"
+            raise TrainingError(f"--jit on does not go with {reason}: TensorFlow's XLA can't train it.")
         if done:
             with group.first_weights(folder.weights() if group.index == 0 else None) as path:
                 load_checkpoint(learner, path)

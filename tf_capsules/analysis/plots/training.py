@@ -35,8 +35,8 @@ def draw_training_curves(history, losses=None):
     runs = _runs(history)
     kinds = _kinds(runs, losses)
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
-    if lacking := [name for name, rows in runs.items() if metric and not len(_column(rows, f"val_{metric}")[1])]:
-        raise ValueError(f"All runs need the same metric. Received {metric!r}, which {lacking[0]!r} has not.")
+    shared = metric is None or all(len(_column(rows, f"val_{metric}")[1]) for rows in runs.values())
+    metric = metric if shared else None
     panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())] + [(metric, None)] * (metric is not None)
     points = all(len(rows) == 1 for rows in runs.values())
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)
@@ -66,7 +66,7 @@ def draw_training_curves(history, losses=None):
     banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
     of_loss = " in the loss" if any("error" in axes.get_ylabel() for axes in figure.axes) else ""
     band = f"; band{of_loss}: one standard deviation over batches" if banded else ""
-    return drawing.add_caption(figure, f"{text}{band}.")
+    return drawing.add_caption(figure, f"{text}{band}.{'' if shared else ' The runs have no metric in common.'}")
 
 
 def _shown(runs, quantity, points):
