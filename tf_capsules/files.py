@@ -49,8 +49,8 @@ def replacing(path):
     """A path to write a file or a folder to. It replaces `path` when it is written whole.
 
     If the process is killed or the machine stops, the old file or the new one is there, whole; of a folder the old one
-    may then have another name, `.old.*`. The name ends as that of
-    `path`, because Keras tells kinds of files by their endings. Absent parent folders are made.
+    may then have another name, `.old.*`. The name of the part ends as that of `path`, because Keras tells kinds of
+    files by their endings. Absent parent folders are made.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

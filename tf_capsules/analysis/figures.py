@@ -43,11 +43,15 @@ def _no_decoder(run):
     return None if getattr(run.model, "decoder", None) is not None else "the network has no decoder"
 
 
-def _no_two_objects(run):
+def _two_objects(run):
+    """The numbers of the first eight test images with two objects, among the first hundred."""
     labels = run.examples(100)[1]
-    parts = labels.get("part_labels") if isinstance(labels, dict) else None
-    lacks = parts is None or not (parts >= 0).all(-1).any()
-    return _no_decoder(run) or ("no test image has two objects" if lacks else None)
+    parts = labels.get("part_labels", np.empty((0, 2))) if isinstance(labels, dict) else np.empty((0, 2))
+    return np.flatnonzero((parts >= 0).all(-1))[:8]
+
+
+def _no_two_objects(run):
+    return _no_decoder(run) or (None if len(_two_objects(run)) else "no test image has two objects")
 
 
 def _reconstructions(run):
@@ -62,8 +66,7 @@ def _dimension_perturbation(run):
 
 
 def _overlapping_reconstructions(run):
-    images, targets = run.examples(100)
-    two = np.flatnonzero((targets["part_labels"] >= 0).all(-1))[:8]  # an image may have one object
+    (images, targets), two = run.examples(100), _two_objects(run)
     parts, labels = targets["parts"][two], targets["part_labels"][two]
     measured = analysis.measure_overlapping_reconstructions(run.model, images[two], parts, labels)
     return plots.draw_overlapping_reconstructions(measured, run.data.spec.class_names)

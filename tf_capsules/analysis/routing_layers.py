@@ -60,11 +60,10 @@ def bytes_of_votes(layer, calls):
     """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones for a routing layer that can't tell."""
     if not isinstance(layer, RoutingLayer):
         return (None, None) if gives_couplings(layer) else (0, 0)
-    found = [
-        layer.votes_cost(
-            tuple((*args, options.get("poses"))[0].shape), options.get("parents") is not None, options.get("capsules")
-        )
-        for args, options, _ in calls
-    ]
+    found = []
+    for args, options, _ in calls:
+        poses = args[0] if args else options["poses"]
+        later = options.get("parents") is not None
+        found.append(layer.votes_cost(tuple(poses.shape), later, options.get("capsules")))
     # Further iterations have the same votes.
     return max((one.tensor for one in found), default=0), max((one.held for one in found), default=0)

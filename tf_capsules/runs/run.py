@@ -131,16 +131,11 @@ def load_run(folder, weights="last", **changes):
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
-    remarks = (
-        [BEST]
-        if weights == "best"
-        else [f"weights of epoch {epoch}"]
-        if epoch != max(folder.checkpoints(), default=epoch)
-        else []
-    )
+    remark = BEST if weights == "best" else ""
+    if isinstance(weights, int) and weights != max(folder.checkpoints()):
+        remark = f"weights of epoch {weights}"
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
-        remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
-    remark = "; ".join(remarks)
+        remark += f"{'; ' * bool(remark)}evaluated with {count} iteration{'s' * (count != 1)}"
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 

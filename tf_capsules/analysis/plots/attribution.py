@@ -46,9 +46,8 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     best, even, means = int(probabilities.argmax()), 1 / classes, shares.mean(1)
     shown = np.sort(np.argsort(-probabilities, kind="stable")[:_MOST_CLASSES])
     spread = max(float(np.abs(shares - even).max()), 0.1 * even)
-    colors = ScalarMappable(
-        TwoSlopeNorm(even, max(0.0, even - spread), max(min(1.0, even + spread), 1.01 * even)), colormaps["PuOr_r"]
-    )
+    highest = max(min(1.0, even + spread), 1.01 * even)  # above the middle, also for a single class
+    colors = ScalarMappable(TwoSlopeNorm(even, max(0.0, even - spread), highest), colormaps["PuOr_r"])
 
     labels = [_printable(token) for token in tokens]
     column = 0.2 + 0.085 * max(map(len, labels))  # inches

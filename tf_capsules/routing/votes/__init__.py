@@ -20,8 +20,8 @@ equal for all parents may be given as (batch, children, 1): one matrix product t
 1 stands for the whole batch.
 
 Votes far from zero keep their digits by three references, which affect rounding only. Children's poses are relative to
-the `center` of their group. Means are relative to the `origin`, for each parent the mean vote of
-the group centers. `near` is a pose near the mean to be computed, such as the mean of the previous iteration.
+the `center` of their group. Means are relative to the `origin`, for each parent the mean vote of the
+group centers. `near` is a pose near the mean to be computed, such as the mean of the previous iteration.
 """
 
 from tf_capsules.routing.votes.base import Votes
