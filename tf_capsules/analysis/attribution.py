@@ -1,4 +1,4 @@
-"""Which inputs speak for which class: the coupling coefficients of the routings, multiplied from inputs to classes."""
+"""The share of each input that goes to each class: coupling coefficients, multiplied from inputs to classes."""
 
 import functools
 

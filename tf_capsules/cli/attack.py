@@ -2,7 +2,7 @@
 
 from tf_capsules.cli.options import IMAGES, add_results, add_settings, add_weights, given_settings, print_pictures
 
-HELP = "Attack runs with adversarial images, each with its own and with those of the others."
+HELP = "Test runs on adversarial images: those made against the run itself, and those made against the others."
 
 
 def add_parser(parser):
@@ -14,11 +14,15 @@ def add_parser(parser):
     parser.add_argument("--attacks", nargs="+", help=kinds)
     goals = "untargeted: the accuracy that is left; targeted: how often a wanted wrong class wins (default: both)"
     parser.add_argument("--goals", nargs="+", help=goals)
-    parser.add_argument("--steps", type=int, default=10, help="of the basic iterative method (default: 10)")
+    parser.add_argument("--steps", type=int, default=10, help="steps of the basic iterative method (default: 10)")
     parser.add_argument("--limit", type=int, default=200, help="how many test images, drawn at random (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="seed for drawing the images (default: 0)")
-    parser.add_argument("--only-right", action="store_true", help="attack only those that all runs classify correctly")
-    parser.add_argument("--loss", default="crossentropy", help="crossentropy or trained (default: crossentropy)")
+    parser.add_argument("--only-right", action="store_true", help="attack only images that all runs classify correctly")
+    parser.add_argument(
+        "--loss",
+        default="crossentropy",
+        help="whose gradient is used: crossentropy, or trained, the run's own (default: crossentropy)",
+    )
     parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
     add_weights(parser)
     add_settings(parser, IMAGES)

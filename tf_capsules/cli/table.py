@@ -4,7 +4,7 @@ import pathlib
 
 from tf_capsules.cli.options import TRAINING, add_settings, given_settings, print_pictures
 
-HELP = "Train several recipes on equal terms, row by row; an interrupted table goes on."
+HELP = "Train several recipes on equal terms, row by row. The same command goes on after an interruption."
 
 
 def add_parser(parser):
@@ -16,7 +16,9 @@ def add_parser(parser):
     )
     parser.add_argument("--output", "-o", default="runs/table", help="folder of the runs and the pictures")
     parser.add_argument(
-        "--results", metavar="FILE.csv", help="file of results; its rows are skipped (default: table.csv in the folder)"
+        "--results",
+        metavar="FILE.csv",
+        help="file of results; rows that it has are not measured again (default: table.csv in the folder)",
     )
     parser.add_argument("--no-test", action="store_true", help="train and draw the curves, without a test at the end")
     add_settings(parser, TRAINING)

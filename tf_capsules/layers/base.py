@@ -55,7 +55,7 @@ class RoutingLayer(Configured):
 
     Args:
         capsules: number of parents; None for a layer that gets it with each call.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         votes_memory: "auto", "store" or "recompute", see the layers.
         sharing: which children share transformations: "none"; "positions": all children of a type; or "all".
         kwargs: of `keras.layers.Layer`.

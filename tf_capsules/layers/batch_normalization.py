@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class BatchNormalization(keras.layers.BatchNormalization):
-    """Keras's batch normalization, faster in training on CPUs.
+    """Keras's batch normalization, faster in training of some networks on CPUs.
 
     Keras computes it in a dozen operations, each of which reads the whole map. TensorFlow's fused kernel reads the map
     once, and once more in the backward pass. Weights, arguments and results are Keras's. Keras's own computation runs

@@ -27,7 +27,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.

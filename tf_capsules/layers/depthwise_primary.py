@@ -17,7 +17,7 @@ class DepthwisePrimaryCapsules(Configured):
     position, as there, a product and a sum replace the convolution: they are faster on a CPU.
 
     Args:
-        pose: length of a pose; it divides the number of channels. Capsule c holds `pose` channels, from `c * pose` on.
+        pose: entries of a pose; it divides the number of channels. Capsule c holds `pose` channels, from `c * pose` on.
         kernel_size: of the convolution, a number or (rows, columns); None for the whole feature map.
         strides: of the convolution, one number for both axes.
         use_bias: whether the convolution has a bias.

@@ -41,7 +41,7 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     Args:
         capsules: number of parents.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent, for any number of children.
@@ -176,7 +176,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;

@@ -64,7 +64,7 @@ class EMRouting(EMRoutingLayer):
 
     Args:
         capsules: number of parents.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent, for any number of children.
@@ -77,14 +77,16 @@ class EMRouting(EMRoutingLayer):
             sharing. With "store" it is an error. With "auto" it has no effect if votes are stored; "recompute" makes
             sure that they are not. TensorFlow then does without XLA.
         use_bias: whether votes have a learned bias.
-        inverse_temperature: a number for each iteration; or one number, the limit of the authors' schedule.
-        normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max": see `em_routing`.
+        inverse_temperature: a number for each iteration; or one number n, for the schedule `n (1 - 0.95 ** t)`.
+        normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of
+            an example's parents to [-5, 5].
         gradients: "all": through all iterations; "last": through the last one only.
-        epsilon: added to each parent's mass, and with "min_max" to the range of the costs, in divisions.
+        epsilon: added, in divisions, to each parent's mass (the sum of couplings times activations), and with
+            "min_max" to the range of the costs.
         variance_floor: added to each variance.
-        beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in its implementation (uniform within
-            `sqrt(6 / (capsules + 1))`; truncated normal of mean -1000 and standard deviation 500); with "min_max"
-            uniform in [0, 1].
+        beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in Gritzman's code (uniform, at most
+            `sqrt(6 / (capsules + 1))` from 0; truncated normal of mean -1000 and standard deviation 500); with
+            "min_max" uniform in [0, 1].
         bias_initializer: of the bias.
         kernel_initializer: None: truncated normal of standard deviation 1.
         kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.

@@ -31,7 +31,7 @@ def flatten_types(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
-    """Convolutional capsules without routing: two branches predict each parent, and learned gates weight them.
+    """Convolutional capsules without routing: one branch predicts each parent, or two that learned coefficients weight.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. Each branch
@@ -44,7 +44,7 @@ class CapConv(Configured):
     convolution of the concatenated branches.
 
     Args:
-        dim: length of a parent's pose.
+        dim: entries of a parent's pose.
         kernel_size: of the master branch, odd; the paper has 3 (its Type I, with strides 2) and 1 (Type II).
         strides: of both branches, for both axes.
         coefficients: input of each branch's coefficient: "own" (the paper's version 1), the branch itself; "crossed"
@@ -98,7 +98,7 @@ class CapConv(Configured):
 
     def build(self, input_shape):
         check_rank(self, input_shape, "poses (batch, height, width, types, d)")
-        known_axes(self, input_shape, {3: "number of capsule types", 4: "length of a child's pose"})
+        known_axes(self, input_shape, {3: "number of capsule types", 4: "size of a child's pose"})
         self.types, columns = input_shape[3:]
         self.input_spec = keras.layers.InputSpec(ndim=5, axes={3: self.types, 4: columns})
         below, channels = self.types * columns, self.types * self.dim

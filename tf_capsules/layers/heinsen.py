@@ -32,7 +32,7 @@ class HeinsenRouting(RoutingLayer):
 
     Args:
         capsules: number of parents; None: it is given with each call.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         sharing: which children share kernel, bias and betas: "none" (a fixed number of children); "positions": all
             children of a type, which needs poses on a grid; "all": all children, in any number.
@@ -44,7 +44,7 @@ class HeinsenRouting(RoutingLayer):
             whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs votes
             that are not stored. TensorFlow then does without XLA.
-        epsilon: added to each parent's mass and to each variance.
+        epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.
         kernel_regularizer, bias_regularizer, beta_regularizer: of these weights.

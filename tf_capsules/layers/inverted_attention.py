@@ -112,7 +112,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
 
     Args:
         capsules: number of parents.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         scaled: whether agreements are divided by the square root of the size of a parent's pose.
         layer_norm: whether sums are normalized over the entries of a pose, with one learned gain and offset for all
             capsules; poses of one number never are.
@@ -120,9 +120,10 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer holds a child's pose for each
-            (child, parent) pair, a few examples at a time, and the backward pass recomputes it. "store": always.
-            "recompute": never; not with `use_activations`. Only stored votes have gradients of higher order.
+        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer holds an array of the
+            size of a child's pose for each (child, parent) pair, a few examples at a time; the backward pass makes it
+            again. "store": always. "recompute": never; not with `use_activations`. Only stored votes have gradients of
+            higher order.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.
         kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
@@ -222,7 +223,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
             "store": it uses stored votes. Only stored votes have gradients of higher order.

@@ -15,13 +15,16 @@ from tf_capsules.routing.votes import plan
 class SelfAttentionRouting(RoutingLayer):
     """Fully connected capsules, routed once by self-attention.
 
+    The coupling of child i to parent j is a softmax, over the parents, of `<V_ij, sum_k V_kj> / sqrt(D)`, for votes V
+    of D entries, plus a learned prior.
+
     Source: Mazzia et al. 2021, section 3.2. A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is
     a matrix keeps its rows. Routing runs in at least float32 under every dtype policy. The paper has neither shared
     transformations nor the option to leave out the prior.
 
     Args:
         capsules: number of parents.
-        dim: columns of a parent's pose; for vectors its length.
+        dim: columns of a parent's pose; for vectors the number of entries.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent.
         use_prior: whether a learned number for each pair is added to the couplings; needs a known number of children.

@@ -18,7 +18,7 @@ class SequenceCapsules(Configured):
     Source: Heinsen 2019, section 4.1.
 
     Args:
-        dim: length of a capsule's pose.
+        dim: entries of a capsule's pose.
         norm: place of the layer normalization: "pre", before the dense layer (the paper), or "post", after Swish (the
             author's later code and published weights).
 

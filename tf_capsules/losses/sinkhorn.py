@@ -118,13 +118,12 @@ def _features(loss, y_true, y_pred):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class SinkhornDivergence(keras.losses.Loss):
-    """How far a batch of features is from another one: the cost of carrying one batch to the other.
+    """The Sinkhorn divergence of two batches of features: a cost of optimal transport that is 0 for equal batches.
 
     Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, where W is the cost of the transport plan, as
     in their released code. Samples have equal masses, or with sample weights masses in proportion to them: a sample of
-    weight 0 takes no part. A sample's value is the average cost of carrying mass to it. The loss is the cost of the
-    plan; with weights it is multiplied by their mean, as in any Keras loss. Under a `tf.distribute` strategy each
-    replica compares its own part of the batch.
+    weight 0 takes no part. A sample's value is its part of the divergence. With weights the loss is multiplied by their
+    mean, as in any Keras loss. Under a `tf.distribute` strategy each replica compares its own part of the batch.
 
     Args:
         cost: "cosine" or "l2", see `transport_cost`.

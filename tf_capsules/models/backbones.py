@@ -132,7 +132,7 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 
 
 def columns_of(pose: Size):
-    """The columns of a matrix pose (rows, columns), or the length of a vector pose, which is a number."""
+    """The columns of a matrix pose (rows, columns), or the entries of a vector pose, which is a number."""
     return pose[-1] if isinstance(pose, (tuple, list)) else pose
 
 

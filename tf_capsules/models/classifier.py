@@ -26,7 +26,7 @@ class CapsuleClassifier(keras.Model):
             (batch, classes, *pose), and any further outputs.
         decoder: layer from masked poses to images, or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
-        logits: whether "activations" are logits, whose softmax gives the class probabilities, or such probabilities.
+        logits: true: "activations" are logits of a softmax; false: they are probabilities, which need not sum to 1.
 
     Call arguments:
         images: (batch, height, width, channels).

@@ -37,7 +37,7 @@ def ImageCapsNet(
         filters: channels of each convolution.
         types: types of primary capsules.
         parts: capsules between the two routing layers.
-        pose: of every capsule: (rows, columns), or the length of a vector.
+        pose: of every capsule: (rows, columns), or the number of entries of a vector.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
@@ -102,7 +102,7 @@ def TextCapsNet(
 
     Args:
         layers, width: number and width of the hidden states; GPT-2 large has 37 of width 1,280.
-        dim: length of a token's capsule.
+        dim: entries of a token's capsule.
         pose: columns of the poses after routing; every pose has one row.
         classes, parts, iterations, density, name: see `ImageCapsNet`.
         norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;

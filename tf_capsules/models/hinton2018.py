@@ -50,7 +50,7 @@ def MatrixCapsNet(
         strides: of these layers, whose windows are 3x3; None: 2 in the first and 1 in all others.
         padding: of the convolution, "valid" (the paper's grids of 14, 6 and 4) or "same" (16, 7 and 5, as in the open
             implementation of Gritzman 2019).
-        pose: of every capsule: (rows, columns), or the length of a vector.
+        pose: of every capsule: (rows, columns), or the number of entries of a vector.
         iterations: of each routing layer.
         inverse_temperature: see `EMRouting`; a list has a number for each iteration.
         coordinates: whether a child's position is added to its votes for the classes.

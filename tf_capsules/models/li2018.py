@@ -39,7 +39,7 @@ def CapNet(
         image_shape: (height, width, channels).
         classes: number of classes.
         routing: "dynamic", with competition between children; or "em".
-        dim: length of the poses of both layers.
+        dim: entries of the poses of both layers.
         grid: (height, width) of the first routed layer, which has 32 types; None: those of the primary capsules. The
             released code has 4 x 4 for 8 x 8 primary capsules.
         iterations: of the routing.
@@ -117,7 +117,7 @@ def ShortEncapNet(
     Args:
         image_shape, classes, weights, name: see `CapNet`.
         coefficients: of the capsule convolution, see `CapConv`.
-        dim: length of the class capsules and of those below.
+        dim: entries of the poses of the class capsules and of those below.
 
     Returns:
         A `CapsuleClassifier`, not compiled.
@@ -140,7 +140,7 @@ def EncapNet(
     weights: Weights = None,
     name: str | None = "encapnet",
 ):
-    """EncapNet: modules of capsule convolutions. Each module doubles the length of the poses.
+    """EncapNet: modules of capsule convolutions. Each module doubles the entries of a pose.
 
     Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a 3x3 capsule convolution (Type I), with
     strides 2 from the second module on, and several 1x1 ones (Type II). With 3 of these in each of four modules it has

@@ -50,8 +50,8 @@ def EfficientCapsNet(
         normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
         primary_kernel_size, primary_strides: of the primary capsules' filters; None for the whole feature map. The
             paper has 5 and 2 for MultiMNIST.
-        pose: length of a primary capsule.
-        dim: length of a class capsule.
+        pose: entries of a primary capsule's pose.
+        dim: entries of a class capsule's pose.
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction; None: the paper's 0.392 times
             the mean squared error.

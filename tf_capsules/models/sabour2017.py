@@ -47,11 +47,11 @@ def CapsNet(
         filters: channels of the first convolution.
         kernel_size: of the first convolution.
         types: types of primary capsules.
-        pose: length of a primary capsule.
+        pose: entries of a primary capsule's pose.
         primary_kernel_size, primary_strides: of the primary capsules' convolution.
         primary_scale: see `PrimaryCapsules`.
         padding: of both convolutions, "valid" or "same".
-        dim: length of a class capsule.
+        dim: entries of a class capsule's pose.
         iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.

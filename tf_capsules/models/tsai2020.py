@@ -56,7 +56,7 @@ def AttentionCapsNet(
         backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
         filters: channels of the simple backbone, an error with any other backbone; None: 256.
         types: types of primary capsules.
-        pose: of every capsule: (rows, columns), or the length of a vector.
+        pose: of every capsule: (rows, columns), or the number of entries of a vector.
         primary_kernel_size, primary_strides: of the primary capsules' convolution, which has no bias.
         convolutions: (types, kernel size, strides) of each convolutional capsule layer.
         hidden: number of capsules of each fully connected layer below the classes.
@@ -165,7 +165,7 @@ def ConvDynamicCapsNet(
     Args:
         image_shape, classes, backbone, types, convolutions, weights, name: see `AttentionCapsNet`.
         filters: channels of the simple backbone; None: 1,024.
-        pose: of every capsule, the length of a vector.
+        pose: of every capsule, the number of entries of a vector.
         iterations: of the routing, at least 1.
 
     Returns:

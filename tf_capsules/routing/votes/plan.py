@@ -53,7 +53,7 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
     Args:
         memory: "auto" stores votes if every other form is larger; "store" always does, "recompute" never.
         shared: whether children share their transformations.
-        rows, columns: of a child's pose: (rows,) and the columns of a matrix; () and the length of a vector.
+        rows, columns: of a child's pose: (rows,) and the columns of a matrix; () and the entries of a vector.
         dim: columns of a parent's pose.
         examples: number of examples at a time; None: all.
     """
