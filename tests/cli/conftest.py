@@ -35,7 +35,7 @@ def trained(tmp_path_factory):
 def no_data(monkeypatch):
     """Loading data fails, as if the data had been moved since training."""
 
-    def load(*arguments):
+    def load(*arguments, **options):
         raise FileNotFoundError("the data are gone")
 
     monkeypatch.setattr(training, "load_data", load)

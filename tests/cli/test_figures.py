@@ -20,6 +20,8 @@ def test_figures_of_one_run_and_of_several(trained, tmp_path, capsys, monkeypatc
     assert "not the folder of a run" in capsys.readouterr().err
     assert cli.main(["figures", str(folder), str(copy), "--data", "nowhere"]) == 2
     assert "Other data are for the figures of one run. Received: data" in capsys.readouterr().err
+    assert cli.main(["figures", str(folder), str(copy), "--weights", "best"]) == 2
+    assert "--weights is for the figures of one run. Received: best" in capsys.readouterr().err
 
 
 def test_without_data_the_curves_are_drawn_and_the_rest_is_refused(trained, tmp_path, capsys, no_data):

@@ -55,6 +55,27 @@ def test_photographs_of_any_mode_are_turned_or_refused(mode, tmp_path):
             exported._upright(path)
 
 
+@pytest.mark.parametrize("ending", ["webp", "gif", "bmp"])
+def test_animations_and_palettes_are_read_as_for_training(ending, tmp_path):
+    from PIL import Image
+
+    first, second = (Image.effect_noise((16, 8), spread).convert("RGB") for spread in (20, 90))
+    first, path = first.quantize(32) if ending == "bmp" else first, tmp_path / f"picture.{ending}"
+    first.save(path, **({} if ending == "bmp" else {"save_all": True, "append_images": [second]}))
+    sent = Image.open(io.BytesIO(exported._upright(path)))
+    assert (sent.format, sent.mode) == ("PNG", "RGB") and getattr(sent, "n_frames", 1) == 1
+    with Image.open(path) as image:
+        np.testing.assert_array_equal(sent, image.convert("RGB"))
+
+
+@needs_tensorflow
+def test_an_export_of_fewer_epochs_is_not_used(trained, tmp_path, capsys):
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    (folder / "exported.json").write_text('{"epochs": 0}')
+    assert cli.main(["predict", str(folder), __file__]) == 2
+    assert f"was exported after 0 epochs and has 2: `tf-capsules export {folder}`" in capsys.readouterr().err
+
+
 @needs_tensorflow
 def test_damaged_and_other_saved_models_are_named(trained, tmp_path, said):
     import tensorflow as tf

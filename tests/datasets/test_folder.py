@@ -46,7 +46,9 @@ def test_a_fifth_of_each_class_is_the_test_split(tmp_path):
 def test_own_splits_and_grey(tmp_path):
     fill(tmp_path / "train", 6)
     fill(tmp_path / "test", 2)
-    pets = datasets.load("folder", tmp_path, image_size=5, channels=1)
+    (tmp_path / "validation").mkdir()
+    with pytest.warns(UserWarning, match="left out the folders validation; there are train and test"):
+        pets = datasets.load("folder", tmp_path, image_size=5, channels=1)
     assert (pets.train.size, pets.test.size, pets.image_shape) == (18, 6, (5, 5, 1))
     grey = {0: 23, 1: 117, 2: 60}  # 0.114 B, 0.587 G, 0.299 R of 200
     for arrays in (pets.train.arrays, pets.test.arrays):

@@ -165,6 +165,7 @@ def test_clear_errors(prepared, classes, tmp_path):
     wrong(ValueError, "needs class_list", "h_imagenet")
     wrong(ValueError, "`image_size` must be a whole number of at least 1. Received: 0", image_size=0)
     wrong(FileNotFoundError, "'imagenet' is not in .*downloads/manual.*array_record", folder=tmp_path)
+    wrong(FileNotFoundError, "downloads/manual.*array_record", folder=tmp_path / "empty", download=True)
     wrong(ValueError, "no pictures of 996 classes, the first is n01494475")
     wrong(FileNotFoundError, "class list .*absent", class_list=tmp_path / "absent")
     wrong(FileNotFoundError, "box file .*absent", box_file=tmp_path / "absent")

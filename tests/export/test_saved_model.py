@@ -1,3 +1,4 @@
+import io
 import pathlib
 import re
 import subprocess
@@ -145,6 +146,16 @@ def test_every_format_is_decoded_to_the_models_channels(tmp_path, channels):
     for kind in kinds:
         answer = loaded.signatures["serving_bytes"](files=tf.constant([encoded(grey, kind)]))
         np.testing.assert_allclose(answer["probabilities"], want["probabilities"], atol=1e-6, err_msg=kind)
+
+
+def test_an_animated_webp_file_is_refused(loaded):
+    from PIL import Image
+
+    frames = [Image.fromarray(make_images((8, 7, 3)) // (1 + n)) for n in range(2)]
+    file = io.BytesIO()
+    frames[0].save(file, "webp", save_all=True, append_images=frames[1:], lossless=True)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="animated WebP files are not decoded"):
+        loaded.signatures["serving_bytes"](files=tf.constant([file.getvalue()]))
 
 
 def test_colours_become_grey_by_their_luma_and_alpha_is_dropped(loaded):

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from tf_capsules.cli.options import assignment
 from tf_capsules.runs import Settings, TrainingError
 from tf_capsules.runs.option import ABOVE_0, AT_LEAST_1, assignments, declared, documented, one_of, option
 from tf_capsules.runs.settings import _STATED, DECLARED
@@ -59,6 +60,9 @@ def test_values_are_checked(name, value, message):
 def test_values_become_words_of_the_command_line_and_of_results():
     parts = {"b": [1], "a": [2, 3], "c": "x"}
     assert assignments(parts) == ["a=2,3", "b=1,", "c=x"]
+    nested = {"a": [[4, 5], [8]], "b": []}
+    assert assignments(nested) == ["a=(4,5),(8,)", "b=()"] == assignments({"a": ((4, 5), (8,)), "b": ()})
+    assert [assignment(text)[1] for text in assignments(nested)] == [[(4, 5), (8,)], []]
     assert FEW["parts"].as_arguments(parts)[:2] == ["--parts", "a=2,3"]
     assert FEW["parts"].as_texts({"a": 1}) == ["parts a=1"] and FEW["count"].as_texts(3) == ["count 3"]
     assert FEW["fast"].as_arguments(True) == ["--fast"]

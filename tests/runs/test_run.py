@@ -8,6 +8,7 @@ from small_runs import RECTIFIED, TINY, write_arrays
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.runs import RunFolder, Settings, TrainingError, evaluate_runs, find_run, load_run, train
+from tf_capsules.runs.data import load_data
 
 
 def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
@@ -71,6 +72,25 @@ def test_a_folder_is_read_as_the_run_s_images_were(eager, run, tmp_path, monkeyp
             Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / str(label) / f"{i}.png")
     given = load_run(run.folder, data=str(tmp_path))
     assert given.data.spec.image_shape == (8, 8, 1) and given.evaluate()["loss"] > 0
+    # Folders that are not split are tested as a whole, in a random order.
+    _, labels = given.examples(60)
+    assert given.data.spec.test_size == 60 and len(labels) == 60 and len(set(labels[:8])) > 1
+
+
+def test_a_folder_that_was_split_anew_is_told(eager, tmp_path, monkeypatch):
+    Image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    for label in ("a", "b"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(10):
+            Image.fromarray(np.full((9, 9, 3), i, np.uint8)).save(tmp_path / "pets" / label / f"{i}.png")
+    settings = Settings(data=str(tmp_path / "pets"), image_size=8, epochs=1)
+    train(TINY.replace(preprocess=(), model_options={}), tmp_path / "run", settings, verbose=0)
+    assert load_run(tmp_path / "run").data.spec.test_size == 4  # no warning
+    for i in range(10, 15):
+        Image.fromarray(np.full((9, 9, 3), i, np.uint8)).save(tmp_path / "pets" / "a" / f"{i}.png")
+    with pytest.warns(UserWarning, match="pets has 20 training images; the run was trained on 16.* split anew"):
+        assert load_run(tmp_path / "run").data.spec.test_size == 5
 
 
 def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch):
@@ -113,7 +133,21 @@ def test_other_data_are_told_by_their_whole_path(eager, run_on_arrays, tmp_path,
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     write_arrays(tmp_path / "o.npz")
     monkeypatch.chdir(tmp_path)
-    assert measured_row(load_run(run_on_arrays.folder, data="o.npz"))["settings"] == f"data {tmp_path / 'o.npz'}"
+    row = measured_row(load_run(run_on_arrays.folder, data="o.npz"))
+    assert row["settings"] == f"data {tmp_path / 'o.npz'}"
+    own = run_on_arrays.settings.data
+    assert row["note"] == f"trained on {own}"
+    assert measured_row(load_run(run_on_arrays.folder, data=own))["note"] == ""
+
+
+def test_the_length_of_an_epoch_is_not_that_of_other_data(tmp_path):
+    write_arrays(tmp_path / "one.npz")
+    settings = Settings(data=str(tmp_path / "one.npz"), epoch_size=10)
+    spec = load_data(TINY, settings).spec
+    assert "epochs of 10 of" in spec.note and load_data(TINY, settings, spec).spec == spec
+    write_arrays(tmp_path / "other.npz")
+    other = Settings(data=str(tmp_path / "other.npz"), epoch_size=10)
+    assert load_data(TINY, other, spec).spec.note == ""
 
 
 def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):

@@ -141,6 +141,18 @@ def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
     assert table._common_words(["tsai2020-cifar10@1", "tsai2020-cifar100"]) == "tsai2020-"
 
 
+def test_rows_that_differ_in_more_than_iterations_keep_their_names(tmp_path, monkeypatch):
+    points = [{"epoch": epoch, "loss": 1.0, "val_accuracy": 0.1 * epoch} for epoch in (1, 2)]
+    monkeypatch.setattr(table, "_curve", lambda row, folder: points)
+    for names, labels in [
+        (["tsai2020-cifar10", "tsai2020-cifar10@3"], ["2 iterations", "3 iterations"]),
+        (["tsai2020-cifar10", "tsai2020-cifar10-resnet@3"], ["tsai2020-cifar10", "resnet@3"]),
+    ]:
+        (panel,) = table.draw_table(names, tmp_path).axes
+        assert [line.get_label() for line in panel.get_lines()] == labels
+        assert panel.get_ylabel() == "validation accuracy (%)"
+
+
 @pytest.mark.parametrize(
     ("names", "settings", "message"),
     [

@@ -22,6 +22,8 @@ def run(options):
     if len(options.folders) > 1:
         if given:
             raise ValueError(f"Other data are for the figures of one run. Received: {', '.join(given)}")
+        if options.weights != "last":
+            raise ValueError(f"--weights is for the figures of one run. Received: {options.weights}")
         print_pictures(save_curves(options.folders, options.output or "figures"))
     else:
         run = find_run(options.folders[0], options.weights, **given)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import typing
 
 from tf_capsules import datasets, text
@@ -73,7 +74,7 @@ class TextSpec(DataSpec):
 
     @property
     def inputs(self):
-        return f"{self.layers} hidden states of {self.width}"
+        return f"{self.layers} hidden states of {self.width}, by {pathlib.Path(self.transformer).name}"
 
 
 def expected_spec(recipe, image_shape=None):

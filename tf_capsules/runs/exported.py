@@ -11,6 +11,7 @@ from tf_capsules.datasets.folder import upright
 from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import reading
 from tf_capsules.runs.figures import save_figure
+from tf_capsules.runs.folder import EXPORTED, RunFolder
 
 MOST_TOKENS = 100  # in a picture of a text
 
@@ -27,7 +28,8 @@ class Prediction:
 class ExportedModel:
     """An exported SavedModel, or the one in a run folder, used through its signatures alone.
 
-    Raises a FileNotFoundError if the folder is neither, a ValueError for a damaged or another model.
+    Raises a FileNotFoundError if the folder is neither, a ValueError for a damaged or another model,
+    or a run that was trained on after its export.
     """
 
     def __init__(self, folder):
@@ -38,6 +40,7 @@ class ExportedModel:
                 f"{given} is neither an exported SavedModel nor a run that holds one; "
                 "`tf-capsules export RUN` makes it."
             )
+        _check_epochs(given)
         import tensorflow as tf
 
         if importlib.util.find_spec("tensorflow_text"):
@@ -92,22 +95,35 @@ class ExportedModel:
             yield _prediction(served(texts=tf.constant([os.fsencode(text)])))
 
 
+def _check_epochs(folder):
+    """Raises a ValueError if this is the folder of a run that was trained on after its export."""
+    folder = RunFolder(folder)
+    now = folder.checkpoints()
+    if now and (folder.path / EXPORTED).exists():
+        then = folder.read_json(EXPORTED).get("epochs")
+        if then != now[-1]:
+            raise ValueError(
+                f"{folder.path} was exported after {then} epochs and has {now[-1]}: `tf-capsules export {folder.path}` "
+                "exports it anew."
+            )
+
+
 def _upright(path):
-    """The bytes of an image file, turned upright by its EXIF data, as a folder's images are for training."""
+    """An image file as a client would send it: upright PNG or JPEG, as a folder's images are read for training."""
     from PIL import ExifTags, Image
 
     content = pathlib.Path(path).read_bytes()
     try:
         image = Image.open(io.BytesIO(content))
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
     except Exception:  # no image that Pillow knows; TensorFlow decides whether it is one
         return content
-    if orientation == 1:
+    if image.format in ("PNG", "JPEG") and not turned:
         return content
-    turned = io.BytesIO()
+    sent = io.BytesIO()
     with reading(path, "can't be read as an image"):
-        upright(image, "L" if image.mode[0] in "1LI" else "RGB").save(turned, "png")
-    return turned.getvalue()
+        upright(image, "L" if image.mode[0] in "1LI" else "RGB").save(sent, "png")
+    return sent.getvalue()
 
 
 def _prediction(answer):

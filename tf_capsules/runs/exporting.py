@@ -8,6 +8,8 @@ import tempfile
 
 import numpy as np
 
+from tf_capsules.runs.folder import EXPORTED, RunFolder
+
 FORMATS = {
     "saved_model": "saved_model",
     "litert": "model.tflite",
@@ -73,7 +75,8 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     from tf_capsules import export, text
 
     format, target = plan_export(target, format, default, warmup, version)
-    target = run.folder / FORMATS[format] if target is None else target
+    inside = target is None
+    target = run.folder / FORMATS[format] if inside else target
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
     if format in (tuple(CONVERTED.values()) if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
@@ -93,6 +96,8 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     else:
         convert = export.export_litert if format == "litert" else export.export_onnx
         convert(run.model, target, steps, spec.raw_shape)
+    if inside and format == "saved_model" and run.history:
+        RunFolder(run.folder).write_json(EXPORTED, {"epochs": len(run.history)})
     return target
 
 

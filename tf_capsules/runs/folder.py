@@ -11,6 +11,7 @@ from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.settings import Settings
 
 OTHER_VERSION = "is not of a run that this version can load"
+EXPORTED = "exported.json"  # after how many epochs the run was exported into its folder
 _HISTORY = "is no history of a run"
 
 
@@ -19,7 +20,8 @@ class RunFolder:
 
     A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
     `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN; on demand for every epoch), `best.weights.h5`,
-    `tensorboard/`, `result.json`, on demand `diagnostics.csv`, and from the command line `figures/` and `saved_model/`.
+    `tensorboard/`, `result.json`, on demand `diagnostics.csv`, and from the command line `figures/`, `saved_model/` and
+    `exported.json`.
     """
 
     def __init__(self, path):

@@ -127,12 +127,15 @@ def declared(settings):
 
 def assignments(values):
     """A dict of values as NAME=VALUE, as they are given on the command line."""
-    texts = []
-    for name, value in sorted(values.items()):
-        if isinstance(value, list):
-            value = ",".join(map(str, value)) + ("," if len(value) == 1 else "")
-        texts.append(f"{name}={value}")
-    return texts
+    return [f"{name}={_as_text(value)}" for name, value in sorted(values.items())]
+
+
+def _as_text(value, inside=False):
+    """A value as on the command line: a list without brackets, unless it is empty or inside another one."""
+    if not isinstance(value, (list, tuple)):
+        return str(value)
+    text = ",".join(_as_text(part, True) for part in value) + ("," if len(value) == 1 else "")
+    return f"({text})" if inside or not value else text
 
 
 def documented(settings):

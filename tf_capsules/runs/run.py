@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import warnings
 from collections.abc import Callable
 
 import keras
@@ -39,7 +40,7 @@ class Run:
         history: a dict for each epoch; [] for published weights.
         result: the row of results.
         epoch: the epoch after which the model had these weights; None: the last of the history.
-        remark: what a row of results has to say of weights and iterations, if they are not those after the training.
+        remark: what a row of results has to say of weights, iterations and data, if they are not those of the training.
     """
 
     folder: pathlib.Path
@@ -127,16 +128,33 @@ def load_run(folder, weights="last", **changes):
         learner = compile_learner(model, trained, trained_on, settings.jit)
     load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
-    load = functools.partial(load_data, recipe, settings, trained_on)
+    other_data = (recipe.dataset, settings.data) != (trained.dataset, config["settings"].get("data"))
+    load = functools.partial(load_data if other_data else _own_data, recipe, settings, trained_on)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
-    remark = BEST if weights == "best" else ""
+    remarks = [BEST] if weights == "best" else []
     if isinstance(weights, int) and weights != max(folder.checkpoints()):
-        remark = f"weights of epoch {weights}"
+        remarks.append(f"weights of epoch {weights}")
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
-        remark += f"{'; ' * bool(remark)}evaluated with {count} iteration{'s' * (count != 1)}"
+        remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
+    if other_data:
+        remarks.append(f"trained on {config['settings'].get('data') or trained_on.name}")
+    remark = "; ".join(remarks)
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
+
+
+def _own_data(recipe, settings, trained_on):
+    """The data that a run was trained on; a warning if these are pictures that were split anew since."""
+    data = load_data(recipe, settings, trained_on, whole=False)
+    sizes = data.spec.train_size, trained_on.train_size
+    if trained_on.name == "folder" and sizes[0] != sizes[1]:
+        warnings.warn(
+            f"{settings.data or settings.data_dir} has {sizes[0]:,} training images; the run was trained on "
+            f"{sizes[1]:,}. Unless the folder holds train and test, it was split anew, and images that the run was "
+            "trained on are among the test images."
+        )
+    return data
 
 
 def run_of_weights(recipe, weights, folder=None, **changes):
@@ -145,7 +163,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     Args:
         recipe: a `Recipe`, or the name of one.
         weights: what the network's `weights` argument takes: a file, or the name of a shipped set.
-        folder: where its pictures and exports belong; None: runs/RECIPE.
+        folder: where its pictures and exports belong; None: runs/RECIPE-weights, which is no run's own folder.
         changes: values of `Settings`.
 
     Raises:
@@ -161,7 +179,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     data = dataclasses.replace(data, spec=spec)
     model = reported(build_model, recipe.replace(model_options=dict(weights=weights)), spec, settings.dtype)
     reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
-    folder = pathlib.Path(folder or pathlib.Path("runs") / recipe.name)
+    folder = pathlib.Path(folder or pathlib.Path("runs") / f"{recipe.name}-weights")
     trained = recipe.replace(batch_size=published.batch_size)
     return Run(folder, recipe, settings, trained, spec, lambda: data, model, [], {})
 

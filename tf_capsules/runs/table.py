@@ -14,8 +14,8 @@ from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.run import BEST
 
-# Notes of a test of other weights than the last, or of altered ones.
-_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^{BEST}$|^weights of epoch ")
+# Notes of a test of other weights than the last, or of altered ones, or on other data.
+_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^trained on |^{BEST}$|^weights of epoch ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +94,14 @@ def make_table(names, folder, settings, results, test=True):
         _run("train", row.recipe.name, *flags, "--output", run, *options.as_arguments())
         if test:
             _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
-    return [_found(results, row, settings) for row in rows] if test else []
+    found = {row.name: _found(results, row, settings) for row in rows} if test else {}
+    if lacking := [name for name, row in found.items() if row is None]:
+        raise TrainingError(f"{results} lacks the rows {', '.join(lacking)}, which were just measured.")
+    return list(found.values())
 
 
 def draw_table(names, folder):
-    """A figure of the test accuracy of a table's rows while they trained, with a panel for each kind of network.
+    """A figure of the validation accuracy of a table's rows in training, with a panel for each kind of network.
 
     Rows without a finished epoch in the folder are left out. Returns None if that leaves no row.
     """
@@ -110,9 +113,10 @@ def draw_table(names, folder):
             groups.setdefault(row.recipe.model.__name__, {})[row] = points
     panels = {}
     for kind, members in groups.items():
+        first = next(iter(members))
         short = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
         labels = [row.label or name for row, name in zip(members, short, strict=True)]
-        if len(set(labels)) < len(labels):
+        if len(set(labels)) < len(labels) or any(_but_iterations(row) != _but_iterations(first) for row in members):
             labels = short
         panels[kind] = dict(zip(labels, members.values(), strict=True))
     return plots.draw_convergence(panels, examples=1) if panels else None
@@ -130,6 +134,13 @@ def draw_iterations(names, found):
         name = row.recipe.name.removeprefix(shared).strip("-") or row.recipe.name
         accuracies.setdefault(name, {})[row.count] = float(result["value"]), deviation(result)
     return plots.draw_accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
+
+
+def _but_iterations(row):
+    """What a row's recipe trains, whatever its number of iterations."""
+    options = {name: value for name, value in row.recipe.model_options.items() if name != "iterations"}
+    words = dict.fromkeys(("name", "title", "source", "published", "device", "note"), "")
+    return dataclasses.replace(row.recipe, model_options=options, figures=(), **words)
 
 
 def _curve(row, folder):

@@ -28,6 +28,8 @@ def test_a_high_accuracy_is_drawn_as_error_on_a_logarithmic_axis(saved):
     np.testing.assert_allclose(lines(metric)["validation"], [[1, 20], [2, 2.5]])
     assert metric.get_ylabel() == "error (%)" and metric.get_yscale() == "log" and not metric.collections
     assert loss.collections
+    perfect = plots.draw_training_curves(rows(0.8, 0.0)).axes[1]  # no place on a logarithmic axis
+    assert perfect.get_ylabel() == "accuracy (%)" and perfect.get_yscale() == "linear"
     two = plots.draw_training_curves({"high": high, "low": rows(0.8, 0.4)}).axes[1]
     assert two.get_ylabel() == "accuracy (%)" and two.get_yscale() == "linear"
 

@@ -11,7 +11,7 @@ HIGH = 0.95  # from this accuracy on, the axis shows the error, on a logarithmic
 def draw_training_curves(history, losses=None):
     """Loss and accuracy by epoch, in training and in validation, with a band of one standard deviation over batches.
 
-    Where the accuracy of all runs ends at 95% or more, the error is drawn instead, on a logarithmic axis.
+    Where the accuracy of all runs ends at 95% or more, and never is 1, the error is drawn, on a logarithmic axis.
 
     Source: Heinsen 2019, figure 8.
 
@@ -74,7 +74,9 @@ def _shown(runs, quantity, points):
     if quantity == "loss":
         return (lambda values: values), quantity
     title = quantity.replace("_", " ")
-    if not points and all(HIGH <= _column(rows, f"val_{quantity}")[1][-1] < 1 for rows in runs.values()):
+    ends = [_column(rows, f"val_{quantity}")[1][-1] for rows in runs.values()]
+    most = max(_column(rows, key)[1].max(initial=0) for rows in runs.values() for key in (quantity, f"val_{quantity}"))
+    if not points and min(ends) >= HIGH and most < 1:  # no error has no place on a logarithmic axis
         return (lambda values: 100 * (1 - values)), "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
     return (lambda values: 100 * values), f"{title} (%)"
 
@@ -126,7 +128,7 @@ def draw_convergence(groups, examples=None):
             axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
     drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
-    panels[0].set_ylabel("test accuracy (%)")
+    panels[0].set_ylabel("validation accuracy (%)")
     return drawing.add_legend(figure)
 
 
