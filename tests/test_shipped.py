@@ -103,6 +103,16 @@ def test_the_matrix_capsule_network_answers_as_its_weights_do():
     assert answer["label"].shape == (3,)
 
 
+@pytest.mark.parametrize("name", ["digits", "mnist", "cifar10"])
+def test_an_animated_picture_is_refused_and_ends_no_server(name):
+    model = served(name)
+    head = b"RIFF\x64\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0"
+    import tensorflow as tf
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="animated WebP"):
+        model.signatures["serving_bytes"](files=tf.constant([head + bytes(80)]))
+
+
 def test_the_attention_network_answers_as_its_weights_do():
     recipe = recipes.get("tsai2020-cifar10")
     images = np.random.default_rng(0).uniform(size=(3, 32, 32, 3)).astype("float32")
