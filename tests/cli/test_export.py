@@ -31,6 +31,11 @@ def test_a_run_in_half_precision_is_converted_in_float32(trained, tmp_path, no_d
     assert (tmp_path / "half.tflite").read_bytes() == (tmp_path / "full.tflite").read_bytes()
 
 
+def test_shipped_weights_are_exported_with_the_names_of_the_data_that_are_named(tmp_path, said):
+    command = ("export", "mazzia2021-mnist-short", tmp_path / "m.tflite", "--weights", "mazzia2021-mnist")
+    assert f"is not in {tmp_path / 'sets'}" in said(*command, "--data-dir", tmp_path / "sets")
+
+
 def test_arguments_of_another_kind_are_named(trained, tmp_path, said):
     run = trained[0]
     assert f".tflite or .onnx. Received: {tmp_path / 'm.keras'}" in said("export", run, tmp_path / "m.keras")

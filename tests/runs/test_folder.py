@@ -11,3 +11,13 @@ def test_checkpoints_are_ordered_by_their_number(tmp_path):
     assert folder.weights().name == "last-10000.weights.h5" and folder.weights(2).name == "last-0002.weights.h5"
     with pytest.raises(TrainingError, match="no weights of epoch 3, but of: 2, 9999, 10000[.]"):
         folder.weights(3)
+
+
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
+    pytest.importorskip("fcntl")
+    folder = RunFolder(tmp_path / "run")
+    for _ in range(2):  # the first time leaves nothing that stands in the way of the second
+        with folder.held():
+            with pytest.raises(TrainingError, match="Another process is training in .*run"), folder.held():
+                pass
+    assert not list(folder.path.iterdir())

@@ -1,6 +1,6 @@
 """`tf-capsules export`."""
 
-from tf_capsules.cli.options import add_weights
+from tf_capsules.cli.options import add_settings, add_weights, given_settings
 from tf_capsules.runs.exporting import FORMATS
 
 HELP = "Export a run for serving without this package."
@@ -27,6 +27,7 @@ def add_parser(parser):
         "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
     )
     add_weights(parser)
+    add_settings(parser, ("data_dir", "download"))
 
 
 def run(options):
@@ -36,6 +37,6 @@ def run(options):
     wanted = dict(default=options.default, warmup=options.warmup, version=options.version)
     form, _ = plan_export(options.target, options.format, **wanted)
     # Converters take only float32. The weights are float32 under every dtype policy.
-    changes = {"dtype": "float32"} if form in CONVERTED.values() else {}
+    changes = given_settings(options) | ({"dtype": "float32"} if form in CONVERTED.values() else {})
     exported = find_run(options.folder, options.weights, **changes)
     print(f"exported: {export_run(exported, options.target, form, **wanted)}")

@@ -1,6 +1,8 @@
 """The files of a run."""
 
+import contextlib
 import json
+import os
 import pathlib
 import re
 
@@ -26,6 +28,26 @@ class RunFolder:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
+
+    @contextlib.contextmanager
+    def held(self):
+        """Makes the folder and holds it; a TrainingError if another process holds it. Windows has no such lock."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # file systems without locks
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise TrainingError(f"Another process is training in {self.path}.") from None
+            yield
+        finally:
+            os.close(handle)  # also frees the lock, as the end of the process does
 
     def write_json(self, name, values):
         with replacing(self.path / name) as part:

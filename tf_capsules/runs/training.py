@@ -85,10 +85,10 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     measures = diagnostics(folder, model, data) if fit and settings.diagnostics else []
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     writes = group.index == 0
-    if writes:
-        folder.write_json("config.json", config)
     measured = None
-    with group.scope():
+    with folder.held() if writes else contextlib.nullcontext(), group.scope():
+        if writes:
+            folder.write_json("config.json", config)
         if fit:
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
