@@ -171,11 +171,11 @@ LAYERS = {
         (BATCH, 5, 6, 3, 2, 4), some_children(5, 6, 3), ConvDynamicRouting, strides=(1, 2), votes_memory="store"
     ),
     "DynamicRouting shared by all": dynamic(sharing="all", kernel_regularizer="l2"),
-    "CapConv": encapsulated(),
+    "CapConv": encapsulated(kernel_regularizer="l2", bias_initializer="zeros"),
     "CapConv own": encapsulated(coefficients="own", strides=2, skip=True),
     "CapConv crossed": encapsulated(coefficients="crossed", kernel_size=1, exclude_own=True),
     "CapConv both": encapsulated(coefficients="both", residual=(BATCH, 4, 3, 2, 6)),
-    "CapFC": Case(CapFC, {"capsules": 4}, {"poses": (BATCH, 2, 3, 5, 6)}),
+    "CapFC": Case(CapFC, {"capsules": 4, "kernel_regularizer": "l2"}, {"poses": (BATCH, 2, 3, 5, 6)}),
     "EMRouting": em(capsules=1, kernel_regularizer="l2"),
     "EMRouting without stored votes": em(
         (BATCH, 9, 6, 3), votes_memory="recompute", sharing="all", normalization="data", use_bias=True

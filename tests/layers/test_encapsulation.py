@@ -179,3 +179,26 @@ def test_what_does_not_fit_is_named(make, shape, message):
 def test_coefficients_of_a_layer_without_are_refused_before_the_model_runs(poses):
     with pytest.raises(ValueError, match="`return_coefficients=True` needs a layer"):
         CapConv(2, coefficients=None)(poses, return_coefficients=True)
+
+
+@pytest.mark.parametrize("exclude_own", [False, True])
+def test_options_of_weights_reach_all_convolutions(exclude_own):
+    options = {f"{name}_regularizer": "l2" for name in ("kernel", "bias")}
+    options |= {f"{name}_constraint": "non_neg" for name in ("kernel", "bias")}
+    options |= {"kernel_initializer": keras.initializers.RandomUniform(2, 3), "bias_initializer": "ones"}
+    layer = CapConv(2, coefficients="own", skip=True, exclude_own=exclude_own, **options)
+    layer.build((None, 5, 5, 2, 2))
+    weights = [weight for weight in layer.weights if weight.name in ("kernel", "bias")]
+    assert len(weights) == 10 and all(weight.regularizer and weight.constraint for weight in weights)
+    kernels = [array(weight) for weight in weights if weight.name == "kernel"]
+    assert all(2 <= kernel.min() and kernel.max() <= 3 for kernel in kernels)
+    assert not np.array_equal(*(array(part.kernel) for part in (layer.master_coefficient, layer.aide_coefficient)))
+    assert all((array(weight) == 1).all() for weight in weights if weight.name == "bias")
+    again = CapConv.from_config(layer.get_config())
+    assert isinstance(again.kernel_initializer, keras.initializers.RandomUniform) and again.bias_constraint
+
+
+def test_options_of_the_kernel_of_a_fully_connected_layer():
+    layer = CapFC(3, kernel_initializer="ones", kernel_regularizer="l2", kernel_constraint="non_neg")
+    layer.build((None, 4, 2))
+    assert (array(layer.kernel) == 1).all() and layer.kernel.regularizer and layer.kernel.constraint

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
-from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.connections import alike, count_groups, flatten_grid, input_spec
 from tf_capsules.routing.squash import squash
 
@@ -52,6 +53,9 @@ class CapConv(Configured):
         skip: whether a 3x3 convolution of all types (the paper's skip of Type I) is added before the last `Act`.
         aide_kernel_size: of the aide branch, odd; None: `kernel_size + 4`.
         exclude_own: whether the aide branch leaves out the capsule's own type.
+        kernel_initializer: of all convolutions; None: normal of variance `2 / (fan in + fan out)`, not truncated.
+        bias_initializer: of all convolutions; None: normal of standard deviation 1.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of all convolutions.
 
     Call arguments:
         poses: (batch, height, width, types, d).
@@ -81,9 +85,16 @@ class CapConv(Configured):
         skip: bool = False,
         aide_kernel_size: int | None = None,
         exclude_own: bool = False,
+        kernel_initializer: Initializer = None,
+        bias_initializer: Initializer = None,
+        kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self._set_weight_options(locals())
         self.dim = positive_int("dim", dim)
         self.kernel_size = _odd("kernel_size", kernel_size)
         self.strides = positive_int("strides", strides)
@@ -118,19 +129,38 @@ class CapConv(Configured):
         super().build(input_shape)
 
     def _grouped(self, name, columns, dim, size, strides):
-        layer = _GroupedConvolution(dim, size, strides, dtype=self.dtype_policy, name=name)
+        fans = size**2 * (columns + self.types * dim)
+        options = self._options(keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5))
+        layer = _GroupedConvolution(dim, size, strides, options, dtype=self.dtype_policy, name=name)
         layer.build((None, None, None, self.types, columns))
         return layer
 
     def _dense(self, name, below, channels, size, exclude=None):
         options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, dtype=self.dtype_policy)
-        options |= dict(kernel_initializer=glorot_normal(), bias_initializer=unit_normal(), name=name)
+        options |= {
+            f"{weight}_{what}": option
+            for weight, of in self._options(glorot_normal()).items()
+            for what, option in of.items()
+        }
+        options |= {"name": name}
         if exclude is None:
             layer = keras.layers.Conv2D(channels, size, **options)
         else:
             layer = _ConvOfOtherTypes(channels, size, exclude=exclude, **options)
         layer.build((None, None, None, below))
         return layer
+
+    def _options(self, kernel_initializer):
+        """Arguments for the weights "kernel" and "bias" of a convolution. Weights don't share an initializer."""
+        defaults = {"kernel": kernel_initializer, "bias": unit_normal()}
+        return {
+            name: {
+                "initializer": cloned(getattr(self, f"{name}_initializer")) or default,
+                "regularizer": getattr(self, f"{name}_regularizer"),
+                "constraint": getattr(self, f"{name}_constraint"),
+            }
+            for name, default in defaults.items()
+        }
 
     def _normalization(self, name, channels):
         layer = BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=self.dtype_policy, name=name)
@@ -200,6 +230,8 @@ class CapFC(Configured):
 
     Args:
         capsules: number of parents.
+        kernel_initializer: None: uniform, at most `1 / sqrt(children)` from 0.
+        kernel_regularizer, kernel_constraint: of the kernel.
 
     Call arguments:
         poses: (batch, children, d), or the same on a grid (batch, height, width, types, d).
@@ -215,8 +247,16 @@ class CapFC(Configured):
         TensorShape([2, 10, 16])
     """
 
-    def __init__(self, capsules: int, **kwargs):
+    def __init__(
+        self,
+        capsules: int,
+        kernel_initializer: Initializer = None,
+        kernel_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
+        self._set_weight_options(locals())
         self.capsules = positive_int("capsules", capsules)
 
     def build(self, input_shape):
@@ -229,8 +269,10 @@ class CapFC(Configured):
         limit = children**-0.5
         self.kernel = self.add_weight(
             (input_shape[-1], children, self.capsules),
-            keras.initializers.RandomUniform(-limit, limit),
+            self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit),
             name="kernel",
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
             autocast=False,
         )
         self.input_spec = input_spec(input_shape, "none")
@@ -248,18 +290,15 @@ class CapFC(Configured):
 class _GroupedConvolution(keras.layers.Layer):
     """A convolution of each capsule type by itself, with zero padding."""
 
-    def __init__(self, dim: int, kernel_size: int, strides: int, **kwargs):
+    def __init__(self, dim: int, kernel_size: int, strides: int, options: dict, **kwargs):
         super().__init__(**kwargs)
-        self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
+        self.dim, self.kernel_size, self.strides, self.options = dim, kernel_size, strides, options
 
     def build(self, input_shape):
         types, columns = input_shape[3:]
-        fans = self.kernel_size**2 * (columns + types * self.dim)
-        draw = keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5)
-        self.kernel = self.add_weight(
-            (self.kernel_size, self.kernel_size, types, columns, self.dim), draw, name="kernel"
-        )
-        self.bias = self.add_weight((types, self.dim), unit_normal(), name="bias")
+        shape = self.kernel_size, self.kernel_size, types, columns, self.dim
+        self.kernel = self.add_weight(shape, name="kernel", **self.options["kernel"])
+        self.bias = self.add_weight((types, self.dim), name="bias", **self.options["bias"])
         super().build(input_shape)
 
     def call(self, poses):
