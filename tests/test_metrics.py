@@ -55,6 +55,11 @@ def test_class_numbers_count_as_one_present_class():
     assert float(ExactMatch()(np.array([0, 2, 1]), scores)) == np.float32(2 / 3)
 
 
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_a_number_that_is_no_class_is_never_right(threshold):
+    assert float(ExactMatch(threshold)(np.array([7, -1]), np.array([[0.1, 0.2, 0.3]] * 2))) == 0
+
+
 def test_labels_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match=r"(?s)Received labels of shape \(4, 2\) for predictions of shape \(4, 3\)"):
         ExactMatch()(np.zeros((4, 2)), np.zeros((4, 3)))

@@ -49,11 +49,13 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
 
 def _exact_match(y_true, y_pred, threshold):
     y_pred = at_least_float32(y_pred)
-    present = class_targets(y_true, y_pred) > 0
+    targets = class_targets(y_true, y_pred)
+    present = targets > 0
     far = ops.cast(3e38, y_pred.dtype)
     weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1)
     strongest_absent = ops.max(ops.where(present, -far, y_pred), axis=-1)
     right = weakest_present > strongest_absent
     if threshold is not None:
         right = ops.logical_and(weakest_present > threshold, strongest_absent <= threshold)
-    return ops.cast(right, "float32")
+    known = ops.logical_not(ops.any(ops.isnan(targets), axis=-1))  # a number that is no class is never right
+    return ops.cast(ops.logical_and(right, known), "float32")

@@ -11,7 +11,7 @@ from sweep import MODELS
 
 from tf_capsules import export
 from tf_capsules.datasets import augment
-from tf_capsules.models import class_probabilities
+from tf_capsules.models import class_probabilities, with_feedback
 
 if keras.backend.backend() != "tensorflow":
     pytest.skip("export runs on TensorFlow", allow_module_level=True)
@@ -149,3 +149,13 @@ def test_without_its_packages_onnx_says_what_to_install(model, tmp_path, monkeyp
         ImportError, match=re.escape("tf2onnx, onnx, not installed (pip install 'tf_capsules[export]')")
     ):
         export.export_onnx(model, tmp_path / "model.onnx")
+
+
+def test_a_model_in_training_with_feedback_is_converted_without_it(tmp_path):
+    inputs = keras.Input((8, 7, 1))
+    low = keras.layers.Conv2D(4, 3, name="low")(inputs)
+    high = keras.layers.Conv2D(4, 3, padding="same", name="high")(low)
+    network = keras.Model(inputs, keras.layers.Dense(5, "softmax")(keras.layers.Flatten()(high)))
+    training, images = with_feedback(network, [("low", "high")], groups=1), make_images() / np.float32(255)
+    answer = run_litert(export.export_litert(training, tmp_path / "model"), images)
+    np.testing.assert_allclose(answer["probabilities"], network(images), atol=1e-5)

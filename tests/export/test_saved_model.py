@@ -148,6 +148,23 @@ def test_every_format_is_decoded_to_the_models_channels(tmp_path, channels):
         np.testing.assert_allclose(answer["probabilities"], want["probabilities"], atol=1e-6, err_msg=kind)
 
 
+def test_a_model_that_tells_no_shape_needs_it(tmp_path):
+    class Users(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = make_plain()
+
+        def call(self, images):
+            return self.inner(images)
+
+    model, images = Users(), make_images() / np.float32(255)
+    expected = model(images)
+    with pytest.raises(ValueError, match="can't be told from the model's .None, None, None.*`image_shape`"):
+        export.export_saved_model(model, tmp_path / "model")
+    served = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model", image_shape=(8, 7, 1))))
+    np.testing.assert_allclose(served.serve(images)["probabilities"], expected, atol=1e-6)
+
+
 def test_an_animated_webp_file_is_refused(loaded):
     from PIL import Image
 

@@ -222,6 +222,7 @@ def test_tensorflow_s_xla_is_left_out_where_it_can_not_train(kind, chunk):
     options = dict(sharing="positions", votes_memory="recompute")
     options |= {"competition": "children"} if kind is DynamicRouting else {}
     layers = kind(3, 4, **options), kind(3, 4, **options, **{chunk: 1})
+    assert [layer.supports_jit for layer in layers] == [True, BACKEND != "tensorflow"]  # Keras may ask before `build`
     inputs = keras.Input((2, 2, 3, 4))
     outputs = [keras.tree.flatten(layer(inputs))[0] for layer in layers]
     assert [layer.supports_jit for layer in layers] == [True, BACKEND != "tensorflow"]
@@ -233,3 +234,22 @@ def test_tensorflow_s_xla_is_left_out_where_it_can_not_train(kind, chunk):
         model.compile("sgd", "mse", jit_compile=True)
     poses = np.random.default_rng(0).normal(size=(2, 2, 2, 3, 4))
     assert np.isfinite(model.train_on_batch(poses, np.zeros((2, 3, 4))))
+
+
+@pytest.mark.parametrize("kind", [EMRouting, HeinsenRouting])
+@pytest.mark.parametrize("sharing", ["all", "positions"])
+def test_gradients_of_the_weights_are_the_same_in_chunks_without_a_graph(kind, sharing):
+    tf = pytest.importorskip("tensorflow")
+    if BACKEND != "tensorflow":
+        pytest.skip("JAX has no such mode")
+    poses = np.random.default_rng(0).normal(size=(2, 5, 4, 2, 2, 4)).astype("float32")
+    found = []
+    for chunk in (None, 7):
+        keras.utils.set_random_seed(0)
+        layer = kind(3, 4, sharing=sharing, iterations=2, votes_memory="recompute", children_per_chunk=chunk)
+        with tf.GradientTape() as tape:
+            loss = ops.sum(ops.square(layer(poses)[0]))
+        found.append(tape.gradient(loss, [weight.value for weight in layer.trainable_variables]))
+    for one, other in zip(*found, strict=True):
+        assert np.abs(one).max() > 0
+        np.testing.assert_allclose(other, one, atol=2e-4 * np.abs(one).max())

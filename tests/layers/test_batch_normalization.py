@@ -64,6 +64,17 @@ def test_what_the_kernel_does_not_compute_is_left_to_keras(options):
     check_same(1e-6, **options)
 
 
+def test_a_batch_of_no_examples_changes_nothing():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras's own computation makes NaN of it")
+    layer = BatchNormalization()
+    layer.build((None, 3, 3, 2))
+    before = layer.get_weights()
+    layer(np.zeros((0, 3, 3, 2), "float32"), training=True)
+    for weight, old in zip(layer.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
 def test_one_number_a_channel():
     """The unbiased variance of one number would be 0 / 0."""
     check_same(1e-5, shape=(1, 1, 1, 6))

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from backend import array
@@ -32,6 +33,12 @@ def test_label_mask(form):
         "integer one-hot": np.eye(4, dtype="int32")[labels],
     }[form]
     np.testing.assert_array_equal(array(LabelMask()(POSES, given)), keep(labels))
+
+
+def test_label_mask_keeps_large_class_numbers_in_half_precision():
+    kept = LabelMask(dtype="mixed_bfloat16")(np.ones((1, 1000, 2), "float32"), labels=np.array([259.0], "float32"))
+    assert keras.backend.standardize_dtype(kept.dtype) == "bfloat16"
+    assert np.flatnonzero(array(keras.ops.cast(kept, "float32"))[0, :, 0]).tolist() == [259]
 
 
 def test_label_mask_without_labels_keeps_the_most_active():

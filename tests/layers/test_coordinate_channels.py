@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import array, float64
 
 from tf_capsules.layers import CoordinateChannels
 
@@ -36,3 +36,9 @@ def test_feature_maps_that_do_not_fit_are_named(shape):
 def test_whole_numbers_keep_their_coordinates():
     images = np.full((1, 3, 2, 1), 7, "uint8")
     np.testing.assert_allclose(array(CoordinateChannels()(images)), expected(images))
+
+
+def test_float64_keeps_its_digits():
+    with float64():
+        rows = array(CoordinateChannels(dtype="float64")(np.zeros((1, 7, 1, 1))))[0, :, 0, 1]
+    np.testing.assert_allclose(rows, np.linspace(-1, 1, 7), rtol=1e-15)

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import BACKEND, array
 from keras import ops
 
 from tf_capsules.layers import CapConv, CapFC
@@ -202,3 +202,10 @@ def test_options_of_the_kernel_of_a_fully_connected_layer():
     layer = CapFC(3, kernel_initializer="ones", kernel_regularizer="l2", kernel_constraint="non_neg")
     layer.build((None, 4, 2))
     assert (array(layer.kernel) == 1).all() and layer.kernel.regularizer and layer.kernel.constraint
+
+
+def test_no_examples_have_the_grid_of_others():
+    if BACKEND == "jax":
+        pytest.skip("JAX infers no axis when it reshapes an empty array")
+    layer, poses = CapConv(3, strides=2), np.ones((0, 6, 5, 2, 4), "float32")
+    assert layer(poses).shape == layer(poses, residual=np.zeros((0, 3, 3, 2, 3))).shape == (0, 3, 3, 2, 3)

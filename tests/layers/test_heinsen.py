@@ -1,3 +1,5 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -59,6 +61,28 @@ def test_chunks_of_an_unknown_number_of_children():
         scores = tf.constant(rng.normal(size=(2, children)).astype("float32"))
         for result, expected in zip(graph(poses, scores), graph.python_function(poses, scores), strict=True):
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
+    one, other = (HeinsenRouting(None, 4, sharing="all", votes_memory=how) for how in ("auto", "recompute"))
+    assert (one.supports_jit, other.supports_jit) == (BACKEND != "tensorflow", True)
+    inputs = keras.Input((None, 2, 4))
+    model = keras.Model(inputs, one(inputs)[0])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
+        model.compile("sgd", "mse", jit_compile=True)
+    for children in (9, 10, 3):
+        poses = np.random.default_rng(0).normal(size=(2, children, 2, 4)).astype("float32")
+        assert np.isfinite(model.train_on_batch(poses, np.zeros((2, children, 2, 4))))
+
+
+def test_options_of_weights_reach_those_that_break_the_symmetry():
+    options = {"bias_regularizer": "l2", "kernel_constraint": "non_neg", "beta_regularizer": "l1"}
+    layer = HeinsenRouting(None, 4, sharing="all", symmetry_breaking="all", **options)
+    layer.build((None, None, 2, 4))
+    breaking = {weight.name: weight for weight in layer.weights if weight.name.endswith("_breaking")}
+    assert breaking["bias_breaking"].regularizer and breaking["kernel_breaking"].constraint
+    assert breaking["beta_use_breaking"].regularizer and breaking["beta_ignore_breaking"].regularizer
 
 
 @pytest.mark.parametrize("votes", ["auto", "store"])

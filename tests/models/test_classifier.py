@@ -8,7 +8,7 @@ from sweep import MODELS
 
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import CapsuleClassifier, class_scores
+from tf_capsules.models import CapsuleClassifier, class_probabilities, class_scores
 from tf_capsules.models.weights import fill
 
 RANDOM = np.random.default_rng(0)
@@ -245,6 +245,20 @@ def test_class_scores_of_a_plain_network():
     scores = array(class_scores(outputs))
     assert scores.shape == (2, 7)
     np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_layer_named_logits_makes_no_logits():
+    class Users(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.logits = keras.layers.Dense(5)
+
+        def call(self, images):
+            return keras.ops.softmax(self.logits(keras.layers.Flatten()(images)))
+
+    model = Users()
+    answer = model(np.ones((2, 3)))
+    np.testing.assert_allclose(array(class_probabilities(model, answer)), array(answer))
 
 
 def test_a_fresh_process_loads_models_and_weights(tmp_path):

@@ -39,9 +39,16 @@ def symbolic_arguments(layer):
     return bound.args[: places[-1] + 1] if len(places) == len(tensors) else tuple(tensors)
 
 
+def shape_of_images(model):
+    """(height, width, channels) of the images that a model takes, None where it does not tell."""
+    if hasattr(model, "image_shape"):
+        return tuple(model.image_shape)
+    return tuple(getattr(model, "input_shape", (None,) * 4)[1:])
+
+
 def in_batches(model, images, batch_size):
     """The images as a list of float32 batches; a ValueError for no images, or images of another shape."""
-    shape = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    shape = shape_of_images(model)
     images = np.asarray(images, "float32")
     fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
     if not fits or not len(images):

@@ -105,7 +105,7 @@ def _loss_function(model, loss):
 
 def _crossentropy(model, labels, outputs):
     scores = at_least_float32(class_scores(outputs))
-    if getattr(model, "logits", False):
+    if getattr(model, "logits", None) is True:
         logits = scores
     elif not isinstance(outputs, dict):
         logits = ops.log(scores + _TINY)

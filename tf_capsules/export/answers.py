@@ -60,7 +60,7 @@ def for_any_number(answer):
 def warn_of_logits(model, example):
     """Warns if a model answers with logits: its last layer gives them, or its answer to `example` exceeds [0, 1]."""
     outputs = getattr(getattr(model, "encoder", model), "output", None)
-    layer = None if outputs is None or getattr(model, "logits", False) else _logits_layer(class_scores(outputs))
+    layer = None if outputs is None or getattr(model, "logits", None) is True else _logits_layer(class_scores(outputs))
     if layer is not None:
         sign = f"its layer {layer.name!r} gives logits"
     else:

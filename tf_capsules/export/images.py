@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tf_capsules.analysis.inference import shape_of_images
 from tf_capsules.datasets import augment
 from tf_capsules.export.answers import ROUNDING, class_answers, hidden_states, need_tensorflow, warn_of_logits
 from tf_capsules.layers.arguments import positive_int
@@ -14,7 +15,7 @@ def served_shape(model, preprocess, image_shape):
     if hidden_states(model) is not None:
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
     steps = augment.check(preprocess)
-    wanted = tuple(model.image_shape if hasattr(model, "image_shape") else model.input_shape[1:])
+    wanted = shape_of_images(model)
     if image_shape is None:
         image_shape = _shape_before(steps, wanted)
     image_shape = tuple(positive_int("image_shape", size) for size in image_shape)

@@ -113,9 +113,12 @@ class RoutingLayer(Configured):
         """Whether all votes are held as a tensor, once built."""
         return self.plan.stored
 
-    def _set_jit(self, chunk):
-        """TensorFlow's XLA can't train a layer that routes some children or parents at a time."""
-        self.supports_jit = chunk is None or self.stores_votes or keras.backend.backend() != "tensorflow"
+    def _set_jit(self, possible):
+        """Tells Keras whether TensorFlow's XLA can train the layer; it can't where some capsules are routed at a time.
+
+        A network that is compiled before it is built asks before `build`, so the constructor has to say it.
+        """
+        self.supports_jit = possible or keras.backend.backend() != "tensorflow"
 
     def votes_cost(self, poses_shape, later=False, capsules=None):
         """The memory for the votes of a call, a `VotesCost`.

@@ -40,8 +40,8 @@ class BatchNormalization(keras.layers.BatchNormalization):
         )
         # The kernel returns the unbiased variance; Keras keeps the biased one.
         number = tf.cast(tf.size(inputs) // channels, "float32")
-        self._keep(self.moving_mean, mean)
-        self._keep(self.moving_variance, variance * (number - 1) / number)
+        self._keep(self.moving_mean, mean, number)
+        self._keep(self.moving_variance, variance * (number - 1) / number, number)
         return outputs
 
     def _is_fused(self, inputs):
@@ -53,5 +53,6 @@ class BatchNormalization(keras.layers.BatchNormalization):
             and keras.backend.standardize_dtype(inputs.dtype) in ("float32", "bfloat16", "float16")
         )
 
-    def _keep(self, average, value):
-        average.assign(average * self.momentum + ops.cast(value, average.dtype) * (1 - self.momentum))
+    def _keep(self, average, value, number):
+        moved = average * self.momentum + ops.cast(value, average.dtype) * (1 - self.momentum)
+        average.assign(ops.where(number > 0, moved, average))  # of no examples the mean is NaN

@@ -59,7 +59,11 @@ class LabelMask(keras.layers.Layer):
         [0.0, 1.0, 0.0]
     """
 
+    def __init__(self, **kwargs):
+        super().__init__(autocast=False, **kwargs)  # half precision would round class numbers
+
     def call(self, poses, labels=None, activations=None):
+        poses = ops.cast(poses, self.compute_dtype)
         if labels is None:
             if activations is None:
                 activations = length(poses, tuple(range(2, len(poses.shape))))

@@ -20,23 +20,23 @@ def add_coordinates(poses, kernel):
     """Appends columns for the position to the poses, and rows to the kernel that add it to votes.
 
     Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The new
-    rows add them to the first two entries of a vector vote, or of a matrix vote's last column.
+    rows add them to the first two entries of a vector vote, or of a matrix vote's last column. Poses are float32 or
+    float64.
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]
-    row, column = ops.meshgrid(_centers(height), _centers(width), indexing="ij")
+    row, column = ops.meshgrid(_centers(height, poses.dtype), _centers(width, poses.dtype), indexing="ij")
     where = ops.stack([row, column], axis=-1)[None, :, :, None]
     if rows:
         where = ops.pad(where, [[0, 0]] * 4 + [[0, rows[0] - 2]])[..., None]
         placed = ops.one_hot([dim - 1], dim, dtype=kernel.dtype)
     else:
         placed = ops.one_hot([0, 1], dim, dtype=kernel.dtype)
-    where = ops.cast(where, poses.dtype)
     where = ops.broadcast_to(where, (batch, height, width, types, *where.shape[4:]))
     placed = ops.broadcast_to(placed, (*kernel.shape[:2], *placed.shape))
     return ops.concatenate([poses, where], axis=-1), ops.concatenate([kernel, placed], axis=2)
 
 
-def _centers(size):
+def _centers(size, dtype):
     """Centers of `size` equal parts of [0, 1]."""
-    return (ops.arange(size, dtype="float32") + 0.5) / ops.cast(size, "float32")
+    return (ops.arange(size, dtype=dtype) + 0.5) / ops.cast(size, dtype)

@@ -35,14 +35,15 @@ class CoordinateChannels(keras.layers.Layer):
     def call(self, features):
         features = ops.cast(features, self.compute_dtype)  # Keras leaves whole numbers as they are
         batch, height, width, _ = ops.shape(features)
-        rows = ops.broadcast_to(_positions(height)[None, :, None, None], (batch, height, width, 1))
-        columns = ops.broadcast_to(_positions(width)[None, None, :, None], (batch, height, width, 1))
+        dtype = keras.backend.result_type(features.dtype, "float32")
+        rows = ops.broadcast_to(_positions(height, dtype)[None, :, None, None], (batch, height, width, 1))
+        columns = ops.broadcast_to(_positions(width, dtype)[None, None, :, None], (batch, height, width, 1))
         return ops.concatenate([features, ops.cast(rows, features.dtype), ops.cast(columns, features.dtype)], axis=-1)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:3], input_shape[3] + 2)
 
 
-def _positions(size):
-    steps = ops.cast(ops.maximum(size - 1, 1), "float32")
-    return (2 * ops.arange(size, dtype="float32") - ops.cast(size - 1, "float32")) / steps
+def _positions(size, dtype):
+    steps = ops.cast(ops.maximum(size - 1, 1), dtype)
+    return (2 * ops.arange(size, dtype=dtype) - ops.cast(size - 1, dtype)) / steps

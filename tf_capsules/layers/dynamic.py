@@ -123,6 +123,7 @@ class DynamicRouting(_DynamicRoutingLayer):
                     f"are not stored. Received: parents_per_chunk={parents_per_chunk}, competition={competition!r}, "
                     f"sharing={sharing!r}, votes_memory={votes_memory!r}"
                 )
+        self._set_jit(parents_per_chunk is None)
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
     def build(self, input_shape):
@@ -136,7 +137,7 @@ class DynamicRouting(_DynamicRoutingLayer):
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
             self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
-        self._set_jit(self.parents_per_chunk)
+        self._set_jit(self.parents_per_chunk is None or self.stores_votes)
         super().build(input_shape)
 
     @property

@@ -151,6 +151,7 @@ class EMRouting(EMRoutingLayer):
         self.children_per_chunk = children_per_chunk
         needs_votes = "children with matrices of their own" if sharing == "none" else None
         check_memory(votes_memory, children_per_chunk, needs_votes)
+        self._set_jit(children_per_chunk is None)
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
@@ -163,7 +164,7 @@ class EMRouting(EMRoutingLayer):
         few = children is not None and children < _FEW_CHILDREN
         shape = (rows, columns, self.dim, self.capsules)
         self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, few=few)
-        self._set_jit(self.children_per_chunk)
+        self._set_jit(self.children_per_chunk is None or self.stores_votes)
         super().build(poses_shape)
 
     def make_votes(self, poses, activations=None):

@@ -308,7 +308,9 @@ class _GroupedConvolution(keras.layers.Layer):
         # On a CPU the gradient of TensorFlow's own grouped convolution is slower by orders of magnitude.
         kernel = ops.reshape(self.kernel, (*size, types * columns, dim))
         x = ops.depthwise_conv(x, kernel, strides=self.strides, padding="valid", **CHANNELS_LAST)
-        return ops.sum(ops.reshape(x, (*ops.shape(x)[:3], types, columns, dim)), axis=4) + self.bias
+        # Not the grid of x: of no examples TensorFlow's depthwise convolution gives a larger one.
+        grid = [-(-size // self.strides) for size in ops.shape(poses)[1:3]]
+        return ops.sum(ops.reshape(x, (-1, *grid, types, columns, dim)), axis=4) + self.bias
 
 
 class _ConvOfOtherTypes(keras.layers.Conv2D):

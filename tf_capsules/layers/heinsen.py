@@ -42,8 +42,9 @@ class HeinsenRouting(RoutingLayer):
         symmetry_breaking: None (the paper), "bias" (the author's code) or "all" (ours); only for `capsules=None`.
         votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
             whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs votes
-            that are not stored. TensorFlow then does without XLA.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. With "auto"
+            it has no effect if votes are stored; "recompute" makes sure that they are not. TensorFlow then does without
+            XLA, as with `capsules=None` and "auto".
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.
@@ -108,6 +109,9 @@ class HeinsenRouting(RoutingLayer):
         needs_votes = "a density that is a function" if callable(density) else None
         needs_votes = needs_votes or ("children with matrices of their own" if sharing == "none" else None)
         check_memory(votes_memory, children_per_chunk, needs_votes)
+        # XLA can't choose the form of the votes in each call if the number of parents is unknown, too.
+        self._xla = children_per_chunk is None and (capsules is not None or votes_memory != "auto")
+        self._set_jit(self._xla)
         self._set_weight_options(locals())
 
     def build(self, poses_shape, logits_shape=None):
@@ -122,17 +126,17 @@ class HeinsenRouting(RoutingLayer):
             self.beta_ignore = self._add("beta_ignore", (groups, parents), cloned(self.beta_initializer), "beta")
         self.breaking = {}
         if self.capsules is None and self.symmetry_breaking is not None:
-            self.breaking["bias"] = self._add("bias_breaking", (*rows, self.dim), "zeros")
+            self.breaking["bias"] = self._add("bias_breaking", (*rows, self.dim), "zeros", "bias")
         if self.capsules is None and self.symmetry_breaking == "all":
-            self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), cloned(initializer))
-            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros")
+            self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), cloned(initializer), "kernel")
+            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros", "beta")
             self.breaking["beta_ignore"] = self.breaking["beta_use"]
             if not self.single_beta:
-                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros")
+                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros", "beta")
         memory = "store" if callable(self.density) else self.votes_memory
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
-        self._set_jit(self.children_per_chunk)
+        self._set_jit(self._xla or self.stores_votes)
         super().build(poses_shape)
 
     def build_from_config(self, config):

@@ -29,7 +29,8 @@ class UpsamplingDecoder(Configured):
         (batch, 48, 48, channels) in (0, 1).
 
     Raises:
-        ValueError: channels below 1, or capsules of unknown number or size.
+        ValueError: channels below 1, or capsules of unknown number or size. Its convolutions are Keras's `Conv2D`,
+            which on TensorFlow takes no batch of 0 examples.
 
     Example:
         >>> UpsamplingDecoder(channels=2)(np.zeros((1, 5, 16))).shape

@@ -53,7 +53,7 @@ class CapsuleClassifier(keras.Model):
         self.encoder = encoder
         self.decoder = decoder
         self.reconstruction_weight = reconstruction_weight
-        self.logits = logits
+        self.logits = bool(logits)  # a model of the user's may have a layer of this name
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
@@ -166,7 +166,7 @@ def class_scores(outputs: Tensor):
 def class_probabilities(model: keras.Model, outputs: Tensor):
     """The class probabilities (batch, classes), in at least float32, in a model's outputs."""
     scores = at_least_float32(class_scores(outputs))
-    return ops.softmax(scores) if getattr(model, "logits", False) else scores
+    return ops.softmax(scores) if getattr(model, "logits", None) is True else scores
 
 
 def classifier(inputs: Tensor, outputs: dict[str, Tensor], weights: Weights, **options):

@@ -40,7 +40,8 @@ class TransformedVotes(Votes):
         self.pose_shape = (self.rows, out) if len(poses.shape) == 4 else (out,)
         self.batch, self.children = ops.shape(poses)[0], ops.shape(poses)[1]
         self.dtype = poses.dtype
-        self.kernel = kernel
+        # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
+        self.kernel = ops.reshape(kernel, ops.shape(kernel))
         self.poses = ops.reshape(poses, (self.batch, self.children, self.rows, self.columns))
         self.bias = None if bias is None else ops.reshape(bias, (self.groups, self.parents, self.rows, out))
         self._set_activations(activations)
