@@ -14,7 +14,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
     Source: Sabour et al. 2017, section 6 (MultiMNIST: the two most active capsules, correct only if both are right).
     The k most active classes are predicted; k is the sample's number of present classes. So a sample is right if its
     least active present class beats its most active absent class. Tsai et al. 2020, section 6 (the number of classes
-    is not known): all classes above a threshold are predicted.
+    is not known): all classes above a threshold are predicted. A class number that is no class is never right.
 
     Args:
         threshold: None: the k most active classes are predicted. A number: the classes with a higher activation.

@@ -40,10 +40,7 @@ def test_texts_come_as_hidden_states(trees, tmp_path, capsys):
         ("negative", "positive"),
         "hidden states of gpt2-large",
     )
-    assert (
-        spec.model_arguments == {"layers": 3, "width": 4, "classes": 2}
-        and spec.inputs == "3 hidden states of 4, by gpt2-large"
-    )
+    assert spec.model_arguments == {"layers": 3, "width": 4, "classes": 2} and spec.inputs == "3 hidden states of 4"
     assert (spec.train_size, spec.test_size) == (18, 7)
     assert data.validation is not data.test and not (tmp_path / "cache").exists()  # states are made on demand
     mixed = arrays(next(iter(data.train(batch_size=6, training=True, seed=1, epochs=2, mixup=(0.2, 2)))))

@@ -8,7 +8,6 @@ from small_runs import RECTIFIED, TINY, write_arrays
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.runs import RunFolder, Settings, TrainingError, evaluate_runs, find_run, load_run, train
-from tf_capsules.runs.data import load_data
 
 
 def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
@@ -72,9 +71,8 @@ def test_a_folder_is_read_as_the_run_s_images_were(eager, run, tmp_path, monkeyp
             Image.fromarray(np.full((5, 7, 3), i, np.uint8)).save(tmp_path / str(label) / f"{i}.png")
     given = load_run(run.folder, data=str(tmp_path))
     assert given.data.spec.image_shape == (8, 8, 1) and given.evaluate()["loss"] > 0
-    # Folders that are not split are tested as a whole, in a random order.
-    _, labels = given.examples(60)
-    assert given.data.spec.test_size == 60 and len(labels) == 60 and len(set(labels[:8])) > 1
+    by_name = load_run(run.folder, dataset="folder", data_dir=str(tmp_path))
+    assert by_name.remark == given.remark == "trained on digits"
 
 
 def test_a_folder_that_was_split_anew_is_told(eager, tmp_path, monkeypatch):
@@ -140,14 +138,16 @@ def test_other_data_are_told_by_their_whole_path(eager, run_on_arrays, tmp_path,
     assert measured_row(load_run(run_on_arrays.folder, data=own))["note"] == ""
 
 
-def test_the_length_of_an_epoch_is_not_that_of_other_data(tmp_path):
+def test_the_length_of_an_epoch_is_not_that_of_other_data(eager, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
     write_arrays(tmp_path / "one.npz")
-    settings = Settings(data=str(tmp_path / "one.npz"), epoch_size=10)
-    spec = load_data(TINY, settings).spec
-    assert "epochs of 10 of" in spec.note and load_data(TINY, settings, spec).spec == spec
-    write_arrays(tmp_path / "other.npz")
-    other = Settings(data=str(tmp_path / "other.npz"), epoch_size=10)
-    assert load_data(TINY, other, spec).spec.note == ""
+    settings = Settings(data=str(tmp_path / "one.npz"), epoch_size=10, epochs=1)
+    train(TINY, tmp_path / "run", settings, verbose=0)
+    assert "epochs of 10 of" in load_run(tmp_path / "run").data.spec.note
+    (tmp_path / "more").mkdir()
+    write_arrays(tmp_path / "more" / "one.npz")
+    other = load_run(tmp_path / "run", data=str(tmp_path / "more" / "one.npz"))
+    assert other.data.spec.note == "" and measured_row(other)["note"] == f"trained on {settings.data}"
 
 
 def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):

@@ -14,7 +14,7 @@ from toys import ToyTransformer, write_checkpoint, write_trees
 from tf_capsules import datasets, recipes, text
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.models import CapsuleClassifier, li2018, li2018_feedback
-from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
+from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train, training
 from tf_capsules.runs.callbacks import Recorder
 
 
@@ -160,7 +160,7 @@ def test_xla_that_can_not_train_is_refused_and_a_run_of_before_is_loaded(tmp_pat
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
         with pytest.raises(
-            TrainingError, match="--jit on does not go with a layer that routes some capsules at a time"
+            TrainingError, match="--jit on does not go with a layer that TensorFlow's XLA can't train"
         ):
             train(recipe, tmp_path / "run", dataclasses.replace(SHORT, jit="on"), verbose=0)
         assert not (tmp_path / "run").exists()
@@ -305,7 +305,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(recipes, "get", lambda name: recipe)
     loaded = load_run(whole.folder)
-    assert loaded.trained_on.inputs.startswith("3 hidden states of 4, by ")
+    assert loaded.trained_on.inputs == "3 hidden states of 4"
     assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
 
 
@@ -328,3 +328,18 @@ def test_training_stops_where_familiar_viewpoints_are_known_well_enough(eager, v
     assert again.history == first.history and again.result["value"] == first.result["value"]
     longer = train(views, tmp_path / "run", Settings(stop_at=1.0), resume=True, verbose=0)
     assert [row["epoch"] for row in longer.history] == [1, 2, 3]
+
+
+def test_a_run_that_another_process_has_trained_further_is_left_alone(tmp_path, eager, monkeypatch):
+    check = training.check_folder
+
+    def check_and_be_overtaken(folder, *rest):
+        result = check(folder, *rest)
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "last-0001.weights.h5").touch()
+        return result
+
+    monkeypatch.setattr(training, "check_folder", check_and_be_overtaken)
+    with pytest.raises(TrainingError, match="Another process has trained in .*run since this one began"):
+        train(TINY, tmp_path / "run", SHORT, verbose=0)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["last-0001.weights.h5"]

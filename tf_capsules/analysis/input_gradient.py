@@ -4,9 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import check_labels, in_batches, to_numpy
+from tf_capsules.analysis.inference import check_labels, in_batches, shape_of_images, to_numpy
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.models import class_scores
+from tf_capsules.models.classifier import gives_logits
 from tf_capsules.routing.precision import at_least_float32
 
 LOSSES = ("crossentropy", "trained")
@@ -105,7 +106,7 @@ def _loss_function(model, loss):
 
 def _crossentropy(model, labels, outputs):
     scores = at_least_float32(class_scores(outputs))
-    if getattr(model, "logits", None) is True:
+    if gives_logits(model):
         logits = scores
     elif not isinstance(outputs, dict):
         logits = ops.log(scores + _TINY)
@@ -135,8 +136,7 @@ def _compiled(model, loss):
                 value = total(images, labels)
             return tape.gradient(value, images, unconnected_gradients="zero")
 
-        shape = getattr(model, "image_shape", None) or model.input_shape[1:]
-        specs = tf.TensorSpec((None, *shape), tf.float32), tf.TensorSpec((None,), tf.int32)
+        specs = tf.TensorSpec((None, *shape_of_images(model)), tf.float32), tf.TensorSpec((None,), tf.int32)
         traced = (
             tf.function(function, autograph=False).get_concrete_function(*specs[:count])
             for count, function in enumerate((scores, gradient), start=1)

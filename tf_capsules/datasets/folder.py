@@ -12,23 +12,20 @@ from tf_capsules.files import reading
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
 
-def folder(data_dir=None, download=False, image_size=32, channels=3, whole=False):
+def folder(data_dir=None, download=False, image_size=32, channels=3):
     """Images from folders named after their classes, `PATH/cat/1.png`, `PATH/dog/2.jpg`, ...
 
     If PATH has the folders `train` and `test`, each holds the class folders of one split; a warning names other folders
-    beside them. Otherwise 20% of each class
-    are the test split (seed 0). Images are turned upright, resized to `image_size` without keeping their proportions,
-    and put into a fixed random order. Of an animation, the first picture is used. Files with other suffixes than png,
-    jpg, jpeg, bmp, gif and webp, and folders in a class folder, are left out; a warning counts them. Names that begin
-    with a dot are left out without a warning.
+    beside them. Otherwise 20% of each class are the test split (seed 0); with other files it is another one. Images are
+    turned upright, resized to `image_size` without keeping their proportions, and put into a fixed random order. Of an
+    animation, the first picture is used. Files with other suffixes than png, jpg, jpeg, bmp, gif and webp, and folders
+    in a class folder, are left out; a warning counts them. Names that begin with a dot are left out without a warning.
 
     Args:
         data_dir: PATH.
         download: not used.
         image_size: pixels, or a pair (height, width).
         channels: 3 (RGB) or 1 (grey).
-        whole: whether, without folders train and test, both splits are all images: to test a network that was trained
-            on others.
 
     Raises:
         FileNotFoundError: no such folder.
@@ -59,10 +56,8 @@ def folder(data_dir=None, download=False, image_size=32, channels=3, whole=False
             warnings.warn(f"{root}: left out the folders {', '.join(other)}; there are train and test")
         if list(train) != list(test):
             raise ValueError(f"{parts[0]} has the classes {', '.join(train)}, but {parts[1]} has {', '.join(test)}")
-        splits = [_shuffled(part) for part in (train, test)]
-    elif whole:
-        train = _files(root)
-        splits = [_shuffled(train), []]
+        splits = [_labelled(part) for part in (train, test)]
+        splits = [[split[i] for i in np.random.default_rng(0).permutation(len(split))] for split in splits]
     else:
         train = _files(root)
         pairs = _labelled(train)
@@ -77,7 +72,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3, whole=False
 
     images = _read([file for split in splits for file, _ in split], size, channels)
     labels = np.array([label for split in splits for _, label in split])
-    parts = slice(None, len(splits[0])), slice(len(splits[0]) if splits[1] else 0, None)
+    parts = slice(None, len(splits[0])), slice(len(splits[0]), None)
     return Dataset("folder", *(Split({"image": images[part], "label": labels[part]}) for part in parts), tuple(train))
 
 
@@ -97,11 +92,6 @@ def _files(root):
     if other := _counted(file for inside in found.values() for file in inside if not _is_image(file)):
         warnings.warn(f"{root}: left out {other}; images are {', '.join(_SUFFIXES)}")
     return files
-
-
-def _shuffled(classes):
-    pairs = _labelled(classes)
-    return [pairs[i] for i in np.random.default_rng(0).permutation(len(pairs))]
 
 
 def _labelled(classes):

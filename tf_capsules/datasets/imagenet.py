@@ -1,6 +1,5 @@
 """ImageNet of 2012 (Russakovsky et al. 2015), whole or a part of its classes, as pictures or as the boxes in them."""
 
-import contextlib
 import csv
 import hashlib
 import math
@@ -83,14 +82,12 @@ def _sources(name, data_dir, download):
     )
     if download and not folder.exists():
         builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
-        with contextlib.suppress(AssertionError):  # there are no archives: the error below says where they belong
+        try:
             builder.download_and_prepare()
+        except AssertionError as error:  # its archives can't be downloaded
+            raise _absent(name, folder, how) from error
     if not folder.exists():
-        raise FileNotFoundError(
-            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to "
-            f"those who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with "
-            f"download=True (on the command line: --download)."
-        )
+        raise _absent(name, folder, how)
     sources = {}
     for part in ("train", "validation"):
         try:
@@ -102,6 +99,14 @@ def _sources(name, data_dir, download):
             ) from error
         sources[part] = source, _index(source, folder, part)
     return sources, list(builder.info.features["label"].names)
+
+
+def _absent(name, folder, how):
+    return FileNotFoundError(
+        f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to those "
+        f"who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with download=True "
+        "(on the command line: --download)."
+    )
 
 
 def _index(source, folder, part):

@@ -8,6 +8,7 @@ import numpy as np
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.lazy import tf
 from tf_capsules.models import class_probabilities, class_scores
+from tf_capsules.models.classifier import gives_logits
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
 
@@ -60,7 +61,7 @@ def for_any_number(answer):
 def warn_of_logits(model, example):
     """Warns if a model answers with logits: its last layer gives them, or its answer to `example` exceeds [0, 1]."""
     outputs = getattr(getattr(model, "encoder", model), "output", None)
-    layer = None if outputs is None or getattr(model, "logits", None) is True else _logits_layer(class_scores(outputs))
+    layer = None if outputs is None or gives_logits(model) else _logits_layer(class_scores(outputs))
     if layer is not None:
         sign = f"its layer {layer.name!r} gives logits"
     else:

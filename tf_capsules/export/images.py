@@ -63,7 +63,7 @@ def decoded(file, shape):
     """An encoded image as float32 in [0, 1] of the given shape."""
     height, width, channels = shape
     # An animated WebP file would kill the process: TensorFlow's decoder frees its memory twice.
-    head = tf.strings.substr(tf.strings.join([file, "\0" * 21]), 0, 21)
+    head = tf.strings.join([tf.strings.substr(file, 0, 21), "\0" * 21])
     webp = tf.strings.substr(head, 12, 4) == "VP8X"
     animated = webp & (tf.bitwise.bitwise_and(tf.io.decode_raw(tf.strings.substr(head, 20, 1), tf.uint8)[0], 2) > 0)
     with tf.control_dependencies([tf.debugging.Assert(~animated, ["animated WebP files are not decoded"])]):

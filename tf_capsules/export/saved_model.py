@@ -27,7 +27,8 @@ def export_saved_model(
     (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
     The loaded object also has `serve(images)`, which takes float32 or uint8 images; keep the object for as long as you
     call it. Float images with a NaN, or with a value that lies more than 0.01 outside [0, 1], get an
-    `InvalidArgumentError`. Files are PNG, JPEG, BMP, WebP or GIF (its first frame). They are decoded to the model's
+    `InvalidArgumentError`. Files are PNG, JPEG, BMP, still WebP or GIF (its first frame); an animated WebP
+    file fails its request. They are decoded to the model's
     channels and, if their size differs, resized (bilinear, antialiased).
 
     The export warns if it can tell that the model answers with logits.

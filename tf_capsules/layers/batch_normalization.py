@@ -39,9 +39,9 @@ class BatchNormalization(keras.layers.BatchNormalization):
             epsilon=self.epsilon,
         )
         # The kernel returns the unbiased variance; Keras keeps the biased one.
-        number = tf.cast(tf.size(inputs) // channels, "float32")
-        self._keep(self.moving_mean, mean, number)
-        self._keep(self.moving_variance, variance * (number - 1) / number, number)
+        count = tf.cast(tf.size(inputs) // channels, "float32")
+        self._keep(self.moving_mean, mean, count)
+        self._keep(self.moving_variance, variance * (count - 1) / count, count)
         return outputs
 
     def _is_fused(self, inputs):
@@ -53,6 +53,6 @@ class BatchNormalization(keras.layers.BatchNormalization):
             and keras.backend.standardize_dtype(inputs.dtype) in ("float32", "bfloat16", "float16")
         )
 
-    def _keep(self, average, value, number):
+    def _keep(self, average, value, count):
         moved = average * self.momentum + ops.cast(value, average.dtype) * (1 - self.momentum)
-        average.assign(ops.where(number > 0, moved, average))  # of no examples the mean is NaN
+        average.assign(ops.where(count > 0, moved, average))  # of no examples the mean is NaN

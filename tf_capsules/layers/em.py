@@ -77,7 +77,7 @@ class EMRouting(EMRoutingLayer):
             sharing. With "store" it is an error. With "auto" it has no effect if votes are stored; "recompute" makes
             sure that they are not. TensorFlow then does without XLA.
         use_bias: whether votes have a learned bias.
-        inverse_temperature: a number for each iteration; or one number n, for the schedule `n (1 - 0.95 ** t)`.
+        inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of
             an example's parents to [-5, 5].
         gradients: "all": through all iterations; "last": through the last one only.

@@ -32,7 +32,7 @@ def flatten_types(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
-    """Convolutional capsules without routing: one branch predicts each parent, or two that learned coefficients weight.
+    """Convolutional capsules without routing: one branch for each parent, or two weighted by learned coefficients.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. Each branch
@@ -131,18 +131,15 @@ class CapConv(Configured):
     def _grouped(self, name, columns, dim, size, strides):
         fans = size**2 * (columns + self.types * dim)
         options = self._options(keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5))
-        layer = _GroupedConvolution(dim, size, strides, options, dtype=self.dtype_policy, name=name)
+        if self.kernel_initializer is not None:
+            options["kernel_initializer"] = _by_types(options["kernel_initializer"])
+        layer = _GroupedConvolution(dim, size, strides, **options, dtype=self.dtype_policy, name=name)
         layer.build((None, None, None, self.types, columns))
         return layer
 
     def _dense(self, name, below, channels, size, exclude=None):
         options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, dtype=self.dtype_policy)
-        options |= {
-            f"{weight}_{what}": option
-            for weight, of in self._options(glorot_normal()).items()
-            for what, option in of.items()
-        }
-        options |= {"name": name}
+        options |= {"name": name, **self._options(glorot_normal())}
         if exclude is None:
             layer = keras.layers.Conv2D(channels, size, **options)
         else:
@@ -151,15 +148,12 @@ class CapConv(Configured):
         return layer
 
     def _options(self, kernel_initializer):
-        """Arguments for the weights "kernel" and "bias" of a convolution. Weights don't share an initializer."""
-        defaults = {"kernel": kernel_initializer, "bias": unit_normal()}
+        """Arguments for the weights of one convolution. Weights don't share an initializer."""
+        others = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
         return {
-            name: {
-                "initializer": cloned(getattr(self, f"{name}_initializer")) or default,
-                "regularizer": getattr(self, f"{name}_regularizer"),
-                "constraint": getattr(self, f"{name}_constraint"),
-            }
-            for name, default in defaults.items()
+            "kernel_initializer": cloned(self.kernel_initializer) or kernel_initializer,
+            "bias_initializer": cloned(self.bias_initializer) or unit_normal(),
+            **{name: getattr(self, name) for name in others},
         }
 
     def _normalization(self, name, channels):
@@ -230,7 +224,8 @@ class CapFC(Configured):
 
     Args:
         capsules: number of parents.
-        kernel_initializer: None: uniform, at most `1 / sqrt(children)` from 0.
+        kernel_initializer: of the kernel (d, children, capsules), whose first axis Keras counts among the fans; None:
+            uniform, at most `1 / sqrt(children)` from 0.
         kernel_regularizer, kernel_constraint: of the kernel.
 
     Call arguments:
@@ -290,15 +285,31 @@ class CapFC(Configured):
 class _GroupedConvolution(keras.layers.Layer):
     """A convolution of each capsule type by itself, with zero padding."""
 
-    def __init__(self, dim: int, kernel_size: int, strides: int, options: dict, **kwargs):
+    def __init__(
+        self,
+        dim: int,
+        kernel_size: int,
+        strides: int,
+        kernel_initializer: Initializer,
+        bias_initializer: Initializer,
+        kernel_regularizer: Initializer,
+        bias_regularizer: Initializer,
+        kernel_constraint: Initializer,
+        bias_constraint: Initializer,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self.dim, self.kernel_size, self.strides, self.options = dim, kernel_size, strides, options
+        self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
+        self.of_kernel = dict(
+            initializer=kernel_initializer, regularizer=kernel_regularizer, constraint=kernel_constraint
+        )
+        self.of_bias = dict(initializer=bias_initializer, regularizer=bias_regularizer, constraint=bias_constraint)
 
     def build(self, input_shape):
         types, columns = input_shape[3:]
         shape = self.kernel_size, self.kernel_size, types, columns, self.dim
-        self.kernel = self.add_weight(shape, name="kernel", **self.options["kernel"])
-        self.bias = self.add_weight((types, self.dim), name="bias", **self.options["bias"])
+        self.kernel = self.add_weight(shape, name="kernel", **self.of_kernel)
+        self.bias = self.add_weight((types, self.dim), name="bias", **self.of_bias)
         super().build(input_shape)
 
     def call(self, poses):
@@ -308,9 +319,21 @@ class _GroupedConvolution(keras.layers.Layer):
         # On a CPU the gradient of TensorFlow's own grouped convolution is slower by orders of magnitude.
         kernel = ops.reshape(self.kernel, (*size, types * columns, dim))
         x = ops.depthwise_conv(x, kernel, strides=self.strides, padding="valid", **CHANNELS_LAST)
-        # Not the grid of x: of no examples TensorFlow's depthwise convolution gives a larger one.
-        grid = [-(-size // self.strides) for size in ops.shape(poses)[1:3]]
-        return ops.sum(ops.reshape(x, (-1, *grid, types, columns, dim)), axis=4) + self.bias
+        # Not the shape of x: of no examples TensorFlow's depthwise convolution gives a larger grid.
+        batch, *grid = ops.shape(poses)[:3]
+        shape = batch, *(-(-places // self.strides) for places in grid), types, columns, dim
+        return ops.sum(ops.reshape(x, shape), axis=4) + self.bias
+
+
+def _by_types(initializer):
+    """Makes an initializer draw a kernel (..., types, d, dim) as one from d channels to `types * dim` channels."""
+
+    def draw(shape, dtype=None):
+        *size, types, columns, dim = shape
+        drawn = ops.reshape(initializer((*size, columns, types * dim), dtype), (*size, columns, types, dim))
+        return ops.swapaxes(drawn, -2, -3)
+
+    return draw
 
 
 class _ConvOfOtherTypes(keras.layers.Conv2D):

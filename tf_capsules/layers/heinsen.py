@@ -44,7 +44,7 @@ class HeinsenRouting(RoutingLayer):
             whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. With "auto"
             it has no effect if votes are stored; "recompute" makes sure that they are not. TensorFlow then does without
-            XLA, as with `capsules=None` and "auto".
+            XLA, as with `capsules=None`, "auto" and an unknown number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.
@@ -129,14 +129,15 @@ class HeinsenRouting(RoutingLayer):
             self.breaking["bias"] = self._add("bias_breaking", (*rows, self.dim), "zeros", "bias")
         if self.capsules is None and self.symmetry_breaking == "all":
             self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), cloned(initializer), "kernel")
-            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros", "beta")
+            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros")
             self.breaking["beta_ignore"] = self.breaking["beta_use"]
             if not self.single_beta:
-                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros", "beta")
+                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros")
         memory = "store" if callable(self.density) else self.votes_memory
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
-        self._set_jit(self._xla or self.stores_votes)
+        known = self.children_per_chunk is None and children_of(poses_shape) is not None
+        self._set_jit(self._xla or known or self.stores_votes)
         super().build(poses_shape)
 
     def build_from_config(self, config):

@@ -16,7 +16,8 @@ class UpsamplingDecoder(Configured):
 
     Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8. Three blocks
     follow: each doubles the map's size bilinearly and applies a 3x3 convolution without padding (64, 128 and 128
-    filters, leaky ReLU of 0.2). A last 3x3 convolution with a sigmoid gives the channels of the image.
+    filters, leaky ReLU of 0.2). A last 3x3 convolution with a sigmoid gives the channels of the image. The convolutions
+    are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
 
     Args:
         channels: of the image, which is 48x48.
@@ -29,8 +30,7 @@ class UpsamplingDecoder(Configured):
         (batch, 48, 48, channels) in (0, 1).
 
     Raises:
-        ValueError: channels below 1, or capsules of unknown number or size. Its convolutions are Keras's `Conv2D`,
-            which on TensorFlow takes no batch of 0 examples.
+        ValueError: channels below 1, or capsules of unknown number or size.
 
     Example:
         >>> UpsamplingDecoder(channels=2)(np.zeros((1, 5, 16))).shape

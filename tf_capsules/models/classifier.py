@@ -53,7 +53,7 @@ class CapsuleClassifier(keras.Model):
         self.encoder = encoder
         self.decoder = decoder
         self.reconstruction_weight = reconstruction_weight
-        self.logits = bool(logits)  # a model of the user's may have a layer of this name
+        self.logits = bool(logits)
         self.label_mask = LabelMask()
         self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
@@ -163,10 +163,15 @@ def class_scores(outputs: Tensor):
     return outputs["activations"] if isinstance(outputs, dict) else outputs
 
 
+def gives_logits(model: keras.Model):
+    """Whether a model's scores are logits by its own account. A model of the user's may have a layer `logits`."""
+    return getattr(model, "logits", None) is True
+
+
 def class_probabilities(model: keras.Model, outputs: Tensor):
     """The class probabilities (batch, classes), in at least float32, in a model's outputs."""
     scores = at_least_float32(class_scores(outputs))
-    return ops.softmax(scores) if getattr(model, "logits", None) is True else scores
+    return ops.softmax(scores) if gives_logits(model) else scores
 
 
 def classifier(inputs: Tensor, outputs: dict[str, Tensor], weights: Weights, **options):

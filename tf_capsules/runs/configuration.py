@@ -16,7 +16,7 @@ from tf_capsules.runs.settings import DECLARED, Settings
 _FUNCTIONS = ("model", "loss", "optimizer", "feedback")
 
 # What a recipe says about itself.
-_WORDS = ("name", "title", "source", "published", "device", "note")
+WORDS = ("name", "title", "source", "published", "device", "note")
 
 # Resets the settings of a run that several processes shared.
 ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
@@ -31,7 +31,7 @@ _OVER_THE_WHOLE_RUN = {
 
 def configuration(recipe, settings):
     """What was asked for, as plain JSON values: the settings, and all values of the recipe as they apply."""
-    names = [field.name for field in dataclasses.fields(recipe) if field.name not in _WORDS]
+    names = [field.name for field in dataclasses.fields(recipe) if field.name not in WORDS]
     values = {name: getattr(recipe, name) for name in names}
     values |= {name: values[name] and values[name].__name__ for name in _FUNCTIONS}
     values["model"] = f"{recipe.model.__module__}.{values['model']}"
@@ -89,7 +89,7 @@ def recorded_recipe(config):
     hints = typing.get_type_hints(Recipe)
     values = {**_defaults(Recipe), **config["resolved"]}
     values = {name: with_tuples(values[name]) for name in hints if name in values}
-    for name in (*_FUNCTIONS, *_WORDS):
+    for name in (*_FUNCTIONS, *WORDS):
         values.pop(name, None)
     for name, value in values.items():
         if not is_of(value, hints[name]):

@@ -47,30 +47,26 @@ class Data:
         return ("validation", familiar), ("test", self.spec.noted("novel viewpoints"))
 
 
-def load_data(recipe, settings, like=None, whole=True):
+def load_data(recipe, settings, like=None):
     """The `Data` of a recipe with its settings; a ValueError or FileNotFoundError for absent or unusable data.
 
     Args:
         recipe: a `Recipe`, the settings applied.
         settings: `Settings`.
         like: the `DataSpec` of a trained model. It supplies what files lack: class names, the size of images.
-        whole: with `like`: whether a folder of images that is not split is tested as a whole.
     """
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():
         raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
-    if recipe.transformer is None:
-        data = _load_images(recipe, settings, path, like, whole)
-    else:
-        data = _load_texts(recipe, settings, path, like)
-    if settings.epoch_size is None or (like is not None and like.name != data.spec.name):
-        return data  # other data are for tests alone
+    data = (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, like)
+    if settings.epoch_size is None:
+        return data
     part = f"epochs of {settings.epoch_size:,} of {data.spec.train_size:,} examples"
     spec = data.spec.noted(part, train_size=settings.epoch_size)
     return dataclasses.replace(data, spec=spec, train=functools.partial(data.train, epoch_size=settings.epoch_size))
 
 
-def _load_images(recipe, settings, path, like, whole):
+def _load_images(recipe, settings, path, like):
     steps = augment.check(recipe.preprocess)
     if path is not None and path.is_file():
         (train, test), names = _arrays(path, settings, like)
@@ -80,7 +76,7 @@ def _load_images(recipe, settings, path, like, whole):
         if path is not None:
             source, data_dir, options = "folder", path, {}
         if source == "folder" and like is not None:
-            options = {**options, "image_size": like.raw_shape[:2], "channels": like.raw_shape[2], "whole": whole}
+            options = {**options, "image_size": like.raw_shape[:2], "channels": like.raw_shape[2]}
         if settings.image_size is not None:
             options = {**options, "image_size": settings.image_size}
         dataset = datasets.load(source, data_dir, settings.download, **options)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 import typing
 
 from tf_capsules import datasets, text
@@ -74,7 +73,7 @@ class TextSpec(DataSpec):
 
     @property
     def inputs(self):
-        return f"{self.layers} hidden states of {self.width}, by {pathlib.Path(self.transformer).name}"
+        return f"{self.layers} hidden states of {self.width}"
 
 
 def expected_spec(recipe, image_shape=None):

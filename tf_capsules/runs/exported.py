@@ -97,7 +97,7 @@ class ExportedModel:
 
 def _check_epochs(folder):
     """Raises a ValueError if this is the folder of a run that was trained on after its export."""
-    folder = RunFolder(folder)
+    folder = RunFolder(folder if (pathlib.Path(folder) / EXPORTED).exists() else pathlib.Path(folder).parent)
     now = folder.checkpoints()
     if now and (folder.path / EXPORTED).exists():
         then = folder.read_json(EXPORTED).get("epochs")
@@ -114,11 +114,11 @@ def _upright(path):
 
     content = pathlib.Path(path).read_bytes()
     try:
-        image = Image.open(io.BytesIO(content))
+        image = Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "BMP", "GIF", "WEBP"))
         turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
     except Exception:  # no image that Pillow knows; TensorFlow decides whether it is one
         return content
-    if image.format in ("PNG", "JPEG") and not turned:
+    if image.format in ("PNG", "JPEG", "MPO") and not turned:
         return content
     sent = io.BytesIO()
     with reading(path, "can't be read as an image"):

@@ -1,6 +1,7 @@
 """The files of a run."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -33,11 +34,11 @@ class RunFolder:
     def held(self):
         """Makes the folder and holds it; a TrainingError if another process holds it. Windows has no such lock."""
         self.path.mkdir(parents=True, exist_ok=True)
-        try:
-            import fcntl
-        except ImportError:
+        if importlib.util.find_spec("fcntl") is None:
             yield
             return
+        import fcntl
+
         handle = os.open(self.path, os.O_RDONLY)
         try:
             with contextlib.suppress(OSError):  # file systems without locks

@@ -128,8 +128,13 @@ def load_run(folder, weights="last", **changes):
         learner = compile_learner(model, trained, trained_on, settings.jit)
     load_checkpoint(learner, path)
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
-    other_data = (recipe.dataset, settings.data) != (trained.dataset, config["settings"].get("data"))
-    load = functools.partial(load_data if other_data else _own_data, recipe, settings, trained_on)
+    before = Settings(**config["settings"])
+    other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
+    other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
+    # The length of an epoch is not that of other data, which are for tests.
+    load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
+    if not other_data:
+        load = functools.partial(_own_data, recipe, settings, trained_on)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
@@ -139,14 +144,14 @@ def load_run(folder, weights="last", **changes):
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
     if other_data:
-        remarks.append(f"trained on {config['settings'].get('data') or trained_on.name}")
+        remarks.append(f"trained on {before.data or trained_on.name}")
     remark = "; ".join(remarks)
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
 def _own_data(recipe, settings, trained_on):
     """The data that a run was trained on; a warning if these are pictures that were split anew since."""
-    data = load_data(recipe, settings, trained_on, whole=False)
+    data = load_data(recipe, settings, trained_on)
     sizes = data.spec.train_size, trained_on.train_size
     if trained_on.name == "folder" and sizes[0] != sizes[1]:
         warnings.warn(
@@ -203,6 +208,7 @@ def check_same_inputs(runs, purpose):
     """Raises a ValueError unless runs take the same inputs, preprocessed in the same way, and have the same classes."""
     kinds = [
         (run.trained_on.inputs, augment.in_evaluation(run.recipe.preprocess), run.trained_on.class_names)
+        + ((pathlib.Path(run.recipe.transformer).name,) if run.recipe.transformer else ())
         for run in runs
     ]
     if any(kind != kinds[0] for kind in kinds):

@@ -10,6 +10,7 @@ import sys
 
 from tf_capsules import recipes
 from tf_capsules.files import read_csv
+from tf_capsules.runs.configuration import WORDS
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.run import BEST
@@ -116,7 +117,8 @@ def draw_table(names, folder):
         first = next(iter(members))
         short = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
         labels = [row.label or name for row, name in zip(members, short, strict=True)]
-        if len(set(labels)) < len(labels) or any(_but_iterations(row) != _but_iterations(first) for row in members):
+        alike = all(_without_iterations(row) == _without_iterations(first) for row in members)
+        if len(set(labels)) < len(labels) or not alike:
             labels = short
         panels[kind] = dict(zip(labels, members.values(), strict=True))
     return plots.draw_convergence(panels, examples=1) if panels else None
@@ -136,11 +138,10 @@ def draw_iterations(names, found):
     return plots.draw_accuracy_by_iterations(accuracies) if max(map(len, accuracies.values())) > 1 else None
 
 
-def _but_iterations(row):
-    """What a row's recipe trains, whatever its number of iterations."""
+def _without_iterations(row):
+    """The values of a row's recipe that decide its results, without the number of iterations."""
     options = {name: value for name, value in row.recipe.model_options.items() if name != "iterations"}
-    words = dict.fromkeys(("name", "title", "source", "published", "device", "note"), "")
-    return dataclasses.replace(row.recipe, model_options=options, figures=(), **words)
+    return dataclasses.replace(row.recipe, model_options=options, figures=(), **dict.fromkeys(WORDS, ""))
 
 
 def _curve(row, folder):

@@ -70,8 +70,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         model = reported(build_model, recipe, spec, settings.dtype)
         learner = reported(compile_learner, model, recipe, spec, settings.jit)
         if settings.jit == "on" and not done and not learner.jit_compile:
-            reason = "--deterministic" if settings.deterministic else "a layer that routes some capsules at a time"
-            raise TrainingError(f"--jit on does not go with {reason}: TensorFlow's XLA can't train it.")
+            reason = "--deterministic" if settings.deterministic else "a layer that TensorFlow's XLA can't train"
+            raise TrainingError(f"--jit on does not go with {reason}.")
         if done:
             with group.first_weights(folder.weights() if group.index == 0 else None) as path:
                 load_checkpoint(learner, path)
@@ -86,7 +86,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     writes = group.index == 0
     measured = None
-    with folder.held() if writes else contextlib.nullcontext(), group.scope():
+    with contextlib.ExitStack() as stack:
+        group.run_on_all(_take, folder if writes else None, done, stack)
+        stack.enter_context(group.scope())
         if writes:
             folder.write_json("config.json", config)
         if fit:
@@ -114,6 +116,14 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             if fit or not has_row(results, row):
                 append_row(results, row)
     return Run(folder.path, recipe, settings, recipe, spec, lambda: data, model, history, rows[-1])
+
+
+def _take(folder, done, stack):
+    """Holds the folder while the stack is open; a TrainingError if another process trains there, or has trained."""
+    if folder is not None:
+        stack.enter_context(folder.held())
+        if (folder.checkpoints() or [0])[-1] != done:
+            raise TrainingError(f"Another process has trained in {folder.path} since this one began.")
 
 
 def _fix_seed(settings):
