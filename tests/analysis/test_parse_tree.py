@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 from analysis.capsnets import array, image_of, routed_network
+from sweep import MODELS
 
 from tf_capsules.analysis import measure_parse_tree, measure_routing_maps
 from tf_capsules.analysis.attribution import class_shares
@@ -63,6 +64,8 @@ def test_wrong_arguments():
     model = routed_network("dynamic")
     with pytest.raises(ValueError, match="Received an array of shape"):
         measure_parse_tree(model, np.zeros((3, 3, 1)))
+    with pytest.raises(ValueError, match="below the layer 'class_capsules' are put into another order"):
+        measure_parse_tree(MODELS["CapNet"].make(), np.zeros((4, 5, 3)))
     plain = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="A parse tree needs a CapsuleClassifier"):
         measure_parse_tree(plain, np.zeros((4, 4, 1)))

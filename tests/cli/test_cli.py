@@ -25,11 +25,11 @@ def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, c
     ) == ("0", "0")
     assert row["batch_size"] == str(recipes.get("sabour2017-digits").batch_size) != "90"
     assert cli.main(["figures", *of]) == 0
-    pictures = {path.stem for path in (tmp_path / "runs" / "sabour2017-digits" / "figures").glob("*.png")}
+    pictures = {path.stem for path in (tmp_path / "runs" / "sabour2017-digits-weights" / "figures").glob("*.png")}
     assert pictures == set(recipes.get("sabour2017-digits").figures) - {"training_curves"}
     if keras.backend.backend() == "tensorflow":
         assert cli.main(["export", *of]) == 0
-        assert (tmp_path / "runs" / "sabour2017-digits" / "saved_model" / "saved_model.pb").exists()
+        assert (tmp_path / "runs" / "sabour2017-digits-weights" / "saved_model" / "saved_model.pb").exists()
 
 
 def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_path, capsys, monkeypatch):

@@ -9,6 +9,7 @@ from sweep import MODELS
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_probabilities, class_scores
+from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.weights import fill
 
 RANDOM = np.random.default_rng(0)
@@ -245,6 +246,14 @@ def test_class_scores_of_a_plain_network():
     scores = array(class_scores(outputs))
     assert scores.shape == (2, 7)
     np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
+
+
+def test_mixed_examples_are_not_decoded():
+    model = CapsNet((8, 8, 1), classes=3, filters=4, kernel_size=3, types=2, primary_kernel_size=3)
+    model.compile("sgd", MarginLoss(), run_eagerly=EAGER)
+    rows = np.full((2, 3), 1 / 3, "float32")
+    with pytest.raises(ValueError, match="can't draw mixed examples. Received labels: label, unmixed"):
+        model.compute_loss(np.ones((2, 8, 8, 1)), {"label": rows, "unmixed": [0, 1]}, model(np.ones((2, 8, 8, 1))))
 
 
 def test_a_layer_named_logits_makes_no_logits():

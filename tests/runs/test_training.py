@@ -159,9 +159,7 @@ def test_xla_that_can_not_train_is_refused_and_a_run_of_before_is_loaded(tmp_pat
     recipe = TINY.replace(model=chunked, model_options=TINY.model_options, epochs=1)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
-        with pytest.raises(
-            TrainingError, match="--jit on does not go with a layer that TensorFlow's XLA can't train"
-        ):
+        with pytest.raises(TrainingError, match="--jit on does not go with a layer that TensorFlow's XLA can't train"):
             train(recipe, tmp_path / "run", dataclasses.replace(SHORT, jit="on"), verbose=0)
         assert not (tmp_path / "run").exists()
         run = train(recipe, tmp_path / "run", SHORT, verbose=0)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 
 from tf_capsules.analysis.couplings import last_couplings
@@ -75,7 +76,13 @@ def measure_parse_tree(model, image):
         raise ValueError(f"Parse trees are for images; for texts use `class_shares`. Received: {model!r}")
     (inputs,) = in_batches(model, np.asarray(image)[None], 1)
     routings = []
-    for layer in filter(gives_couplings, model.encoder.layers):
+    reordered = False
+    for layer in model.encoder.layers:
+        reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
+        if not gives_couplings(layer):
+            continue
+        if reordered:
+            raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
         children = inputs_of(layer, model.encoder, inputs)
         if is_chain(layer):
             routings += last_couplings(layer, children)

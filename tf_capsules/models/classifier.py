@@ -126,6 +126,8 @@ class CapsuleClassifier(keras.Model):
         poses = y_pred["poses"]
         if not isinstance(y, dict):
             return loss + self.reconstruction_loss(x, self.reconstruct(poses, y), sample_weight)
+        if "parts" not in y:
+            raise ValueError(f"The decoder of {self.name!r} can't draw mixed examples. Received labels: {', '.join(y)}")
         count = y["parts"].shape[1]
         labels = ops.reshape(ops.maximum(y["part_labels"], 0), (-1,))
         decoded = self.reconstruct(ops.repeat(poses, count, axis=0), labels)

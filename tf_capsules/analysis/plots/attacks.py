@@ -26,14 +26,17 @@ def draw_robustness(rows, units="units of the input"):
     for row in rows:
         curves.setdefault((row["goal"], row["attack"], row["model"], row["made_on"]), []).append(row)
     goals, attacks, models = ([*dict.fromkeys(row[key] for row in rows)] for key in ("goal", "attack", "model"))
+    names = {model: drawing.shortened(model) for row in rows for model in (row["model"], row["made_on"])}
+    if len(set(names.values())) < len(names):
+        names = {model: str(model) for model in names}
     figure = drawing.new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
     grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
     for (goal, attack, model, made_on), points in curves.items():
         axes = grid[goals.index(goal), attacks.index(attack)]
         x, y = ([point[key] for point in points] for key in ("epsilon", "value"))
-        style, name = "-", drawing.shortened(model)
+        style, name = "-", names[model]
         if made_on != model:
-            style, name = "--", f"{name}, made on {drawing.shortened(made_on)}"
+            style, name = "--", f"{name}, made on {names[made_on]}"
         drawing.add_line(axes, models.index(model), x, 100 * np.array(y), name, style, models.index(made_on))
     for axes, attack in zip(grid[0], attacks, strict=True):
         axes.set_title(ATTACKS[attack], fontsize=11)
