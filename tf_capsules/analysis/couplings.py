@@ -5,7 +5,7 @@ import numpy as np
 
 from tf_capsules.analysis.inference import inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, stopped
-from tf_capsules.models import FeedbackModel
+from tf_capsules.models.feedback import without_feedback
 
 DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
 
@@ -27,7 +27,7 @@ def measure_couplings(model, inputs):
         >>> {name: len(each) for name, each in measure_couplings(model, images).items()}
         {'class_capsules': 3}
     """
-    model = model.model if isinstance(model, FeedbackModel) else model
+    model = without_feedback(model)
     network = getattr(model, "encoder", model)
     if not isinstance(network, keras.Sequential) and not hasattr(network, "operations"):
         raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")

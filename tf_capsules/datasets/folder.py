@@ -50,9 +50,8 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     parts = root / "train", root / "test"
     if all(part.is_dir() for part in parts):
         train, test = map(_files, parts)
-        if other := [
-            path.name for path in sorted(root.iterdir()) if path.is_dir() and path not in parts and path.name[0] != "."
-        ]:
+        folders = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+        if other := sorted(folders - {"train", "test"}):
             warnings.warn(f"{root}: left out the folders {', '.join(other)}; there are train and test")
         if list(train) != list(test):
             raise ValueError(f"{parts[0]} has the classes {', '.join(train)}, but {parts[1]} has {', '.join(test)}")

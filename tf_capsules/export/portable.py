@@ -11,7 +11,7 @@ from tf_capsules.export.files import free_file
 from tf_capsules.export.images import image_answer, served_shape, warn_of_image_logits
 from tf_capsules.files import replacing
 from tf_capsules.lazy import tf
-from tf_capsules.models.feedback import FeedbackModel
+from tf_capsules.models.feedback import without_feedback
 
 _ONNX_OPSET = 18
 
@@ -102,7 +102,7 @@ def _portable_answer(form, model, preprocess, image_shape):
 
     Neither converter follows a loop over parts of a batch of unknown size. Networks with such loops run image by image.
     """
-    model = model.model if isinstance(model, FeedbackModel) else model
+    model = without_feedback(model)
     shape = served_shape(model, preprocess, image_shape)
     inner_shape = augment.output_shape(preprocess, shape)
     answer = each = image_answer(model, preprocess, shape)

@@ -5,7 +5,7 @@ from tf_capsules.export.files import free_folder
 from tf_capsules.export.images import decoded, image_answer, in_unit_range, served_shape, warn_of_image_logits
 from tf_capsules.export.serving import check_warmup, write_saved_model
 from tf_capsules.lazy import tf
-from tf_capsules.models.feedback import FeedbackModel
+from tf_capsules.models.feedback import without_feedback
 
 
 def export_saved_model(
@@ -27,9 +27,8 @@ def export_saved_model(
     (batch, classes, *pose); "class" int64 (batch,), the most probable; with `class_names` also "label" string (batch,).
     The loaded object also has `serve(images)`, which takes float32 or uint8 images; keep the object for as long as you
     call it. Float images with a NaN, or with a value that lies more than 0.01 outside [0, 1], get an
-    `InvalidArgumentError`. Files are PNG, JPEG, BMP, still WebP or GIF (its first frame); an animated WebP
-    file fails its request. They are decoded to the model's
-    channels and, if their size differs, resized (bilinear, antialiased).
+    `InvalidArgumentError`, and so does an animated WebP file. Files are PNG, JPEG, BMP, still WebP or GIF (its first
+    frame). They are decoded to the model's channels and, if their size differs, resized (bilinear, antialiased).
 
     The export warns if it can tell that the model answers with logits.
 
@@ -56,7 +55,7 @@ def export_saved_model(
         >>> served = tf.saved_model.load("saved_models/digits")
         >>> served.serve(images)["class"]
     """
-    model = model.model if isinstance(model, FeedbackModel) else model
+    model = without_feedback(model)
     shape = served_shape(model, preprocess, image_shape)
     if default not in ("float32", "uint8"):
         raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')

@@ -21,11 +21,11 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
     | `serving_default` | `texts` | string (batch,) |
     | `serving_attribution` | `texts` | string (batch,); for networks that `class_shares` knows |
 
-    Both return a dict as in `export_saved_model`. The second adds the shares of tokens: "tokens" string
-    (batch, tokens), as in `transformer.tokens`, "" at padding; "mask" float32 (batch, tokens), 0 at padding; "shares"
-    float32 (batch, tokens, layers, classes), as in `tf_capsules.analysis.class_shares`; with `class_names` also
-    "labels" string (batch, classes), all names for each text. The loaded object also has `serve(texts)` and
-    `attribute(texts)`; keep the object for as long as you call one of them.
+    Both return a dict as in `export_saved_model`. The second adds the shares of tokens: "tokens" string (batch,
+    tokens), as in `transformer.tokens`, "" at padding; "mask" float32 (batch, tokens), 0 at padding; "shares" float32
+    (batch, tokens, layers, classes), as in `tf_capsules.analysis.class_shares`; with `class_names` also "labels" string
+    (batch, classes), all names for each text. The loaded object also has `serve(texts)` and `attribute(texts)`; keep
+    the object for as long as you call one of them.
 
     Args:
         model: a network from a dict of "embeddings" and "mask", as `tf_capsules.models.heinsen2019.TextCapsNet`.

@@ -242,3 +242,8 @@ def _graph(model, links):
                 f"A link is between maps {maps}. Received: the layer {name!r} with outputs of shape {shape}."
             )
     return graph.input, graph.output, [(given[lower], given[higher]) for lower, higher, _ in links]
+
+
+def without_feedback(model: keras.Model):
+    """The network itself, for a model with feedback units; any other model is returned unchanged."""
+    return model.model if isinstance(model, FeedbackModel) else model

@@ -10,6 +10,7 @@ import pathlib
 from tf_capsules.datasets.folder import upright
 from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import reading
+from tf_capsules.runs.exporting import FORMATS
 from tf_capsules.runs.figures import save_figure
 from tf_capsules.runs.folder import EXPORTED, RunFolder
 
@@ -40,7 +41,7 @@ class ExportedModel:
                 f"{given} is neither an exported SavedModel nor a run that holds one; "
                 "`tf-capsules export RUN` makes it."
             )
-        _check_epochs(given)
+        _check_epochs(folder)
         import tensorflow as tf
 
         if importlib.util.find_spec("tensorflow_text"):
@@ -95,11 +96,11 @@ class ExportedModel:
             yield _prediction(served(texts=tf.constant([os.fsencode(text)])))
 
 
-def _check_epochs(folder):
-    """Raises a ValueError if this is the folder of a run that was trained on after its export."""
-    folder = RunFolder(folder if (pathlib.Path(folder) / EXPORTED).exists() else pathlib.Path(folder).parent)
+def _check_epochs(exported):
+    """Raises a ValueError if this is the export inside a run that was trained on afterwards."""
+    folder = RunFolder(exported.parent)
     now = folder.checkpoints()
-    if now and (folder.path / EXPORTED).exists():
+    if exported.name == FORMATS["saved_model"] and now and (folder.path / EXPORTED).exists():
         then = folder.read_json(EXPORTED).get("epochs")
         if then != now[-1]:
             raise ValueError(

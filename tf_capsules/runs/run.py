@@ -131,9 +131,9 @@ def load_run(folder, weights="last", **changes):
     before = Settings(**config["settings"])
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
-    # The length of an epoch is not that of other data, which are for tests.
-    load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
-    if not other_data:
+    if other_data:  # they are for tests: the length of an epoch is not theirs
+        load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
+    else:
         load = functools.partial(_own_data, recipe, settings, trained_on)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
