@@ -79,16 +79,22 @@ def gpt2(tmp_path_factory):
 def bert(tmp_path_factory):
     """A folder with a small random BERT in Hugging Face's form."""
     require("tensorflow", "tensorflow_text", "keras_hub", "transformers")
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalizer, pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    # Not trained: WordPieceTrainer breaks ties by chance, and the pieces would differ from run to run.
+    sentences = [pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(sentence)) for sentence in SENTENCES]
+    words = sorted({word for sentence in sentences for word, _ in sentence})
+    starts = {word[:length] for word in words for length in (1, 2, 4)}
+    ends = {f"##{word[i:]}" for word in words for i in range(1, len(word)) if len(word) - i < 3}
+    letters = {f"##{letter}" for word in words for letter in word}
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(starts | ends | letters)]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     tokenizer.decoder = decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES, trainer)
+    tokenizer.add_special_tokens(pieces[:5])
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     config = BertConfig(
         vocab_size=tokenizer.get_vocab_size(), hidden_size=12, num_hidden_layers=2, num_attention_heads=3,

@@ -160,7 +160,7 @@ def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(
     model, transformer, folder = exported
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
     answers, none = served[kind]
-    assert want["probabilities"].std(0).min() > 1e-3 and want["mask"].sum(1).max() == transformer.max_length
+    assert want["probabilities"].std(0).min() > 5e-4 and want["mask"].sum(1).max() == transformer.max_length
     for signature, attribution in (("serving_default", False), ("serving_attribution", True)):
         assert_answers(answers[signature], want, attribution)
         shapes = {name: (0, *value.shape[1:]) for name, value in answers[signature].items()}
