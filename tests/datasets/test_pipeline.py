@@ -204,6 +204,17 @@ def test_generated_examples():
         source.batches(7, preprocess=(("pad", 1),))
 
 
+def test_columns_of_floats_stay_floats_and_labels_become_whole_numbers():
+    def example(tensors, index, draw):
+        assert tensors["number"].dtype == tf.int32 and tensors["share"].dtype == tf.float64
+        return tf.fill((1, 1, 1), tf.cast(tensors["share"][index], tf.float32)), tensors["label"][index]
+
+    arrays = {"number": np.arange(11), "share": np.linspace(0, 1, 11), "label": np.arange(11.0)}
+    x, y = next(iter(Split(arrays, image_shape=(1, 1, 1), example=example).batches(11)))
+    np.testing.assert_allclose(x[:, 0, 0, 0], arrays["share"], rtol=1e-6)
+    assert y.dtype == tf.int32 and y.numpy().tolist() == list(range(11))
+
+
 def test_example_of_another_shape_is_refused():
     source = Split(split().arrays, image_shape=(5, 5, 2), example=lambda t, i, d: (t["image"][0], t["label"][0]))
     with pytest.raises(ValueError, match=r"shape \(5, 6, 2\), not \(5, 5, 2\)"):

@@ -7,7 +7,6 @@ tfds = pytest.importorskip("tensorflow_datasets")
 
 from tf_capsules import datasets  # noqa: E402
 from tf_capsules.datasets import smallnorb  # noqa: E402
-from tf_capsules.datasets.smallnorb import parse_matrix  # noqa: E402
 
 STEMS = {"train": "smallnorb-5x46789x9x18x6x2x96x96-training", "test": "smallnorb-5x01235x9x18x6x2x96x96-testing"}
 
@@ -121,17 +120,17 @@ def changed(array, place, value):
 @pytest.mark.parametrize(
     "file, content, words",
     [
-        ("test_dat", matrix(IMAGES)[:-1], r"202,775 bytes; a matrix \(11, 2, 96, 96\) of uint8 takes 202,776"),
-        ("test_cat", matrix(LABELS) + b"\0", r"65 bytes; a matrix \(11,\) of int32 takes 64"),
-        ("test_cat", matrix(LABELS)[:17], "header is cut off or wrong; it has 17 bytes"),
-        ("test_dat", matrix(IMAGES)[:22], "header is cut off or wrong; it has 22 bytes"),
-        ("test_cat", b"\x13\x4c\x3d\x1e" + matrix(LABELS)[4:], "begins with 13 4c 3d 1e, no magic number"),
-        ("test_cat", b"", "begins with nothing"),
-        ("test_dat", gzip.compress(matrix(IMAGES))[:-9], "can't be unpacked"),
-        ("test_dat", gzip.compress(matrix(IMAGES))[:5000] + b"?" * 99, "can't be unpacked"),
-        ("test_info", matrix(INFO.T), r"\(11, 4\) of int32: it holds int32 \(4, 11\)"),
-        ("test_cat", matrix(LABELS[:10]), r"\(11\) of int32: it holds int32 \(10,\)"),
-        ("test_dat", matrix(LABELS), r"\(N, 2, 96, 96\) of uint8: it holds int32 \(11,\)"),
+        ("test_dat", matrix(IMAGES)[:-1], r"\(N, 2, 96, 96\) of uint8: .*size 202751 into shape \(11,2,96,96\)"),
+        ("test_cat", matrix(LABELS) + b"\0", r"\(11\) of int32: buffer size must be a multiple"),
+        ("test_cat", matrix(LABELS)[:17], "buffer is smaller"),
+        ("test_dat", matrix(IMAGES)[:22], "buffer is smaller"),
+        ("test_cat", b"\x13\x4c\x3d\x1e" + matrix(LABELS)[4:], "magic number 0x1e3d4c13, 1 axes"),
+        ("test_cat", b"", "buffer is smaller"),
+        ("test_dat", gzip.compress(matrix(IMAGES))[:-9], "file ended before"),
+        ("test_dat", gzip.compress(matrix(IMAGES))[:5000] + b"?" * 99, "file ended before"),
+        ("test_info", matrix(INFO.T), r"\(11, 4\) of int32: it begins .* 2 axes and the sizes \[4, 11\]"),
+        ("test_cat", matrix(LABELS[:10]), r"\(11\) of int32: it begins .* sizes \[10\]"),
+        ("test_dat", matrix(LABELS), r"\(N, 2, 96, 96\) of uint8: it begins with the magic number 0x1e3d4c54, 1 axes"),
         ("test_cat", changed(LABELS, 3, 5), "no category 5"),
         ("test_info", changed(INFO, (2, 2), 7), "no azimuth 7"),
         ("test_info", changed(INFO, (2, 1), -1), "no elevation -1"),
@@ -141,11 +140,3 @@ def test_wrong_files_are_named(tmp_path, file, content, words):
     with pytest.raises(ValueError, match=words) as error:
         datasets.load("smallnorb", write(tmp_path, **{file: content}))
     assert f"{tmp_path}/{STEMS['test']}" in str(error.value)
-
-
-def test_matrices_of_other_types_and_many_axes():
-    values = np.arange(24, dtype="int32").reshape(2, 1, 3, 4)
-    np.testing.assert_array_equal(parse_matrix(matrix(values)), values)
-    floats = b"\x51\x4c\x3d\x1e" + matrix(values)[4:24] + values.astype("<f4").tobytes()
-    assert parse_matrix(floats).dtype == np.float32
-    np.testing.assert_array_equal(parse_matrix(floats), values)

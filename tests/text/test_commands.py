@@ -1,6 +1,7 @@
 """The command line on texts, with a small random BERT."""
 
 import functools
+import shutil
 
 import pytest
 from toys import write_trees
@@ -84,6 +85,18 @@ def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, c
     size = sum(file.stat().st_size for file in (tmp_path / "head").rglob("*"))
     assert size < 3e6 and cli.main(["predict", str(tmp_path / "head"), "A film"]) == 2
     assert "takes a transformer's hidden states" in capsys.readouterr().err
+
+
+def test_the_new_place_of_a_moved_transformer_can_be_named(run, bert, tmp_path, capsys):
+    folder = shutil.copytree(run[0], tmp_path / "run", ignore=shutil.ignore_patterns("figures", "saved_model"))
+    config = (folder / "config.json").read_text()
+    assert str(bert) in config
+    (folder / "config.json").write_text(config.replace(str(bert), str(tmp_path / "gone")))
+    for command in ("evaluate", "export", "figures"):
+        assert cli.main([command, str(folder)]) == 2
+        assert f"there is no folder '{tmp_path / 'gone'}'" in capsys.readouterr().err
+        assert cli.main([command, str(folder), "--transformer", str(bert)]) == 0
+    assert cli.main(["predict", str(folder), "A film", "--output", str(tmp_path / "seen")]) == 0
 
 
 @pytest.mark.parametrize("options", [["--format", "litert"], ["--format", "onnx"], ["--default", "uint8"]])

@@ -27,7 +27,7 @@ def add_parser(parser):
         "--default", choices=("float32", "uint8"), default="float32", help="the pixels that serving_default takes"
     )
     add_weights(parser)
-    add_settings(parser, ("data_dir", "download"))
+    add_settings(parser, ("data_dir", "download", "transformer"))
 
 
 def run(options):

@@ -11,7 +11,7 @@ def add_parser(parser):
     )
     parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures; for several: figures)")
     add_weights(parser)
-    add_settings(parser, IMAGES)
+    add_settings(parser, (*IMAGES, "transformer"))
 
 
 def run(options):

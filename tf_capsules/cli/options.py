@@ -6,7 +6,7 @@ import ast
 from tf_capsules.runs.settings import DECLARED
 
 IMAGES = ("dataset", "data", "image_size", "class_list", "box_file", "data_dir", "download")
-DATA = (*IMAGES, "test_limit", "cache", "cache_limit")
+DATA = (*IMAGES, "test_limit", "transformer", "cache", "cache_limit")
 PROCESSES = ("processes", "process", "coordinator")
 
 # Options of train and of table. A table names iterations in its rows, and each row is trained by one process.

@@ -118,7 +118,7 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
     `mnist_dir` is the folder of prepared tensorflow-datasets with MNIST; None: `data_dir`, if it has mnist/.
     """
     folder = pathlib.Path(data_dir or ".")
-    files = [path for path in [folder / "test.mat"] if path.is_file()] or sorted(folder.glob("test_batches/*.mat"))
+    files = sorted(folder.glob("test.mat")) or sorted(folder.glob("test_batches/*.mat"))
     if not files:
         raise FileNotFoundError(
             f"data set 'affnist': neither test.mat nor test_batches/*.mat in {folder.resolve()}. Fetch the transformed "

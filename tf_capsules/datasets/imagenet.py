@@ -1,5 +1,6 @@
 """ImageNet of 2012 (Russakovsky et al. 2015), whole or a part of its classes, as pictures or as the boxes in them."""
 
+import contextlib
 import csv
 import hashlib
 import math
@@ -82,12 +83,14 @@ def _sources(name, data_dir, download):
     )
     if download and not folder.exists():
         builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
-        try:
+        with contextlib.suppress(AssertionError):  # its archives can't be downloaded
             builder.download_and_prepare()
-        except AssertionError as error:  # its archives can't be downloaded
-            raise _absent(name, folder, how) from error
     if not folder.exists():
-        raise _absent(name, folder, how)
+        raise FileNotFoundError(
+            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to "
+            f"those who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with "
+            "download=True (on the command line: --download)."
+        )
     sources = {}
     for part in ("train", "validation"):
         try:
@@ -99,14 +102,6 @@ def _sources(name, data_dir, download):
             ) from error
         sources[part] = source, _index(source, folder, part)
     return sources, list(builder.info.features["label"].names)
-
-
-def _absent(name, folder, how):
-    return FileNotFoundError(
-        f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to those "
-        f"who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with download=True "
-        "(on the command line: --download)."
-    )
 
 
 def _index(source, folder, part):
@@ -197,7 +192,7 @@ def _boxes(file):
                 left, top, right, bottom = map(float, box)
             except ValueError:
                 left = math.nan
-            if not (math.isfinite(left) and 0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+            if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
                 expected = "file name, left, top, right, bottom, the last four as shares of width and height"
                 raise ValueError(f"box file {file}, line {number}: {','.join(line)!r} is not {expected}")
             boxes.setdefault(name, []).append((left, top, right, bottom))

@@ -28,8 +28,9 @@ class Split:
         size: number of examples in an epoch; N unless `example` is given.
         image_shape: (H, W, C) of the images that come out; that of the arrays unless `example` is given.
         example: a function `example(tensors, index, draw)` that makes the examples of a generated set. It gets the
-            arrays as tensors, the index (int64, shape ()) and a `TensorDraw`. It returns an image (H, W, C), uint8 or
-            float32 in [0, 1], and a target: a label, or a dict of `label`, `parts` and `part_labels` (see `batches`).
+            arrays as tensors (whole numbers as int32), the index (int64, shape ()) and a `TensorDraw`. It returns an
+            image (H, W, C), uint8 or float32 in [0, 1], and a target: a label, or a dict of `label`, `parts` and
+            `part_labels` (see `batches`).
 
     >>> split = Split({"image": images, "label": labels})
     >>> for x, y in split.batches(32, training=True, seed=1):
@@ -58,8 +59,9 @@ class Split:
     @functools.cached_property
     def _tensors(self):
         with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
+            floats = {name for name, array in self.arrays.items() if array.dtype.kind == "f"} - {"label"}
             return {
-                name: tf.constant(array if name == "image" or array.dtype == np.float32 else array.astype(np.int32))
+                name: tf.constant(array if name in floats | {"image"} else array.astype(np.int32))
                 for name, array in self.arrays.items()
             }
 

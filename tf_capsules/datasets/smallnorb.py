@@ -2,9 +2,7 @@
 
 import dataclasses
 import gzip
-import math
 import pathlib
-import zlib
 
 import numpy as np
 
@@ -16,8 +14,7 @@ from tf_capsules.files import reading
 _HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 CLASS_NAMES = ("four-legged animals", "human figures", "airplanes", "trucks", "cars")
 _FILES = ("smallnorb-5x46789x9x18x6x2x96x96-training", "smallnorb-5x01235x9x18x6x2x96x96-testing")
-# The magic numbers of the format; smallNORB uses the first two.
-_TYPES = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4", 0x1E3D4C51: "<f4", 0x1E3D4C53: "<f8", 0x1E3D4C56: "<i2"}
+_MAGIC = {"u1": 0x1E3D4C55, "<i4": 0x1E3D4C54}
 
 
 def smallnorb(data_dir=None, download=False):
@@ -100,49 +97,28 @@ def _novel(name, factor, data_dir, download):
     return Dataset(name, train, novel, norb.class_names, note, familiar=familiar)
 
 
-def parse_matrix(content):
-    """Reads a matrix in the binary format of the NORB sets from the bytes of a file, gzipped or not.
-
-    Source: the data set's home page. A magic number tells the type. Then come, as int32, the number of axes and their
-    sizes (at least three; unused ones are 1), then the values. All are little-endian. A ValueError says what was found.
-
-    >>> parse_matrix(np.array([0x1E3D4C54, 1, 2, 1, 1, 7, 8], "<i4").tobytes())
-    array([7, 8], dtype=int32)
-    """
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"it can't be unpacked: {error}") from error
-    magic = int.from_bytes(content[:4], "little")
-    if magic not in _TYPES:
-        raise ValueError(f"it begins with {content[:4].hex(' ') or 'nothing'}, no magic number of the format")
-    header = np.frombuffer(content[: len(content) // 4 * 4][:20], "<i4")
-    axes = int(header[1]) if len(header) == 5 else 0
-    if not 1 <= axes <= 8 or len(content) < 8 + 4 * axes:
-        raise ValueError(f"its header is cut off or wrong; it has {len(content)} bytes")
-    shape = tuple(np.frombuffer(content, "<i4", axes, 8).tolist())
-    start, dtype = 8 + 4 * max(3, axes), np.dtype(_TYPES[magic])
-    wanted = start + math.prod(shape) * dtype.itemsize
-    if min(shape) < 1 or len(content) != wanted:
-        raise ValueError(f"it has {len(content):,} bytes; a matrix {shape} of {dtype} takes {wanted:,}")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
-
-
 def _find(folder, name):
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _read(folder, name, dtype, shape):
-    """The matrix of a file, which must have this type and shape; None in the shape stands for any size."""
+    """The matrix of a file, gzipped or not, of this type and shape; None in the shape stands for any size.
+
+    Source of the format: the data set's home page. A magic number tells the type. Then come, as int32, the number of
+    axes and their sizes (at least three; unused ones are 1), then the values. All are little-endian.
+    """
     path = _find(folder, name)
     wanted = ", ".join("N" if size is None else str(size) for size in shape)
     with reading(path, f"is not smallNORB's matrix ({wanted}) of {np.dtype(dtype)}"):
-        matrix = parse_matrix(path.read_bytes())
-        fits = len(matrix.shape) == len(shape) and all(w in (None, n) for w, n in zip(shape, matrix.shape, strict=True))
-        if matrix.dtype != dtype or not fits:
-            raise ValueError(f"it holds {matrix.dtype} {matrix.shape}")
-    return matrix
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        header = np.frombuffer(content, "<i4", 2 + max(3, len(shape)))
+        magic, axes, *sizes = header[: 2 + len(shape)].tolist()
+        fits = all(size in (None, found) for size, found in zip(shape, sizes, strict=True))
+        if (magic, axes) != (_MAGIC[dtype], len(shape)) or not fits:
+            raise ValueError(f"it begins with the magic number {magic:#x}, {axes} axes and the sizes {sizes}")
+        return np.frombuffer(content, dtype, offset=header.nbytes).reshape(sizes)
 
 
 def _read_split(folder, stem):

@@ -83,7 +83,7 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
         wrong = f"--default {default}" if of_texts and default != "float32" else f"--format {format}"
         raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
-        transformer = text.load(spec.transformer) if format == "saved_model" else None
+        transformer = text.load(run.recipe.transformer) if format == "saved_model" else None
         if transformer is not None and transformer.engine != "keras-hub":
             print(f"{transformer!r} can't be part of a SavedModel: the export takes hidden states, not texts")
             transformer = None

@@ -89,7 +89,7 @@ class WordPiece:
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, else its vocab.txt; an UnsupportedTokenizer says what does not fit."""
         if (folder / "tokenizer.json").is_file():
-            data = _read_json(folder / "tokenizer.json")
+            data = json.loads((folder / "tokenizer.json").read_bytes())
             model, normalizer = data["model"], data["normalizer"] or {}
             _require("model", model["type"], "WordPiece")
             _require("normalizer", normalizer.get("type"), "BertNormalizer")
@@ -106,7 +106,7 @@ class WordPiece:
         elif (folder / "vocab.txt").is_file():
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
             config = folder / "tokenizer_config.json"
-            config = _read_json(config) if config.is_file() else {}
+            config = json.loads(config.read_bytes()) if config.is_file() else {}
             lowercase, strip_accents = config.get("do_lower_case", True), config.get("strip_accents")
             split_chinese = config.get("tokenize_chinese_chars", True)
         else:
@@ -209,7 +209,7 @@ class BytePair:
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, or else vocab.json and merges.txt; for errors see `WordPiece`."""
         if (folder / "tokenizer.json").is_file():
-            data = _read_json(folder / "tokenizer.json")
+            data = json.loads((folder / "tokenizer.json").read_bytes())
             model, splitting = data["model"], data["pre_tokenizer"] or {}
             _require("model", model["type"], "BPE")
             _require("normalizer", data["normalizer"], None)
@@ -219,7 +219,7 @@ class BytePair:
             vocabulary, merges = dict(model["vocab"]), model["merges"]
             vocabulary |= {one["content"]: one["id"] for one in data["added_tokens"] if one["content"] == cls.end}
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-            vocabulary = _read_json(folder / "vocab.json")
+            vocabulary = json.loads((folder / "vocab.json").read_bytes())
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
             merges = [line for line in lines if line and not line.startswith("#version")]
         else:
@@ -253,7 +253,3 @@ def _split(texts):
 def _require(what, found, wanted):
     if found != wanted:
         raise UnsupportedTokenizer(f"the tokenizer's {what} is {found!r}, not {wanted!r}")
-
-
-def _read_json(path):
-    return json.loads(path.read_text(encoding="utf-8"))
