@@ -24,7 +24,7 @@ FEW = declared(Few)
 
 
 def test_help_has_choices_and_defaults():
-    assert [one.help for one in FEW.values()] == [
+    assert [one.full_help for one in FEW.values()] == [
         "how many",
         "how much (default: 0.5)",
         "of which kind: plain, fancy or none (default: plain)",

@@ -17,14 +17,14 @@ def add_settings(parser, names, **help):
     """Adds the options of `Settings` with these names, in this order; `help` replaces the help of some of them."""
     for name in names:
         declared = DECLARED[name]
-        arguments = {"help": help.get(name, declared.help).replace("%", "%%")}
+        arguments = {"help": help.get(name, declared.full_help).replace("%", "%%")}
         if declared.kind is bool:
             three = declared.default is None  # true, false or the recipe's own
             arguments |= {"action": argparse.BooleanOptionalAction if three else "store_true", "default": None}
         elif declared.kind is dict:
             arguments |= {"type": assignment, "action": "append", "metavar": "NAME=VALUE"}
         else:
-            arguments |= {"type": declared.kind, "metavar": declared.option.metavar}
+            arguments |= {"type": declared.kind, "metavar": declared.metavar}
         parser.add_argument(declared.flag, **arguments)
     parser.set_defaults(settings=names)
 

@@ -41,7 +41,7 @@ def configuration(recipe, settings):
 
 def shared_settings(config):
     """The settings of a configuration that all processes of a run have in common."""
-    return {name: value for name, value in config["settings"].items() if not DECLARED[name].option.outside_run}
+    return {name: value for name, value in config["settings"].items() if not DECLARED[name].outside_run}
 
 
 def check_folder(folder, config, recipe, resume):
@@ -120,7 +120,7 @@ def resumed(folder, **given):
 def _differences(before, after):
     if before["recipe"] != after["recipe"]:
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
-    free = {name for name, one in DECLARED.items() if one.option.outside_run or not one.option.fixed}
+    free = {name for name, one in DECLARED.items() if one.outside_run or not one.fixed}
     changed = {}
     for part, kind in (("settings", Settings), ("resolved", Recipe)):  # a key in both is reported as resolved
         # A key that the version which wrote the configuration did not know had its default.

@@ -37,41 +37,31 @@ def one_of(*choices):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What the command line and the checks know of a field, besides its type and default.
+    """What the command line and the checks know of a field.
 
     Attributes:
         help: what it sets, for the command line and the documentation.
         allowed: the values that it may have besides None.
+        default: its default.
         metavar: the placeholder of its value in the help of the command line; None for its name.
         recipe: the field of `Recipe` that it changes: the one of the same name, or a dict of options that it extends.
         path: whether it is a path, which the configuration keeps as an absolute one.
         fixed: whether a resumed run must have the same value.
         outside_run: whether it does not define the run: where things are, how many processes share the work, what is
             measured besides the training. It may differ between processes and in a resumed run.
+        name, hint: those of the field; `declared` fills them in.
     """
 
     help: str
     allowed: Allowed | None = None
+    default: object = None
     metavar: str | None = None
     recipe: str | None = None
     path: bool = False
     fixed: bool = True
     outside_run: bool = False
-
-
-def option(help, allowed=None, default=None, **rest):
-    """A dataclass field that declares an option. Arguments: its default, and those of `Option`."""
-    return dataclasses.field(default=default, metadata={"option": Option(help, allowed, **rest)})
-
-
-@dataclasses.dataclass(frozen=True)
-class Declared:
-    """An option with its name, type and default."""
-
-    name: str
-    hint: object
-    default: object
-    option: Option
+    name: str = ""
+    hint: object = None
 
     @property
     def flag(self):
@@ -84,11 +74,11 @@ class Declared:
         return next(kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None))
 
     @property
-    def help(self):
+    def full_help(self):
         """Its help, with the choices and the default."""
-        text = self.option.help
-        if self.option.allowed is not None and self.option.allowed.choices:
-            *first, last = self.option.allowed.choices
+        text = self.help
+        if self.allowed is not None and self.allowed.choices:
+            *first, last = self.allowed.choices
             text += f": {', '.join(first)} or {last}"
         if self.default is None or self.default is False or "(default" in text:
             return text
@@ -98,9 +88,8 @@ class Declared:
         """Raises a TrainingError for a value of another type, or one that isn't allowed."""
         if not is_of(value, self.hint):
             raise TrainingError(f"{self.flag} can't be {value!r}.")
-        allowed = self.option.allowed
-        if value is not None and allowed is not None and not allowed.test(value):
-            raise TrainingError(f"{self.flag} must be {allowed.words}. Received: {value}")
+        if value is not None and self.allowed is not None and not self.allowed.test(value):
+            raise TrainingError(f"{self.flag} must be {self.allowed.words}. Received: {value}")
 
     def as_arguments(self, value):
         """The words on the command line that give a value; the value is not None."""
@@ -116,13 +105,16 @@ class Declared:
         return [f"{self.name} {text}" for text in texts]
 
 
+def option(help, allowed=None, default=None, **rest):
+    """A dataclass field that declares an option. Arguments: see `Option`."""
+    return dataclasses.field(default=default, metadata={"option": Option(help, allowed, default, **rest)})
+
+
 def declared(settings):
     """The options of a dataclass, by name, in their order."""
     hints = typing.get_type_hints(settings)
-    return {
-        field.name: Declared(field.name, hints[field.name], field.default, field.metadata["option"])
-        for field in dataclasses.fields(settings)
-    }
+    options = {field.name: field.metadata["option"] for field in dataclasses.fields(settings)}
+    return {name: dataclasses.replace(one, name=name, hint=hints[name]) for name, one in options.items()}
 
 
 def assignments(values):
@@ -140,7 +132,7 @@ def _as_text(value, inside=False):
 
 def documented(settings):
     """A class decorator that adds the options' help to the docstring."""
-    lines = (f"        {one.name}: {one.help}." for one in declared(settings).values())
+    lines = (f"        {one.name}: {one.full_help}." for one in declared(settings).values())
     settings.__doc__ = "\n".join([settings.__doc__.rstrip(), "", "    Attributes:", *lines, "    "])
     return settings
 

@@ -220,7 +220,7 @@ class Settings:
         elif self.decay_steps is not None:
             changes = {"decays": None}
         for name, one in DECLARED.items():
-            value, field = getattr(self, name), one.option.recipe
+            value, field = getattr(self, name), one.recipe
             if value is None or field is None:
                 continue
             if field == name:
@@ -250,7 +250,7 @@ class Settings:
 
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""
-        paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.option.path}
+        paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.path}
         paths = {name: path for name, path in paths.items() if path is not None and "://" not in str(path)}
         if not pathlib.Path(paths.get("transformer", "")).is_dir():
             paths.pop("transformer", None)  # a name
