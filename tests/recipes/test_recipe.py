@@ -8,8 +8,9 @@ def test_a_copy_merges_options_and_leaves_the_original_alone():
     assert other.model_options == {"iterations": 1, "dim": 4} and other.epochs == 3
     assert mnist.model_options == {} and mnist.epochs == 50
     assert (other.name, other.published) == (mnist.name, mnist.published)
-    # Another model takes other options.
+    # Another model or data set takes other options.
     assert other.replace(model=MatrixCapsNet).model_options == {}
+    assert recipes.get("li2018-h-imagenet").replace(dataset="cifar10").dataset_options == {}
 
 
 def test_a_row_has_words_of_its_own():

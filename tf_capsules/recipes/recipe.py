@@ -103,18 +103,12 @@ class Recipe:
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
 
     def replace(self, **changes):
-        """A copy with other values. Options are merged; those of another model or loss are not."""
-        for name in ("model", "loss"):
-            if name in changes and changes[name] is not getattr(self, name):
-                changes = {f"{name}_options": {}, **changes}
-            else:
-                changes = self._merged(f"{name}_options", changes)
-        for options in ("dataset_options", "feedback_options"):
-            changes = self._merged(options, changes)
+        """A copy with other values. Options are merged, but those of another model, data set, loss or feedback go."""
+        for name in ("model", "dataset", "loss", "feedback"):
+            options = f"{name}_options"
+            same = changes.get(name, getattr(self, name)) == getattr(self, name)
+            changes[options] = {**(getattr(self, options) if same else {}), **changes.get(options, {})}
         return dataclasses.replace(self, **changes)
-
-    def _merged(self, options, changes):
-        return {**changes, options: {**getattr(self, options), **changes.get(options, {})}}
 
     def row(self, name, title, published=None, **changes):
         """Another row of the paper's tables: a copy with a name, a title and a published figure of its own."""

@@ -227,8 +227,6 @@ class Settings:
                 changes[field] = value
             else:
                 changes.setdefault(field, {}).update(value if isinstance(value, dict) else {name: value})
-        if self.dataset not in (None, recipe.dataset):
-            recipe = dataclasses.replace(recipe, dataset_options={})
         return reported(lambda: recipe.replace(**changes))
 
     def title(self, recipe):
