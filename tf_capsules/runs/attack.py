@@ -45,7 +45,8 @@ class RunAttack:
         self.runs, self.first = runs, next(iter(runs.values()))
         self.gradients = {name: InputGradient(run.model, loss, batch_size) for name, run in runs.items()}
         self.units, bounds = attacks.input_units(self.first.recipe.preprocess)
-        self.options = {**options, "bounds": bounds, "only_right": only_right}
+        measured = dict(epsilons=attacks.EPSILONS, attacks=attacks.ATTACKS, goals=robustness.GOALS) | options
+        self.options = {**measured, "bounds": bounds, "only_right": only_right}
         self.rows, self._results, self._common = [], results, {"units": self.units, "loss": loss, "seed": seed}
         if results is not None:
             empty = dict.fromkeys(robustness.COLUMNS) | dict.fromkeys(("model", "made_on"), next(iter(runs)))
@@ -54,10 +55,7 @@ class RunAttack:
 
     def __len__(self):
         """How many attacks there are, each measured on all runs."""
-        from tf_capsules.analysis import attacks, robustness
-
-        known = {"attacks": attacks.ATTACKS, "goals": robustness.GOALS, "epsilons": attacks.EPSILONS}
-        kinds, goals, epsilons = (self.options.get(name, values) for name, values in known.items())
+        kinds, goals, epsilons = (self.options[name] for name in ("attacks", "goals", "epsilons"))
         return len(self.runs) * len(kinds) * len(goals) * len({0.0, *epsilons})
 
     def measure(self):

@@ -42,10 +42,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
         boundaries = [round(drop * steps) for drop in recipe.drops]
         rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
-    elif recipe.decays is not None:
-        rate = FlooredExponentialDecay(rate, steps / recipe.decays, floor=recipe.lowest_rate)
-    elif recipe.decay_steps is not None:
-        rate = FlooredExponentialDecay(rate, recipe.decay_steps, floor=recipe.lowest_rate)
+    elif recipe.decays is not None or recipe.decay_steps is not None:
+        rate = FlooredExponentialDecay(rate, recipe.decay_steps or steps / recipe.decays, floor=recipe.lowest_rate)
     optimizer = recipe.optimizer(rate, **options)
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")

@@ -33,10 +33,13 @@ def configuration(recipe, settings):
     """What was asked for, as plain JSON values: the settings, and all values of the recipe as they apply."""
     names = [field.name for field in dataclasses.fields(recipe) if field.name not in WORDS]
     values = {name: getattr(recipe, name) for name in names}
-    values |= {name: values[name] and values[name].__name__ for name in _FUNCTIONS}
-    values["model"] = f"{recipe.model.__module__}.{values['model']}"
-    config = {"recipe": recipe.name, "settings": dataclasses.asdict(settings), "resolved": values}
-    return json.loads(json.dumps(config))
+    values["model"] = f"{recipe.model.__module__}.{recipe.model.__name__}"
+    return _plain({"recipe": recipe.name, "settings": dataclasses.asdict(settings), "resolved": values})
+
+
+def _plain(values):
+    """The values as plain JSON ones; functions and classes as their names."""
+    return json.loads(json.dumps(values, default=lambda function: function.__name__))
 
 
 def shared_settings(config):
@@ -87,10 +90,8 @@ def recorded_recipe(config):
     of today, or from the defaults of `Recipe`. Raises a ValueError for an unknown recipe or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
-    values = {**_defaults(Recipe), **config["resolved"]}
-    values = {name: with_tuples(values[name]) for name in hints if name in values}
-    for name in (*_FUNCTIONS, *WORDS):
-        values.pop(name, None)
+    kept = {**_defaults(Recipe), **config["resolved"]}
+    values = {name: with_tuples(kept[name]) for name in hints if name in kept and name not in (*_FUNCTIONS, *WORDS)}
     for name, value in values.items():
         if not is_of(value, hints[name]):
             raise ValueError(f"the {name} of its recipe can't be {value!r}")
@@ -138,10 +139,9 @@ def _differences(before, after):
 
 
 def _defaults(kind):
-    """The default values of a dataclass as plain JSON values; functions are left out."""
+    """The default values of a dataclass as plain JSON values."""
     defaults = {
         field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         for field in dataclasses.fields(kind)
-        if field.name not in _FUNCTIONS or kind is Settings
     }
-    return json.loads(json.dumps({name: value for name, value in defaults.items() if value is not dataclasses.MISSING}))
+    return _plain({name: value for name, value in defaults.items() if value is not dataclasses.MISSING})

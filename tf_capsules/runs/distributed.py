@@ -144,27 +144,21 @@ def join_processes(settings, batch_size):
 
 def mirrored_strategy(devices, batch_size):
     """A MirroredStrategy over `devices` GPUs, or logical CPUs if there is no GPU; a TrainingError if it can't be."""
-    strategy = _mirrored(devices)
-    if batch_size % (count := strategy.num_replicas_in_sync):
-        raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")
-    return strategy
-
-
-def _mirrored(devices):
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        if devices and devices > len(gpus):
-            raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
-        return tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(devices or len(gpus))])
-    count = devices or 1
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-    except RuntimeError as error:
-        if len(tf.config.list_logical_devices("CPU")) < count:
-            raise TrainingError(
-                f"TensorFlow runs already, with fewer than {count} CPU devices: start a new process."
-            ) from error
-    return tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+    count = devices or len(gpus) or 1
+    if gpus and count > len(gpus):
+        raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
+    if batch_size % count:
+        raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")
+    if not gpus:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        try:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        except RuntimeError as error:
+            if len(tf.config.list_logical_devices("CPU")) < count:
+                raise TrainingError(
+                    f"TensorFlow runs already, with fewer than {count} CPU devices: start a new process."
+                ) from error
+    return tf.distribute.MirroredStrategy([f"{'GPU' if gpus else 'CPU'}:{i}" for i in range(count)])
