@@ -71,7 +71,7 @@ def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypa
         ("familiar viewpoints", 25, False),
         ("novel viewpoints", 30, False),
         ("familiar viewpoints; 3 random crops", 25, True),
-        ("novel viewpoints; 3 random crops", 25, True),
+        ("novel viewpoints; 25 of 30 test examples; 3 random crops", 25, True),
     ]
     with results.open(newline="") as file:
         values = [100 * float(row["value"]) for row in csv.DictReader(file)]

@@ -72,7 +72,7 @@ def test_hidden_states_are_kept_only_where_they_fit(trees, tmp_path, capsys, mon
 
 def test_limits_take_the_same_texts_of_the_whole_file_each_time(trees, tmp_path):
     data = load(SST2, data_dir=trees, cache="none", train_limit=4, test_limit=3)
-    assert (data.spec.train_size, data.spec.test_size) == (4, 3)
+    assert (data.spec.train_size, data.spec.test_size, data.test_sizes) == (4, 3, {"test": (3, 7)})
     assert sum(len(y) for _, y in data.train(batch_size=3)) == 4
     assert sum(len(y) for _, y in data.validation(batch_size=3)) == 3 == len(data.test_split.texts)
     (tmp_path / "sorted").mkdir()
@@ -141,17 +141,19 @@ def test_novel_viewpoints_are_tested_on_and_familiar_ones_validate(monkeypatch):
     monkeypatch.setattr(datasets, "load", lambda *_, **__: toys)
     data = load(DIGITS, test_limit=15)
     (part, familiar), (last, novel) = data.evaluated
-    assert (part, familiar.test_size, familiar.note) == ("validation", 15, "of noise; familiar viewpoints")
+    note = "of noise; familiar viewpoints; 15 of 17 test examples"
+    assert (part, familiar.test_size, familiar.note) == ("validation", 15, note)
     assert (last, novel.test_size, novel.note) == ("test", 13, "of noise; novel viewpoints")
     assert familiar.train_size == novel.train_size == data.spec.train_size == 31
-    assert (data.spec.test_size, data.spec.note, data.familiar_size) == (13, "of noise", 15)
+    assert (data.spec.test_size, data.spec.note) == (13, "of noise")
     for stream, seed, count in ((data.validation, 3, 15), (data.test, 2, 13)):
         images = np.concatenate([arrays(x) for x, _ in stream(batch_size=4)])
         assert images.shape == (count, 8, 8, 1)
         np.testing.assert_allclose(images[:, 0, 0], seed / 255, rtol=1e-5)
     monkeypatch.undo()
-    digits = load(DIGITS, test_limit=9)
-    assert digits.evaluated == (("test", digits.spec),) and digits.familiar_size == 0
+    for limit, note in ((None, ""), (360, ""), (999, ""), (9, "9 of 360 test examples")):
+        digits = load(DIGITS, test_limit=limit)
+        assert digits.evaluated == [("test", digits.spec.noted(note))] and digits.spec.note == ""
 
 
 @pytest.mark.parametrize(
@@ -196,6 +198,6 @@ def test_limits_take_some_of_every_class_of_sorted_arrays(tmp_path):
     np.savez(path, x_train=x[order], y_train=y[order], x_test=x[rest], y_test=y[rest])
     settings = Settings(data=str(path), train_limit=20, test_limit=12)
     data = load_data(settings.apply(TINY), settings)
-    assert (data.spec.train_size, data.spec.test_size) == (20, 12)
+    assert (data.spec.train_size, data.spec.test_size, data.test_sizes) == (20, 12, {"test": (12, 30)})
     for batches in (data.train, data.test):
         assert set(np.asarray(batches(batch_size=20)[0][1]).tolist()) == {0, 1, 2, 3}

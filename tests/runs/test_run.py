@@ -105,7 +105,8 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
     best = max(run.history, key=lambda row: (row["val_accuracy"], row["epoch"]))["epoch"]
     told = {which: measured_row(load_run(run.folder, which)) for which in ("last", 2, "best")}
     assert {which: row["epochs"] for which, row in told.items()} == {"last": 3, 2: 2, "best": best}
-    assert [row["note"] for row in told.values()] == ["", "weights of epoch 2", "weights with the best validation"]
+    part, kept = "20 of 360 test examples", ("weights of epoch 2", "weights with the best validation")
+    assert [row["note"] for row in told.values()] == [part, *(f"{part}; {words}" for words in kept)]
     assert told[2]["seconds"] == pytest.approx(sum(row["seconds"] for row in run.history[:2]), abs=0.06)
     # A process that is killed between history and weights leaves a row too many.
     (run.folder / "last-0003.weights.h5").unlink()
@@ -123,8 +124,10 @@ def measured_row(run):
 
 def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
-    assert measured_row(load_run(run.folder, iterations=2))["note"] == "evaluated with 2 iterations"
-    assert measured_row(load_run(run.folder))["note"] == measured_row(load_run(run.folder, iterations=1))["note"] == ""
+    part = run.result["note"]
+    assert measured_row(load_run(run.folder, iterations=2))["note"] == f"{part}; evaluated with 2 iterations"
+    assert [measured_row(load_run(run.folder, iterations=count))["note"] for count in (1, None)] == [part, part]
+    assert part == "70 of 360 test examples"
 
 
 def test_other_data_are_told_by_their_whole_path(eager, run_on_arrays, tmp_path, monkeypatch):

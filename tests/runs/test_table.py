@@ -100,6 +100,7 @@ def test_rows_of_familiar_viewpoints_and_of_crops_are_not_the_result(tmp_path):
     notes |= {
         "novel viewpoints; weights of epoch 1": 0.4,
         "novel viewpoints; weights with the best validation": 0.5,
+        "novel viewpoints; 9 of 16,200 test examples": 0.3,
         "a copy; novel viewpoints": 0.7,
     }
     for note, value in notes.items():

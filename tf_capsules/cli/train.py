@@ -64,5 +64,5 @@ def run(options):
             f"probability {answer['probability']:.3f}"
         )
     metric = trained.recipe.metric
-    familiar = [trained.history[-1][f"val_{metric}"]] if trained.data.familiar_size else []
+    familiar = [trained.history[-1][f"val_{metric}"] for _ in trained.data.evaluated[:-1]]
     print_accuracy(metric, [*familiar, trained.result["value"]])

@@ -48,7 +48,8 @@ def measured(recipe):
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
     # Another network or loss, or another test than the whole split as it is.
     others = re.compile(
-        r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation|weights of epoch"
+        r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation|weights of epoch|"
+        r"\d test examples\b"
     )
     rows = [row for row in rows if not others.search(f"{row['settings']}; {row['note']}")]
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]

@@ -25,26 +25,29 @@ class Data:
         spec: a `DataSpec`.
         train, validation, test: functions that take the options of `Split.batches` and return what `fit` takes. Without
             a validation split, `validation` is `test`; for novel viewpoints it has the familiar ones.
-        familiar_size: number of test examples at familiar viewpoints; 0 where there are no novel ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
+        test_sizes: for each part that is tested, the number of its examples and how many it has without `test_limit`:
+            of "test", and before it, for novel viewpoints, of "validation", the familiar ones.
     """
 
     spec: DataSpec
     train: Callable
     validation: Callable
     test: Callable
+    test_sizes: dict[str, tuple[int, int]]
     test_split: object = None
     transformer: object = None
-    familiar_size: int = 0
 
     @property
     def evaluated(self):
-        """Pairs of a part, "validation" for familiar viewpoints or "test", and the `DataSpec` of its examples."""
-        if not self.familiar_size:
-            return (("test", self.spec),)
-        familiar = self.spec.noted("familiar viewpoints", test_size=self.familiar_size)
-        return ("validation", familiar), ("test", self.spec.noted("novel viewpoints"))
+        """Pairs of a part of `test_sizes` and the `DataSpec` of its examples."""
+        views = ("familiar viewpoints", "novel viewpoints") if len(self.test_sizes) == 2 else ("",)
+        pairs = []
+        for (part, (size, whole)), view in zip(self.test_sizes.items(), views, strict=True):
+            limited = f"{size:,} of {whole:,} test examples" if size < whole else ""
+            pairs.append((part, self.spec.noted(view, limited, test_size=size)))
+        return pairs
 
 
 def load_data(recipe, settings, like=None):
@@ -69,7 +72,7 @@ def load_data(recipe, settings, like=None):
 def _load_images(recipe, settings, path, like):
     steps = augment.check(recipe.preprocess)
     if path is not None and path.is_file():
-        (train, test), names = _arrays(path, settings, like)
+        train, test, names = _arrays(path, like)
         dataset, raw = Dataset(path.name, train, test, names), train[0].shape[1:]
     else:
         source, data_dir, options = recipe.dataset, settings.data_dir, recipe.dataset_options
@@ -85,45 +88,46 @@ def _load_images(recipe, settings, path, like):
     if dataset.multi_label != (recipe.metric == "exact_match"):
         kinds = ("one class", "several classes") if dataset.multi_label else ("several classes", "one class")
         raise ValueError(f"The recipe {recipe.name} is for {kinds[0]} an image, the data {name} have {kinds[1]}.")
-    for part, split in (("training", dataset.train), ("test", dataset.test)):
-        labels = split[1] if isinstance(split, tuple) else split.arrays["label"]
-        _check_labels(labels, len(names), f"{part} set of {name}")
     test_split = None if isinstance(dataset.test, tuple) else dataset.test
-    train, train_size = _image_batches(dataset.train, steps, settings.train_limit)
-    test, test_size = _image_batches(dataset.test, steps, settings.test_limit)
+    if test_split is not None:
+        for part, split in (("training", dataset.train), ("test", dataset.test)):
+            _check_labels(split.arrays["label"], len(names), f"{part} set of {name}")
+    train, (train_size, _) = _image_batches(dataset.train, steps, settings.train_limit)
+    test, sizes = _image_batches(dataset.test, steps, settings.test_limit)
     try:
         shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
     except ValueError as error:
         raise ValueError(f"The images of {name}, {tuple(raw)}, do not suit {recipe.name}: {error}") from error
-    spec = ImageSpec(name, names, train_size, test_size, dataset.note, *shapes)
+    spec = ImageSpec(name, names, train_size, sizes[0], dataset.note, *shapes)
     if dataset.familiar is None:
-        return Data(spec, train, test, test, test_split)
-    validation, familiar_size = _image_batches(dataset.familiar, steps, settings.test_limit)
-    return Data(spec, train, validation, test, test_split, familiar_size=familiar_size)
+        return Data(spec, train, test, test, {"test": sizes}, test_split)
+    validation, familiar = _image_batches(dataset.familiar, steps, settings.test_limit)
+    return Data(spec, train, validation, test, {"validation": familiar, "test": sizes}, test_split)
 
 
 def _load_texts(recipe, settings, path, like):
     if recipe.preprocess:
         raise ValueError(f"preprocess is for images; {recipe.name} is on texts. Received: {recipe.preprocess}")
     if path is not None:
-        (train, test), names = _arrays(path, settings, like, texts=True)
-        train, test = (datasets.TextSplit(*split) for split in (train, test))
-        name, validation = path.name, test
+        train, test, names = _arrays(path, like, texts=True)
+        name, validation = path.name, None
     else:
         dataset = datasets.load(recipe.dataset, settings.data_dir, settings.download, **recipe.dataset_options)
-        train, validation, test = dataset.train, dataset.dev, dataset.test
         name, names = dataset.name, dataset.class_names
-        limits = settings.train_limit, settings.test_limit, settings.test_limit
-        splits = zip((train, validation, test), limits, strict=True)
-        train, validation, test = (datasets.TextSplit(*_sample(*split, limit)) for split, limit in splits)
-    for part, split in (("training", train), ("test", test)):
-        _check_labels(split.labels, len(names), f"{part} set of {name}")
+        train, validation, test = dataset.train, dataset.dev, dataset.test
     transformer = text.load(recipe.transformer)
+
+    def limited(split, limit):
+        split = datasets.TextSplit(*_sample(*split, limit))
+        return split, _text_batches(transformer, split, settings)
+
+    whole = len(test[1])
+    train, train_batches = limited(train, settings.train_limit)
+    test, test_batches = limited(test, settings.test_limit)
+    own = test_batches if validation is None else limited(validation, settings.test_limit)[1]
     sizes, note = (len(train.texts), len(test.texts)), f"hidden states of {pathlib.Path(recipe.transformer).name}"
     spec = TextSpec(name, tuple(names), *sizes, note, recipe.transformer, transformer.layers, transformer.width)
-    train_batches, test_batches = (_text_batches(transformer, split, settings) for split in (train, test))
-    own = test_batches if validation is test else _text_batches(transformer, validation, settings)
-    return Data(spec, train_batches, own, test_batches, test, transformer)
+    return Data(spec, train_batches, own, test_batches, {"test": (len(test.texts), whole)}, test, transformer)
 
 
 def _sample(examples, labels, limit):
@@ -134,12 +138,10 @@ def _sample(examples, labels, limit):
     return examples[chosen], labels[chosen]
 
 
-def _arrays(path, settings, like, texts=False):
-    """Training and test pairs of an .npz file within the limits, and the names of its classes."""
+def _arrays(path, like, texts=False):
+    """Training and test pairs of an .npz file, and the names of its classes."""
     arrays = load_npz(path, texts, like and like.class_names)
-    limits = (("train", settings.train_limit), ("test", settings.test_limit))
-    pairs = [_sample(arrays[f"x_{part}"], arrays[f"y_{part}"], limit) for part, limit in limits]
-    return pairs, arrays["class_names"]
+    return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"]), arrays["class_names"]
 
 
 def _check_labels(labels, classes, where):
@@ -152,16 +154,17 @@ def _check_labels(labels, classes, where):
 
 
 def _image_batches(split, steps, limit):
-    """For a split or a pair of arrays: a function of the options of `Split.batches`, and the number of examples."""
-    if not isinstance(split, tuple) and importlib.util.find_spec("tensorflow") is None:
-        if split.example is not None:
-            raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
-        split = split.arrays["image"], split.arrays["label"]
+    """For a split or a pair of arrays: a function of the options of `Split.batches`, and the `Data.test_sizes`."""
+    whole = len(split[1]) if isinstance(split, tuple) else split.size
     if isinstance(split, tuple):
-        make, size = functools.partial(ArrayBatches, *split), len(split[0])
+        make = functools.partial(ArrayBatches, *_sample(*split, limit))
+    elif importlib.util.find_spec("tensorflow") is not None:
+        make = split.batches
+    elif split.example is None:
+        make = functools.partial(ArrayBatches, split.arrays["image"], split.arrays["label"])
     else:
-        make, size = split.batches, split.size
-    return functools.partial(make, preprocess=steps, limit=limit), min(size, limit or size)
+        raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
+    return functools.partial(make, preprocess=steps, limit=limit), (min(whole, limit or whole), whole)
 
 
 def _text_batches(transformer, split, settings):

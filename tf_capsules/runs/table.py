@@ -15,8 +15,8 @@ from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.run import BEST
 
-# Notes of a test of other weights than the last, or of altered ones, or on other data.
-_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^trained on |^{BEST}$|^weights of epoch ")
+# Notes of a test of other weights than the last, or of altered ones, or on other data, or on a part of the data.
+_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^trained on |^{BEST}$|^weights of epoch | test examples$")
 
 
 @dataclasses.dataclass(frozen=True)

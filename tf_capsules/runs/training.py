@@ -151,8 +151,8 @@ def _report_start(folder, recipe, settings, data):
     spec = data.spec
     each = "for training" if settings.epoch_size is None else "an epoch"
     sizes = f"{spec.train_size:,} examples {each}, {spec.test_size:,} for testing"
-    if data.familiar_size:
-        sizes += f" at novel and {data.familiar_size:,} at familiar viewpoints"
+    for _, familiar in data.evaluated[:-1]:
+        sizes += f" at novel and {familiar.test_size:,} at familiar viewpoints"
     print(f"run folder: {folder.path}")
     print(f"data: {spec.name}, {sizes}, {spec.inputs}, {len(spec.class_names)} classes", flush=True)
     steps = -(-spec.train_size // recipe.batch_size)
