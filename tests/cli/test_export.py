@@ -36,6 +36,17 @@ def test_shipped_weights_are_exported_with_the_names_of_the_data_that_are_named(
     assert f"is not in {tmp_path / 'sets'}" in said(*command, "--data-dir", tmp_path / "sets")
 
 
+def test_the_target_may_stand_behind_options(tmp_path, capsys):
+    command = ["export", "sabour2017-digits", "--weights", "sabour2017-digits"]
+    target = str(tmp_path / "m.keras")
+    assert cli.main([*command, target]) == 2
+    assert f"Received: {target}" in capsys.readouterr().err
+    for given, words in ((["a", "b"], "a b"), (["--quick"], "--quick")):
+        with pytest.raises(SystemExit):
+            cli.main([*command, *given])
+        assert capsys.readouterr().err == f"tf-capsules export: unrecognized arguments: {words}\n"
+
+
 def test_arguments_of_another_kind_are_named(trained, tmp_path, said):
     run = trained[0]
     assert f".tflite or .onnx. Received: {tmp_path / 'm.keras'}" in said("export", run, tmp_path / "m.keras")

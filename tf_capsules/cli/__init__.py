@@ -20,6 +20,9 @@ def main(arguments=None):
     options, unknown = parser.parse_known_args(arguments)
     formatwarning = warnings.formatwarning
     command = "tf-capsules" if options.command is None else f"tf-capsules {options.command}"
+    # argparse gives an optional argument behind other options to nobody.
+    if len(unknown) == 1 and not unknown[0].startswith("-") and getattr(options, "target", "") is None:
+        options.target = unknown.pop()
     if unknown:
         parser.exit(2, f"{command}: unrecognized arguments: {' '.join(' '.join(unknown).split())}\n")
     if options.command is None:
