@@ -1,4 +1,5 @@
 import io
+import json
 import shutil
 
 import numpy as np
@@ -67,6 +68,28 @@ def test_animations_and_palettes_are_read_as_for_training(ending, tmp_path):
     assert (sent.format, sent.mode) == ("PNG", "RGB") and getattr(sent, "n_frames", 1) == 1
     with Image.open(path) as image:
         np.testing.assert_array_equal(sent, image.convert("RGB"))
+
+
+@needs_tensorflow
+def test_all_classes_above_the_threshold_are_named_where_several_are_recognised(trained, tmp_path, capsys):
+    from PIL import Image
+
+    folder = shutil.copytree(trained[0], tmp_path / "run")
+    Image.fromarray(np.eye(8, dtype=np.uint8) * 255).save(tmp_path / "image.png")
+    config = json.loads((folder / "config.json").read_text())
+    config["data"]["class_names"] = [f"class {name}" for name in config["data"]["class_names"]]
+    config["resolved"] |= {"metric": "exact_match", "threshold": 1e-9}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert cli.main(["predict", str(folder), str(tmp_path / "image.png")]) == 0
+    found = capsys.readouterr().out.strip().partition(": ")[2].split("; ")
+    first, *others = (part.split(", probability ") for part in found)
+    assert {name for name, _ in others} == {f"class {number}" for number in range(10)} - {f"class {first[0]}"}
+    values = [float(value) for _, value in (first, *others)]
+    assert values == sorted(values, reverse=True)
+    config["resolved"]["threshold"] = 1.0
+    (folder / "config.json").write_text(json.dumps(config))
+    assert cli.main(["predict", str(folder), str(tmp_path / "image.png")]) == 0
+    assert capsys.readouterr().out.strip().endswith(f": {found[0]}")
 
 
 @needs_tensorflow

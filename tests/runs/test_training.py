@@ -182,7 +182,7 @@ def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
     settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
     run = train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
     assert run.result["train_examples"] == 80 and run.result["epochs"] == 3
-    assert run.result["note"] == "epochs of 80 of 120 examples"
+    assert run.result["note"] == "epochs of 80 of 120 examples; 20 of 360 test examples"
     assert run.result["settings"] == "train_limit 120; epoch_size 80"
     rows = RunFolder(run.folder).history()
     shorter = train(TINY.replace(epochs=2), tmp_path / "other", settings, verbose=0)

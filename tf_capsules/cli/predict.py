@@ -17,14 +17,14 @@ def run(options):
     from tf_capsules.runs.exported import ExportedModel, save_attribution
 
     model = ExportedModel(options.model)
-    for given, prediction in zip(options.inputs, model.predict(options.inputs), strict=True):
+    for given, (classes, answer) in zip(options.inputs, model.predict(options.inputs), strict=True):
         name = given if len(given) <= 100 or model.takes_images else f"{given[:97]}..."
-        print(f"{name}: {prediction.label}, probability {prediction.probability:.3f}")
-        if "shares" not in prediction.answer:
+        print(f"{name}: {'; '.join(f'{label}, probability {value:.3f}' for label, value in classes)}")
+        if "shares" not in answer:
             continue
-        picture = save_attribution(prediction, options.output)
+        picture = save_attribution(answer, options.output)
         if picture is None:
-            tokens = len(prediction.answer["tokens"])
+            tokens = len(answer["tokens"])
             print(f"the model read {tokens} tokens of this text, too many for a picture")
         else:
             print(f"picture: {picture}")

@@ -1,6 +1,5 @@
 """Predictions of an exported SavedModel for image files and texts."""
 
-import dataclasses
 import importlib.util
 import io
 import itertools
@@ -15,15 +14,6 @@ from tf_capsules.runs.figures import save_figure
 from tf_capsules.runs.folder import EXPORTED, RunFolder
 
 MOST_TOKENS = 100  # in a picture of a text
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """The label of the most probable class, its probability, and all that the model answered."""
-
-    label: str
-    probability: float
-    answer: dict
 
 
 class ExportedModel:
@@ -41,7 +31,10 @@ class ExportedModel:
                 f"{given} is neither an exported SavedModel nor a run that holds one; "
                 "`tf-capsules export RUN` makes it."
             )
-        _check_epochs(folder)
+        config = _run_config(folder)
+        several = config is not None and config["resolved"].get("metric") == "exact_match"
+        self._names = config["data"]["class_names"] if several else ()
+        self._threshold = (several and config["resolved"].get("threshold")) or 0.5
         import tensorflow as tf
 
         if importlib.util.find_spec("tensorflow_text"):
@@ -58,7 +51,12 @@ class ExportedModel:
                     raise ValueError(f"it answers {answers}, not class and probabilities")
 
     def predict(self, inputs):
-        """Yields a `Prediction` for each image file or text; a ValueError or FileNotFoundError for others."""
+        """Yields for each image file or text the recognised classes, and the model's answer, a dict of arrays.
+
+        The classes are pairs of a label and a probability: the most probable class; in a run folder with several
+        classes an image then the others above the recipe's threshold, by default 0.5. A ValueError or
+        FileNotFoundError for inputs that are neither.
+        """
         if "embeddings" in self._takes:
             raise ValueError(f"{self.folder} takes a transformer's hidden states: texts can't be given to it.")
         if "texts" in self._takes:
@@ -81,7 +79,7 @@ class ExportedModel:
                 raise ValueError(
                     f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP, GIF or WebP file."
                 ) from error
-            yield _prediction(answer)
+            yield self._recognised(answer)
 
     def _predict_texts(self, texts):
         import tensorflow as tf
@@ -93,20 +91,34 @@ class ExportedModel:
             )
         served = self.signatures.get("serving_attribution", self.signatures["serving_default"])
         for text in texts:
-            yield _prediction(served(texts=tf.constant([os.fsencode(text)])))
+            yield self._recognised(served(texts=tf.constant([os.fsencode(text)])))
+
+    def _recognised(self, answer):
+        answer = {key: value.numpy()[0] for key, value in answer.items()}
+        label = answer["label"].decode() if "label" in answer else str(answer["class"])
+        pairs = enumerate(zip(self._names, answer["probabilities"].tolist(), strict=False))
+        others = [pair for number, pair in pairs if number != answer["class"] and pair[1] > self._threshold]
+        others.sort(key=lambda pair: -pair[1])
+        return [(label, float(answer["probabilities"].max())), *others], answer
 
 
-def _check_epochs(exported):
-    """Raises a ValueError if this is the export inside a run that was trained on afterwards."""
+def _run_config(exported):
+    """The configuration of the run whose folder holds this export, or None.
+
+    Raises a ValueError if the run was trained on afterwards.
+    """
     folder = RunFolder(exported.parent)
     now = folder.checkpoints()
-    if exported.name == FORMATS["saved_model"] and now and (folder.path / EXPORTED).exists():
+    if exported.name != FORMATS["saved_model"] or not now:
+        return None
+    if (folder.path / EXPORTED).exists():
         then = folder.read_json(EXPORTED).get("epochs")
         if then != now[-1]:
             raise ValueError(
                 f"{folder.path} was exported after {then} epochs and has {now[-1]}: `tf-capsules export {folder.path}` "
                 "exports it anew."
             )
+    return folder.config()
 
 
 def _upright(path):
@@ -127,18 +139,11 @@ def _upright(path):
     return sent.getvalue()
 
 
-def _prediction(answer):
-    answer = {key: value.numpy()[0] for key, value in answer.items()}
-    label = answer["label"].decode() if "label" in answer else str(answer["class"])
-    return Prediction(label, float(answer["probabilities"].max()), answer)
-
-
-def save_attribution(prediction, folder):
-    """Draws into a folder what each token of a text was used for; returns the path, or None if it can't be drawn."""
+def save_attribution(answer, folder):
+    """Draws into a folder what each token of a text was used for; returns the path, or None for too many tokens."""
     from tf_capsules.analysis.plots import draw_sentence_attribution
 
-    answer = prediction.answer
-    if "shares" not in answer or len(answer["tokens"]) > MOST_TOKENS:
+    if len(answer["tokens"]) > MOST_TOKENS:
         return None
     tokens = [token.decode() for token in answer["tokens"]]
     names = [name.decode() for name in answer["labels"]] if "labels" in answer else range(len(answer["probabilities"]))
