@@ -26,7 +26,6 @@ SMALLNORB = Recipe(
     model=ImageCapsNet,
     dataset="smallnorb",
     preprocess=(("pad_crop", 16, "edge"),),
-    epochs=50,
     **REGIME,
     figures=(
         "training_curves",

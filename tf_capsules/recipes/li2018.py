@@ -14,7 +14,6 @@ CIFAR10 = Recipe(
     model=EncapNet,
     dataset="cifar10",
     epochs=600,
-    batch_size=128,
     optimizer=CoupledAdam,
     learning_rate=1e-4,
     drops=(200 / 600, 300 / 600, 400 / 600),

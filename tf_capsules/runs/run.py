@@ -162,14 +162,15 @@ def _own_data(recipe, settings, trained_on):
     return data
 
 
-def run_of_weights(recipe, weights, folder=None, **changes):
+def run_of_weights(recipe, weights, **changes):
     """A recipe's network with weights from elsewhere, as a run without a history.
 
     Args:
         recipe: a `Recipe`, or the name of one.
         weights: what the network's `weights` argument takes: a file, or the name of a shipped set.
-        folder: where its pictures and exports belong; None: runs/RECIPE-weights, which is no run's own folder.
         changes: values of `Settings`.
+
+    Its pictures and exports belong to runs/RECIPE-weights, which is no run's own folder.
 
     Raises:
         TrainingError: unusable data or weights.
@@ -184,7 +185,7 @@ def run_of_weights(recipe, weights, folder=None, **changes):
     data = dataclasses.replace(data, spec=spec)
     model = reported(build_model, recipe.replace(model_options=dict(weights=weights)), spec, settings.dtype)
     reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
-    folder = pathlib.Path(folder or pathlib.Path("runs") / f"{recipe.name}-weights")
+    folder = pathlib.Path("runs") / f"{recipe.name}-weights"
     trained = recipe.replace(batch_size=published.batch_size)
     return Run(folder, recipe, settings, trained, spec, lambda: data, model, [], {})
 
