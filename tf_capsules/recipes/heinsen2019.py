@@ -53,13 +53,12 @@ SST5 = Recipe(
     device="one GPU; the hidden states of all phrases, some 300 GB, are computed whenever they are needed",
 )
 
-MINILM = dict(
+SST5_MINILM = SST5.row(
+    "heinsen2019-sst5-minilm",
+    "SST-5/R as in the paper, on a frozen MiniLM instead of GPT-2 large",
     transformer="sentence-transformers/all-MiniLM-L6-v2",
     device="two CPU cores, half an hour; keeps hidden states of 9.2 GB",
     note="MiniLM has 22 million parameters, GPT-2 large 774 million.",
-)
-SST5_MINILM = SST5.row(
-    "heinsen2019-sst5-minilm", "SST-5/R as in the paper, on a frozen MiniLM instead of GPT-2 large", **MINILM
 )
 SST5_MEAN = SST5_MINILM.row(
     "heinsen2019-sst5-minilm-mean",
@@ -76,7 +75,7 @@ TWO_MINILM = {**TWO, "device": "two CPU cores, a quarter of an hour; keeps hidde
 SST2_MINILM = SST5_MINILM.row(
     "heinsen2019-sst2-minilm",
     "SST-2/R as in the paper, on a frozen MiniLM instead of GPT-2 large",
-    note=MINILM["note"],
+    note=SST5_MINILM.note,
     **TWO_MINILM,
 )
 

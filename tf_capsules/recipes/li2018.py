@@ -27,9 +27,9 @@ _TWO_CORES = "one GPU, or two CPU cores for a few epochs"
 # Table 1: networks of six layers, on CIFAR-10 and on MNIST brought to 32x32.
 
 
-def _six_layers(cifar10, mnist, row, title, model, figures=("training_curves",), **changes):
+def _six_layers(cifar10, mnist, row, title, model, **changes):
     """A row of the table for each data set; `cifar10` and `mnist` are (name, published error)."""
-    changes.update(source=f"table 1 ({row})", model=model, figures=figures, device=_TWO_CORES)
+    changes.update(source=f"table 1 ({row})", model=model, device=_TWO_CORES)
     base = CIFAR10.row(cifar10[0], f"CIFAR-10, {title}", f"{cifar10[1]} error", **changes)
     changes.update(dataset="mnist", preprocess=(("resize", 32),))
     return base, CIFAR10.row(mnist[0], f"MNIST brought to 32x32, {title}", f"{mnist[1]} error", **changes)
@@ -41,10 +41,10 @@ _SHAPES = ("li2018-cifar10-cnn", "14.43%"), ("li2018-mnist-cnn", "0.38%")
 _SIZE = ("li2018-cifar10-cnn-large", "12.09%"), ("li2018-mnist-cnn-large", "0.33%")
 _MASTER = ("li2018-cifar10-short-master", "13.87%"), ("li2018-mnist-short-master", "0.31%")
 _BOTH = ("li2018-cifar10-short", "11.93%"), ("li2018-mnist-short", "0.25%")
-_VOTES = ("training_curves", "vote_similarities")
-CAPNET, CAPNET_MNIST = _six_layers(*_DYNAMIC, "a", "CapNet, dynamic routing", CapNet, _VOTES)
+_VOTES = dict(figures=("training_curves", "vote_similarities"))
+CAPNET, CAPNET_MNIST = _six_layers(*_DYNAMIC, "a", "CapNet, dynamic routing", CapNet, **_VOTES)
 CAPNET_EM, CAPNET_EM_MNIST = _six_layers(
-    *_EM, "b", "CapNet, EM routing", CapNet, _VOTES, model_options=dict(routing="em")
+    *_EM, "b", "CapNet, EM routing", CapNet, **_VOTES, model_options=dict(routing="em")
 )
 CNNS = _six_layers(*_SHAPES, "c", "convolutional network of CapNet's shapes", SameShapeCNN)
 LARGE = _six_layers(*_SIZE, "d", "convolutional network of CapNet's size", SameSizeCNN)

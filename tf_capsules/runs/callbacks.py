@@ -94,13 +94,6 @@ class Progress(keras.callbacks.Callback):
             print(f"{where}: {values}, about {minutes:,.0f} minutes left", flush=True)
 
 
-def tensorboard(folder):
-    """The callback that writes TensorBoard events, in a list; [] without TensorFlow."""
-    if importlib.util.find_spec("tensorflow") is None:
-        return []
-    return [keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False)]
-
-
 def diagnostics(folder, model, data):
     """The callback that measures routing, in a list."""
     from tf_capsules.analysis import RoutingDiagnostics, measure_couplings

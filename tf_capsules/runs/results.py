@@ -71,7 +71,7 @@ def peak_memory_mb():
 def environment():
     """Device and versions, for a row of results."""
     backend = keras.backend.backend()
-    module = sys.modules.get("jax" if backend == "jax" else backend)
+    module = sys.modules.get(backend)
     return {
         "device": device_name(),
         "python": platform.python_version(),

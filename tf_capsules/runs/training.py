@@ -8,7 +8,7 @@ import keras
 
 from tf_capsules import recipes
 from tf_capsules.models.weights import load_random_states
-from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics, tensorboard
+from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings
 from tf_capsules.runs.data import load_data
@@ -94,7 +94,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         if fit:
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
-            callbacks = [recorder, *measures, *(tensorboard(folder) if writes else [])]
+            callbacks = [recorder, *measures]
+            if writes and importlib.util.find_spec("tensorflow"):
+                callbacks.append(keras.callbacks.TensorBoard(folder.path / "tensorboard", write_graph=False))
             if verbose == "auto" and not sys.stdout.isatty():  # a line an epoch and one a minute, no progress bar
                 callbacks.append(Progress(fit["steps_per_epoch"]))
                 verbose = 2
