@@ -63,7 +63,7 @@ RECIPES = (
     TOYS,
     TOYS.short(
         "mazzia2021-smallnorb-short",
-        40,
+        60,
         **STEPS,
         title="smallNORB, self-attention routing without a decoder",
         mixup=1.0,
