@@ -40,7 +40,10 @@ def test_a_rate_that_decays_over_the_run_ends_alike_however_long_it_is(eager, tm
 def test_the_learning_rate_drops_at_shares_of_the_run(eager, tmp_path):
     recipe = TINY.replace(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
-    assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.002, 0.0002])
+    assert [row["learning_rate"] for row in run.history] == pytest.approx([0.02, 0.0002, 0.0002])  # of the next step
+    schedule = run.model.optimizer._learning_rate
+    # After 0.4 and 0.7 of the 9 steps: 4 steps have the first rate, 2 the second.
+    assert [float(schedule(step)) for step in range(9)] == pytest.approx([0.02] * 4 + [0.002] * 2 + [0.0002] * 3)
     with pytest.raises(TrainingError, match="epochs 3, now 4: the learning rate drops .*; start a new run"):
         train(recipe.replace(epochs=4), run.folder, SHORT, resume=True)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the drops of .* exclude each other"):

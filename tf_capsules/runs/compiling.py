@@ -40,7 +40,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         options = {"beta_1": one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)} if recipe.momentum_cycle else {}
     elif recipe.drops:
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
-        boundaries = [round(drop * steps) for drop in recipe.drops]
+        # Keras keeps the old rate at a boundary, and counts steps from 0.
+        boundaries = [round(drop * steps) - 1 for drop in recipe.drops]
         rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
     elif recipe.decays is not None or recipe.decay_steps is not None:
         rate = FlooredExponentialDecay(rate, recipe.decay_steps or steps / recipe.decays, floor=recipe.lowest_rate)
