@@ -165,7 +165,9 @@ def test_missing_folders_are_named(tmp_path):
         datasets.load("folder", tmp_path)
 
 
-@pytest.mark.parametrize("options", [{"image_size": 0}, {"image_size": (3, 4, 5)}, {"channels": 2}])
+@pytest.mark.parametrize(
+    "options", [{"image_size": 0}, {"image_size": True}, {"image_size": (3, 4, 5)}, {"channels": 2}]
+)
 def test_bad_options_are_named(tmp_path, options):
     (name,) = options
     with pytest.raises(ValueError, match=f"{name} must be"):

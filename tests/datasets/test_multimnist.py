@@ -113,6 +113,7 @@ def test_published_sizes(mnist_at_hand):
     [
         ({"pairs_per_digit": 0}, "pairs_per_digit .* not 0"),
         ({"max_shift": 1.5}, "max_shift .* not 1.5"),
+        ({"pad": True}, "pad .* not True"),
         ({"max_shift": 6}, "max_shift 6 .* pad 4"),
     ],
 )

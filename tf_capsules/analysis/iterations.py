@@ -9,6 +9,7 @@ from tf_capsules.analysis.routing_layers import find_layer, route_again, stopped
 from tf_capsules.layers import DynamicRouting
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
+from tf_capsules.routing.arguments import is_whole
 
 
 def measure_routing_changes(model, images, iterations=5, layer="class_capsules", batch_size=100):
@@ -60,7 +61,7 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     Returns:
         (layers, iterations - 1): the Euclidean norm of `p(t) - p(t - 1)` for t from 2 on, the mean over capsules.
     """
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 2:
+    if not is_whole(iterations, 2):
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
     total = 0.0
     for batch in in_batches(model, images, batch_size):

@@ -30,12 +30,11 @@ Only the parts of jitter clip their results: brightness and contrast may leave [
 """
 
 import math
-from numbers import Integral
 
 import numpy
 
 from tf_capsules.datasets import warp
-from tf_capsules.routing.arguments import is_number, is_positive
+from tf_capsules.routing.arguments import is_number, is_positive, is_whole
 
 
 def _shift(image, draw, xp, pixels):
@@ -173,7 +172,7 @@ def _bilinear(count, size):
 
 
 def _whole(low):
-    return lambda value: isinstance(value, Integral) and is_number(value, low)
+    return lambda value: is_whole(value, low)
 
 
 def _number(high=math.inf):

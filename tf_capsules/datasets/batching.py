@@ -1,12 +1,11 @@
 """Which examples belong to which batch: the options of all streams, and their arithmetic."""
 
 import dataclasses
-from numbers import Integral
 
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import is_number, is_positive, positive_int
+from tf_capsules.routing.arguments import is_positive, is_whole, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +85,7 @@ class Batching:
             if not self.training:
                 raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
         if (crop := self.crop) is not None:
-            numbered = isinstance(crop, Integral) and is_number(crop, 0, 2**31 - 1)
-            if not numbered and crop not in (fixed := augment.FIXED_CROPS):
+            if not is_whole(crop, 0, 2**31 - 1) and crop not in (fixed := augment.FIXED_CROPS):
                 raise ValueError(f"crop is a whole number from 0 to 2**31 - 1 or one of {fixed}, not {crop!r}")
             if self.training:
                 raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")

@@ -8,6 +8,7 @@ import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
+from tf_capsules.routing.arguments import is_whole
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 
@@ -36,8 +37,8 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     """
     from sklearn.model_selection import train_test_split
 
-    size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
-    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
+    size = tuple(image_size) if isinstance(image_size, (tuple, list)) else (image_size, image_size)
+    if len(size) != 2 or not all(is_whole(side, 1) for side in size):
         raise ValueError(f"image_size must be a number of pixels or a pair (height, width), not {image_size!r}")
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (RGB), not {channels!r}")

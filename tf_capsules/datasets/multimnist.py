@@ -5,6 +5,7 @@ import numpy as np
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.lazy import tf, tnp
+from tf_capsules.routing.arguments import is_whole
 
 
 def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4, pad=4, source="mnist"):
@@ -45,7 +46,7 @@ def diverse_multimnist(data_dir=None, download=False, pairs_per_digit=1, max_shi
 
 def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source, single):
     for option, value, low in (("pairs_per_digit", pairs_per_digit, 1), ("max_shift", max_shift, 0), ("pad", pad, 0)):
-        if not isinstance(value, int) or value < low:
+        if not is_whole(value, low):
             raise ValueError(f"{option} must be a whole number, {low} or more, not {value!r}")
     if max_shift > pad:
         raise ValueError(f"max_shift {max_shift} would push digits over the edge that pad {pad} gives")

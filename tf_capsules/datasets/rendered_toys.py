@@ -14,7 +14,7 @@ from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.rendering import Lighting, ball, bar, block, stereo_pairs
 from tf_capsules.datasets.smallnorb import CLASS_NAMES
-from tf_capsules.routing.arguments import is_number
+from tf_capsules.routing.arguments import is_whole
 
 _INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}  # as in smallNORB
 _FACTORS = {"label": 5, "instance": 10, "elevation": 9, "azimuth": 18, "lighting": 6}
@@ -106,7 +106,7 @@ def _shuffled(instances, factors):
 def _first(columns, pairs, option):
     """The first so many rows, None for all."""
     size = len(columns["label"])
-    if pairs is not None and not (isinstance(pairs, int) and is_number(pairs, 1, size)):
+    if pairs is not None and not is_whole(pairs, 1, size):
         raise ValueError(f"{option} must be a whole number from 1 to {size:,}, or None for all, not {pairs!r}")
     return rows(columns, slice(pairs))
 
@@ -134,7 +134,7 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
         wrong = column[(column < 0) | (column >= count) | (column % 1 != 0)]
         if wrong.size:
             raise ValueError(f"{name} is a whole number from 0 to {count - 1}, not {wrong[0]}")
-    if not (isinstance(size, int) and is_number(size, 8)):
+    if not is_whole(size, 8):
         raise ValueError(f"size is a number of pixels, 8 or more, not {size!r}")
     label, instance, elevation, azimuth, lighting = columns
     images = np.empty((len(label), size, size, 2), np.uint8)

@@ -5,15 +5,19 @@ import numbers
 import operator
 
 
-def positive_int(name, value):
-    """The value as an int, if it is a whole number of at least 1, of Python or of NumPy."""
+def is_whole(value, low=-math.inf, high=math.inf):
+    """Whether the value is a whole number from `low` to `high`, of Python or of NumPy. True and False are none."""
     try:
-        number = 0 if isinstance(value, bool) else operator.index(value)
+        return not isinstance(value, bool) and low <= operator.index(value) <= high
     except TypeError:
-        number = 0
-    if number < 1:
+        return False
+
+
+def positive_int(name, value):
+    """The value as an int, if it is a whole number of at least 1."""
+    if not is_whole(value, 1):
         raise ValueError(f"`{name}` must be a whole number of at least 1. Received: {value!r}")
-    return number
+    return operator.index(value)
 
 
 def is_number(value, low=-math.inf, high=math.inf):

@@ -5,6 +5,7 @@ import time
 
 from tf_capsules.datasets.augment import FIXED_CROPS
 from tf_capsules.models import class_probabilities
+from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.compiling import make_metric
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
@@ -96,7 +97,7 @@ def evaluate_ensemble(runs, part="test", crops=None):
 
 def check_crops(recipe, crops):
     """Raises a TrainingError for wrong `crops`, or if the recipe has no step that crops images."""
-    if crops is not None and crops != "fixed" and (not isinstance(crops, int) or crops < 1):
+    if crops is not None and crops != "fixed" and not is_whole(crops, 1):
         raise TrainingError(f"--crops must be fixed, or a whole number of at least 1. Received: {crops}")
     if crops is not None and not any(step[0] == "crop" for step in recipe.preprocess):
         steps = ", ".join(step[0] for step in recipe.preprocess) or "none"
