@@ -32,6 +32,18 @@ class Configured(keras.layers.Layer):
                 value = defaults.get(weight) if value is None and kind == "initializer" else value
                 setattr(self, name, None if value is None else _GETTERS[kind][0](value))
 
+    def _add(self, name, shape, initializer=None, options=None, **kwargs):
+        """Adds a weight, with the constructor's arguments that begin with `options`, or else with `name`."""
+        given = options or name
+        return self.add_weight(
+            shape,
+            initializer or getattr(self, f"{given}_initializer"),
+            name=name,
+            regularizer=getattr(self, f"{given}_regularizer", None),
+            constraint=getattr(self, f"{given}_constraint", None),
+            **kwargs,
+        )
+
     def get_config(self):
         """The constructor's arguments, and those of the layers that it inherits from."""
         config = super().get_config()

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
-from tf_capsules.layers.arguments import image_sizes, positive_int
+from tf_capsules.layers.arguments import image_sizes, known_axes, positive_int
 from tf_capsules.layers.configured import Configured, cloned
 
 
@@ -58,8 +58,7 @@ class Decoder(Configured):
         ]
 
     def build(self, input_shape):
-        if None in input_shape[1:]:
-            raise ValueError(f"Decoder needs to know the capsules and their size. Received input shape {input_shape}.")
+        known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
         size = math.prod(input_shape[1:])
         for layer in self.dense:
             layer.build((None, size))

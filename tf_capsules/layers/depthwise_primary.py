@@ -74,10 +74,8 @@ class DepthwisePrimaryCapsules(Configured):
             raise ValueError(f"`pose` {self.pose} must divide the {channels} channels of input shape {input_shape}.")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         # Laid out like a grouped convolution's kernel, so that initializers count one channel in the fan-in.
-        options = dict(regularizer=self.kernel_regularizer, constraint=self.kernel_constraint, name="kernel")
-        self.kernel = self.add_weight((rows, columns, 1, channels), self.kernel_initializer, **options)
-        options = dict(regularizer=self.bias_regularizer, constraint=self.bias_constraint, name="bias")
-        self.bias = self.add_weight((channels,), self.bias_initializer, **options) if self.use_bias else None
+        self.kernel = self._add("kernel", (rows, columns, 1, channels))
+        self.bias = self._add("bias", (channels,)) if self.use_bias else None
         super().build(input_shape)
 
     def call(self, features):

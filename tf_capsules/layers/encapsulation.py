@@ -262,14 +262,8 @@ class CapFC(Configured):
             )
         children = count_groups(self, input_shape, "none")
         limit = children**-0.5
-        self.kernel = self.add_weight(
-            (input_shape[-1], children, self.capsules),
-            self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit),
-            name="kernel",
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-            autocast=False,
-        )
+        initializer = self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit)
+        self.kernel = self._add("kernel", (input_shape[-1], children, self.capsules), initializer, autocast=False)
         self.input_spec = input_spec(input_shape, "none")
         super().build(input_shape)
 
@@ -282,7 +276,7 @@ class CapFC(Configured):
         return (input_shape[0], self.capsules, input_shape[-1])
 
 
-class _GroupedConvolution(keras.layers.Layer):
+class _GroupedConvolution(Configured):
     """A convolution of each capsule type by itself, with zero padding."""
 
     def __init__(
@@ -300,16 +294,12 @@ class _GroupedConvolution(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
-        self.of_kernel = dict(
-            initializer=kernel_initializer, regularizer=kernel_regularizer, constraint=kernel_constraint
-        )
-        self.of_bias = dict(initializer=bias_initializer, regularizer=bias_regularizer, constraint=bias_constraint)
+        self._set_weight_options(locals())
 
     def build(self, input_shape):
         types, columns = input_shape[3:]
-        shape = self.kernel_size, self.kernel_size, types, columns, self.dim
-        self.kernel = self.add_weight(shape, name="kernel", **self.of_kernel)
-        self.bias = self.add_weight((types, self.dim), name="bias", **self.of_bias)
+        self.kernel = self._add("kernel", (self.kernel_size, self.kernel_size, types, columns, self.dim))
+        self.bias = self._add("bias", (types, self.dim))
         super().build(input_shape)
 
     def call(self, poses):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Shape
-from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, positive_int
 from tf_capsules.layers.configured import Configured
 
 
@@ -53,10 +53,7 @@ class UpsamplingDecoder(Configured):
         )
 
     def build(self, input_shape):
-        if None in input_shape[1:]:
-            raise ValueError(
-                f"UpsamplingDecoder needs to know the capsules and their size. Received input shape {input_shape}."
-            )
+        known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
         self.dense.build((None, math.prod(input_shape[1:])))
         shape = (None, 8, 8, 1)
         for convolution in self.convolutions:
