@@ -142,7 +142,7 @@ def make_case(random, children, groups=1, batch=2, parents=3, rows=4, columns=5,
 
 def make_votes(form, poses, kernel, bias, activations):
     if form == "stored":
-        return TransformedVotes(poses, kernel, bias, activations).store(centered=True)
+        return SharedVotes(poses, kernel, bias, activations).store()
     return SharedVotes(poses, kernel, bias, activations, {"chunks": 17, "groups": 5}.get(form))
 
 

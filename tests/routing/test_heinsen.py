@@ -152,7 +152,7 @@ def values_and_gradients(form, x, directions, dtype):
 
     def results(poses, kernel, bias, activations, beta_use, beta_ignore):
         if form == "stored":
-            votes = TransformedVotes(poses, kernel, bias, activations).store(centered=True)
+            votes = SharedVotes(poses, kernel, bias, activations).store()
         else:
             votes = SharedVotes(poses, kernel, bias, activations, 3 * poses.shape[1] // 7 if form == "chunks" else None)
         return heinsen_routing(votes, 3, beta_use=beta_use, beta_ignore=beta_ignore)
@@ -200,7 +200,7 @@ def test_routing_without_stored_votes_equals_routing_with_stored_votes(children,
 def test_a_density_may_be_a_function():
     with float64():
         x, votes, _ = make_case(np.random.default_rng(3), 9)
-        made = TransformedVotes(x["poses"] + 5, x["kernel"], x["bias"], x["activations"]).store(centered=True)
+        made = SharedVotes(x["poses"] + 5, x["kernel"], x["bias"], x["activations"]).store()
 
         def gaussian(votes, means, variances):
             squares = ops.square(votes - means[:, None]) / variances[:, None] + ops.log(variances)[:, None]
@@ -231,7 +231,7 @@ def test_finite_for_extreme_input(form, jit):
     def scalar(poses, kernel, bias, scores, beta_use, beta_ignore):
         activations = ops.sigmoid(scores)
         if form == "stored":
-            votes = TransformedVotes(poses, kernel, bias, activations).store(centered=True)
+            votes = SharedVotes(poses, kernel, bias, activations).store()
         else:
             votes = SharedVotes(poses, kernel, bias, activations, 4 if form == "chunks" else None)
         results = heinsen_routing(votes, 2 if jit else 4, beta_use=beta_use, beta_ignore=beta_ignore)

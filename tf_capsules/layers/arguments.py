@@ -1,7 +1,9 @@
 """Checks of constructor arguments, input shapes and labels, with errors that name what was received."""
 
+import keras
 from keras import ops
 
+from tf_capsules.routing.arguments import one_of as one_of
 from tf_capsules.routing.arguments import positive_int
 
 # Capsules are read off the last axis, the channels, whatever `keras.config.image_data_format()` says.
@@ -37,11 +39,12 @@ def truth_value(name, value):
     return bool(value)
 
 
-def one_of(name, value, choices):
-    """The value, if it is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(repr(c) for c in choices)}. Received: {value!r}")
-    return value
+def takes_xla(possible):
+    """The `supports_jit` of a layer: TensorFlow's XLA can't train it where some capsules are routed at a time.
+
+    A network that is compiled before it is built asks before `build`, so the constructor has to say it.
+    """
+    return possible or keras.backend.backend() != "tensorflow"
 
 
 def check_memory(votes_memory, children_per_chunk, needs_votes):

@@ -1,5 +1,6 @@
 """The base of the convolutional routing layers."""
 
+import math
 from typing import Any
 
 from keras import ops
@@ -49,20 +50,13 @@ class ConvRoutingLayer(RoutingLayer):
             self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         except ValueError as error:
             raise ValueError(f"{type(self).__name__} {self.name!r}: {error}") from None
-        _, pairs = self._pairs(poses_shape, None)
+        pairs = math.prod(self._couplings_shape(poses_shape)[1:])
         self.plan = plan.in_windows(memory or self.votes_memory, rows_of(poses_shape), self.dim, pairs)
         return *self.kernel_size, poses_shape[3]
 
     def make_votes(self, poses, activations=None):
-        kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self._vote_bias)
+        kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self.vote_bias)
         return make_votes(self.windows, poses, kernel, bias, activations)
-
-    def _pairs(self, poses_shape, capsules):
-        children = self._children_of_a_window(poses_shape)
-        return children, self.windows.positions * children * self.capsules
-
-    def _children_of_a_window(self, poses_shape):
-        return self.kernel_size[0] * self.kernel_size[1] * poses_shape[3]
 
     def _of_a_window(self, weight):
         """A weight (rows, columns, types, ...) as (children of a window, ...); None stays None."""
@@ -72,9 +66,10 @@ class ConvRoutingLayer(RoutingLayer):
         """(batch * positions, ...) as (batch, new height, new width, ...)."""
         return ops.reshape(x, (-1, *self.windows.shape, *x.shape[1:]))
 
-    def _parents_shape(self, poses_shape):
+    def _parents_shape(self, poses_shape, capsules=None):
         """(batch, new height, new width, capsules)."""
         return poses_shape[0], *grid_of_parents(poses_shape[1:3], self.kernel_size, self.strides), self.capsules
 
-    def _couplings_shape(self, poses_shape):
-        return *self._parents_shape(poses_shape)[:3], self._children_of_a_window(poses_shape), self.capsules
+    def _couplings_shape(self, poses_shape, capsules=None):
+        children = math.prod(self.kernel_size) * poses_shape[3]
+        return *self._parents_shape(poses_shape)[:3], children, self.capsules

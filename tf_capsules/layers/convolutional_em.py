@@ -7,7 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import check_memory, one_of, truth_value
-from tf_capsules.layers.connections import check_per_child, masked
+from tf_capsules.layers.connections import masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.em import EMRoutingLayer, initializers
 from tf_capsules.routing.em import em_routing
@@ -44,7 +44,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
+            mask: those of every child sum to 1 over the parents that compete for it.
 
     Returns:
         Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); activations in (0, 1) and
@@ -104,7 +105,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
 
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
-        check_per_child(poses, activations=activations, mask=mask)
+        self._check_call(poses, activations, mask)
         windows, competes = self.windows, self.competition == "all"
         activations = masked(activations, mask, ops.shape(poses)[:4], self.routing_dtype)
         if activations is None:

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of, positive_int, truth_value
+from tf_capsules.layers.arguments import one_of, positive_int, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
+from tf_capsules.layers.connections import count_groups, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, dynamic_routing_by_parents
 from tf_capsules.routing.votes import plan
@@ -23,10 +23,6 @@ class _DynamicRoutingLayer(RoutingLayer):
         """Adds the kernel (*groups, capsules, columns, dim) and the bias (capsules, *pose)."""
         self._add_kernel(groups, poses_shape)
         self.bias = self._add("bias", (self.capsules, *rows_of(poses_shape), self.dim)) if self.use_bias else None
-
-    def compute_output_spec(self, poses, mask=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
-        return self._specs(poses, return_couplings)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -64,7 +60,8 @@ class DynamicRouting(_DynamicRoutingLayer):
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration, which sum to 1 as `competition`
+            says. With `leaky` a child's sum to less than 1. Those of masked children are 0.
 
     Returns:
         Poses (batch, capsules, [rows,] dim), of length below 1; with `return_couplings` also the couplings (batch,
@@ -123,7 +120,7 @@ class DynamicRouting(_DynamicRoutingLayer):
                     f"are not stored. Received: parents_per_chunk={parents_per_chunk}, competition={competition!r}, "
                     f"sharing={sharing!r}, votes_memory={votes_memory!r}"
                 )
-        self._set_jit(parents_per_chunk is None)
+        self.supports_jit = takes_xla(parents_per_chunk is None)
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
     def build(self, input_shape):
@@ -137,15 +134,11 @@ class DynamicRouting(_DynamicRoutingLayer):
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
             self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
-        self._set_jit(self.parents_per_chunk is None or self.stores_votes)
+        self.supports_jit = takes_xla(self.parents_per_chunk is None or self.stores_votes)
         super().build(input_shape)
 
-    @property
-    def _vote_bias(self):
-        return self.vote_bias
-
     def call(self, poses, mask=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
+        self._check_call(poses, mask=mask)
         votes = self.make_votes(poses)
         if mask is not None:
             mask = ops.reshape(mask, (votes.batch, votes.children))
@@ -189,7 +182,8 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
     Call arguments:
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
         mask: (batch, height, width, types), true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration. Those of a child sum to 1 over
+            the parents at each position, to 0 if it is masked.
 
     Returns:
         Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim), of length below 1; with
@@ -232,7 +226,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
         super().build(input_shape)
 
     def call(self, poses, mask=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
+        self._check_call(poses, mask=mask)
         mask = None if mask is None else ops.reshape(mask, ops.shape(poses)[:4])
         options = dict(bias=self.bias)
         if self.stores_votes or return_couplings:

@@ -6,12 +6,13 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import check_memory, truth_value
+from tf_capsules.layers.arguments import check_memory, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
+from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
 from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
-from tf_capsules.routing.em import check_em_routing, em_routing
-from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
+from tf_capsules.routing.em import em_routing
+from tf_capsules.routing.em_options import check_em_routing
+from tf_capsules.routing.votes import plan
 
 # With few children a parent may take a single vote. Unless votes are stored, its variance is a rounding error.
 _FEW_CHILDREN = 128
@@ -32,24 +33,15 @@ class EMRoutingLayer(RoutingLayer):
     def _add_weights(self, groups, poses_shape):
         """Adds the kernel (*groups, capsules, columns, dim), the bias of the votes, and the betas of the parents."""
         self._add_kernel(groups, poses_shape)
-        self.bias = None
-        if self.use_bias:
-            self.bias = self._add("bias", (*groups, self.capsules, *rows_of(poses_shape), self.dim))
+        shape = (*groups, self.capsules, *rows_of(poses_shape), self.dim)
+        self.bias = self.vote_bias = self._add("bias", shape) if self.use_bias else None
         self.beta_u = self._add("beta_u", (self.capsules,))
         self.beta_a = self._add("beta_a", (self.capsules,))
-
-    @property
-    def _vote_bias(self):
-        return self.bias
 
     @property
     def _options(self):
         """Arguments of the routing function."""
         return {name: getattr(self, name) for name in _OPTIONS} | {"beta_u": self.beta_u, "beta_a": self.beta_a}
-
-    def compute_output_spec(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
-        check_per_child(poses, activations=activations, mask=mask)
-        return self._specs(poses, return_couplings)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -96,7 +88,8 @@ class EMRouting(EMRoutingLayer):
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         activations: of the children, not negative, shaped like `poses` without their pose axes; None: all 1.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
+            mask: those of every child sum to 1 over the parents.
 
     Returns:
         Poses (batch, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, capsules); with
@@ -151,7 +144,7 @@ class EMRouting(EMRoutingLayer):
         self.children_per_chunk = children_per_chunk
         needs_votes = "children with matrices of their own" if sharing == "none" else None
         check_memory(votes_memory, children_per_chunk, needs_votes)
-        self._set_jit(children_per_chunk is None)
+        self.supports_jit = takes_xla(children_per_chunk is None)
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
@@ -164,21 +157,18 @@ class EMRouting(EMRoutingLayer):
         few = children is not None and children < _FEW_CHILDREN
         shape = (rows, columns, self.dim, self.capsules)
         self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, few=few)
-        self._set_jit(self.children_per_chunk is None or self.stores_votes)
+        self.supports_jit = takes_xla(self.children_per_chunk is None or self.stores_votes)
         super().build(poses_shape)
 
     def make_votes(self, poses, activations=None):
         kernel = self.kernel
         if self.coordinates:
             poses, kernel = add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
-        x = flatten_grid(poses)
-        if self.stores_votes:
-            return TransformedVotes(x, kernel, self.bias, activations).store(centered=True)
-        return SharedVotes(x, kernel, self.bias, activations, self.children_per_chunk)
+        return self._hold(self.stores_votes, poses, kernel, self.bias, activations)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
-        check_per_child(poses, activations=activations, mask=mask)
+        self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         votes = self.make_votes(poses, activations)
         found = em_routing(votes, return_couplings=return_couplings, **self._options)

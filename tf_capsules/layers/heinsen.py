@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import check_memory, one_of, positive_int, truth_value
+from tf_capsules.layers.arguments import check_memory, one_of, positive_int, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
 from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
-from tf_capsules.routing.votes import SharedVotes, TransformedVotes, plan
+from tf_capsules.routing.votes import plan
 
 # With fewer children variances come close to epsilon. Unless votes are stored, rounding then weighs more.
 _FEW_CHILDREN = 8
@@ -57,7 +57,8 @@ class HeinsenRouting(RoutingLayer):
             an activation of exactly 1, minus infinity for 0. None: all activations are 1.
         mask: shaped like `logits`, true for the children that take part.
         capsules: number of parents in this call, for a layer with `capsules=None`; None: as many as children.
-        return_couplings: also return the coupling coefficients of the last iteration.
+        return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
+            mask: those of every child sum to 1 over the parents.
 
     Returns:
         Poses (batch, capsules, dim) or (batch, capsules, rows, dim); activation logits (batch, capsules); variances,
@@ -111,7 +112,7 @@ class HeinsenRouting(RoutingLayer):
         check_memory(votes_memory, children_per_chunk, needs_votes)
         # XLA can't choose the form of the votes in each call if the number of parents is unknown, too.
         self._xla = children_per_chunk is None and (capsules is not None or votes_memory != "auto")
-        self._set_jit(self._xla)
+        self.supports_jit = takes_xla(self._xla)
         self._set_weight_options(locals())
 
     def build(self, poses_shape, logits_shape=None):
@@ -137,7 +138,7 @@ class HeinsenRouting(RoutingLayer):
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
         known = self.children_per_chunk is None and children_of(poses_shape) is not None
-        self._set_jit(self._xla or known or self.stores_votes)
+        self.supports_jit = takes_xla(self._xla or known or self.stores_votes)
         super().build(poses_shape)
 
     def build_from_config(self, config):
@@ -153,17 +154,14 @@ class HeinsenRouting(RoutingLayer):
 
     def make_votes(self, poses, activations=None, capsules=None, stored=None):
         """See `RoutingLayer`; `stored`: whether to store votes; None: as planned for a known number of children."""
-        x = flatten_grid(poses)
-        children = ops.shape(x)[1]
+        children = ops.shape(flatten_grid(poses))[1]
         weights = self._for_parents(self.capsules or capsules or children)
-        if self.plan.stores(children) if stored is None else stored:
-            return TransformedVotes(x, weights["kernel"], weights["bias"], activations).store(centered=True)
-        return SharedVotes(x, weights["kernel"], weights["bias"], activations, self.children_per_chunk)
+        stored = self.plan.stores(children) if stored is None else stored
+        return self._hold(stored, poses, weights["kernel"], weights["bias"], activations)
 
     def call(self, poses, logits=None, mask=None, capsules=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
-        check_per_child(poses, logits=logits, mask=mask)
-        self._check_capsules(capsules)
+        self._check_call(poses, logits, mask, capsules)
         batch, children = ops.shape(flatten_grid(poses))[:2]
         activations = None if logits is None else ops.sigmoid(ops.cast(logits, self.routing_dtype))
         activations = masked(activations, mask, (batch, children), self.routing_dtype)
@@ -199,21 +197,12 @@ class HeinsenRouting(RoutingLayer):
 
         return {name: spread(name, weight) for name, weight in weights.items()}
 
-    def _check_capsules(self, capsules):
+    def _check_call(self, poses, logits=None, mask=None, capsules=None, **others):
+        check_per_child(poses, logits=logits, mask=mask)
         if capsules is not None and self.capsules is not None:
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
         if capsules is not None:
             positive_int("capsules", capsules)
-
-    def _parents_shape(self, poses_shape, capsules=None):
-        return poses_shape[0], self.capsules or capsules or children_of(poses_shape)
-
-    def compute_output_spec(
-        self, poses, logits=None, mask=None, capsules=None, return_couplings=False, poses_mask=None
-    ):
-        check_per_child(poses, logits=logits, mask=mask)
-        self._check_capsules(capsules)
-        return self._specs(poses, return_couplings, capsules)
 
     def get_config(self):
         config = super().get_config()

@@ -71,7 +71,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         costs = costs_of_a_unit(self.beta_u, variances + _VARIANCE_FLOOR) * masses
         return [poses, ops.sigmoid(_INVERSE_TEMPERATURE * (self.beta_a - costs))]
 
-    def _check_call(self, poses, activations, parents, mask):
+    def _check_call(self, poses, activations=None, parents=None, mask=None, **others):
         """Raises a ValueError unless `parents` is shaped like the results, and the other arrays fit the poses."""
         check_per_child(poses, activations=activations, mask=mask)
         if parents is None:
@@ -85,12 +85,6 @@ class _AttentionRoutingLayer(RoutingLayer):
                 f"`parents` must be what the layer returned in the iteration before, of shape {wanted}. "
                 f"Received shape {given}."
             )
-
-    def compute_output_spec(
-        self, poses, activations=None, parents=None, mask=None, training=None, return_couplings=False, poses_mask=None
-    ):
-        self._check_call(poses, activations, parents, mask)
-        return self._specs(poses, return_couplings)
 
     def get_config(self):
         return {**super().get_config(), "dropout": self.dropout.rate}
@@ -135,7 +129,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         activations: (batch, children) or (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients.
+        return_couplings: also return the coupling coefficients: the softmax times the child's activation and mask. Over
+            the parents they sum to the activation, to 0 for masked children; without activations to 1.
 
     Returns:
         Poses (batch, capsules, dim) or (batch, capsules, rows, dim); with `use_activations` also activations (batch,
@@ -237,7 +232,8 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         activations: (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients.
+        return_couplings: also return the coupling coefficients, which contain the children's activations and mask: see
+            `InvertedAttentionRouting`. The sums are over the parents of one position.
 
     Returns:
         Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); with `use_activations` also

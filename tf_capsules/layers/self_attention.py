@@ -6,7 +6,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import check_per_child, count_groups, rows_of
+from tf_capsules.layers.connections import count_groups, rows_of
 from tf_capsules.routing.self_attention import self_attention_routing
 from tf_capsules.routing.votes import plan
 
@@ -35,7 +35,8 @@ class SelfAttentionRouting(RoutingLayer):
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
-        return_couplings: also return the coupling coefficients.
+        return_couplings: also return the coupling coefficients: the softmax plus the prior, 0 for masked children. With
+            a prior they need not sum to 1 over the parents, and may be negative; with `use_prior=False` they sum to 1.
 
     Returns:
         Poses (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` also
@@ -82,13 +83,9 @@ class SelfAttentionRouting(RoutingLayer):
         return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, mask=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
+        self._check_call(poses, mask=mask)
         votes = self.make_votes(poses)
         if mask is not None:
             mask = ops.reshape(mask, (votes.batch, votes.children))
         poses, couplings = self_attention_routing(votes, prior=self.prior, mask=mask, return_couplings=True)
         return self._returned([poses], [couplings] if return_couplings else [])
-
-    def compute_output_spec(self, poses, mask=None, return_couplings=False):
-        check_per_child(poses, mask=mask)
-        return self._specs(poses, return_couplings)

@@ -36,3 +36,10 @@ def positive_number(name, value):
     if not is_positive(value):
         raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
     return value
+
+
+def one_of(name, value, choices):
+    """The value, if it is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(repr(c) for c in choices)}. Received: {value!r}")
+    return value

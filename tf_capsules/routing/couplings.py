@@ -5,6 +5,7 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.arguments import one_of
 from tf_capsules.routing.precision import at_least_float32
 
 _LONG = 32  # a last axis of this size, see `softmax`
@@ -47,8 +48,7 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
 
 def check_competition(competition, leaky):
     """Raises a ValueError for an unknown competition, or leaky couplings where children compete."""
-    if competition not in ("parents", "children"):
-        raise ValueError(f'`competition` must be "parents" or "children". Received: {competition!r}')
+    one_of("competition", competition, ("parents", "children"))
     if leaky and competition == "children":
         raise ValueError('`leaky=True` needs `competition="parents"`. Received: competition="children"')
 

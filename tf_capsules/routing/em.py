@@ -1,18 +1,14 @@
 """EM routing: parents are Gaussians that are fitted to the votes (Hinton, Sabour, Frosst 2018)."""
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
 
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.arguments import is_positive, positive_int, positive_number
 from tf_capsules.routing.couplings import softmax
-from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.em_options import check_em_routing, normalized, temperatures
 from tf_capsules.routing.votes import Votes
-
-NORMALIZATIONS = ("data", "min_max")
 
 
 def em_routing(
@@ -83,8 +79,7 @@ def em_states(
 
     Arguments: see `em_routing`. `lambdas`: inverse temperatures. `first`: state after the first M-step, to skip it.
     """
-    betas = beta_u, beta_a
-    beta_u, beta_a = (0.0 if x is None else ops.cast(at_least_float32(x), votes.dtype) for x in betas)
+    beta_u, beta_a = (0.0 if x is None else ops.cast(x, votes.dtype) for x in (beta_u, beta_a))
 
     def couplings(votes, *state):
         """The E-step, which `votes.moments` calls: for all votes, or for the votes of one chunk after the other."""
@@ -96,7 +91,7 @@ def em_states(
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
         costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
-        logits = inverse_temperature * (beta_a - _normalize(costs, normalization, votes, epsilon))
+        logits = inverse_temperature * (beta_a - normalized(costs, normalization, votes, epsilon))
         return logits, means, variances
 
     states = [m_step(lambdas[0], uniform_couplings(votes, competition)) if first is None else first]
@@ -126,49 +121,3 @@ def uniform_couplings(votes, competition=None):
     """Couplings of the first M-step, (1 or batch, children, 1), equal for all parents that compete."""
     nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
     return _couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
-
-
-def temperatures(inverse_temperature, iterations):
-    """The inverse temperature of each iteration; a number stands for the authors' schedule."""
-    if isinstance(inverse_temperature, numbers.Real):
-        return [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
-    return list(inverse_temperature)
-
-
-def cost_factor(normalization, parents, children, dtype):
-    """The factor on the cost, for a `normalization` that is a number or "data"."""
-    if normalization != "data":
-        return normalization
-    return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
-
-
-def _normalize(costs, normalization, votes, epsilon):
-    """Costs (batch, parents), normalized."""
-    if normalization == "min_max":
-        # Without initial values Keras refuses the extremes of an empty batch.
-        low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
-        high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
-        return 10 * (costs - low) / (high - low + epsilon) - 5
-    return cost_factor(normalization, votes.parents, votes.children, votes.dtype) * costs
-
-
-def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):
-    """Raises a ValueError for arguments that `em_routing` can't work with."""
-    positive_int("iterations", iterations)
-    several = isinstance(inverse_temperature, (list, tuple))
-    if not all(map(is_positive, inverse_temperature if several else [inverse_temperature])):
-        raise ValueError(f"`inverse_temperature` must be above 0. Received: {inverse_temperature!r}")
-    if several and len(inverse_temperature) != iterations:
-        raise ValueError(
-            f"`inverse_temperature` must be a number, or one for each of the {iterations} iterations. "
-            f"Received: {inverse_temperature!r}"
-        )
-    if normalization not in NORMALIZATIONS and not is_positive(normalization):
-        raise ValueError(
-            f"`normalization` must be a number above 0, {' or '.join(map(repr, NORMALIZATIONS))}. "
-            f"Received: {normalization!r}"
-        )
-    if gradients not in ("all", "last"):
-        raise ValueError(f'`gradients` must be "all" or "last". Received: {gradients!r}')
-    positive_number("epsilon", epsilon)
-    positive_number("variance_floor", variance_floor)

@@ -51,6 +51,7 @@ def heinsen_routing(
     """
     check_heinsen_routing(iterations, density, epsilon)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
+    total = ops.sum(votes.by_group(votes.activations), axis=1)  # of each group's children
 
     def couplings(votes, activation_logits, means, variances):
         prior = -ops.softplus(-activation_logits)
@@ -65,7 +66,7 @@ def heinsen_routing(
 
     def parents(couplings, *state):
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
-        return _activation_logits(masses, votes.total_activation(), beta_use, beta_ignore), means, variances + epsilon
+        return _activation_logits(masses, total, beta_use, beta_ignore), means, variances + epsilon
 
     uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
     state = parents(uniform)
@@ -82,12 +83,8 @@ def heinsen_routing(
 
 def _activation_logits(masses, total, beta_use, beta_ignore):
     """Benefit of the data used less cost of the data ignored, summed over the groups."""
-    use, ignore = 0.0, 0.0
-    if beta_use is not None:
-        use = ops.cast(at_least_float32(beta_use), masses.dtype) * masses
-    if beta_ignore is not None:
-        ignore = ops.cast(at_least_float32(beta_ignore), masses.dtype) * (total[..., None] - masses)
-    return ops.sum(use - ignore + ops.zeros_like(masses), axis=1)
+    use, ignore = (0.0 if x is None else ops.cast(x, masses.dtype) for x in (beta_use, beta_ignore))
+    return ops.sum(use * masses - ignore * (total[..., None] - masses), axis=1)
 
 
 def check_heinsen_routing(iterations: int, density: str | Callable, epsilon: float):

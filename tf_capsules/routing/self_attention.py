@@ -27,7 +27,8 @@ def self_attention_routing(
 
     Returns:
         The parents' poses (batch, parents, *pose), of length below 1; with `return_couplings` also the couplings
-        (batch, children, parents).
+        (batch, children, parents), 0 for masked children. Without a prior a child's sum to 1 over the parents; with one
+        they sum to anything, and may be negative.
     """
     kept = ops.ones((1, votes.children, 1), votes.dtype) if mask is None else ops.cast(mask, votes.dtype)[:, :, None]
     logits = votes.agreement(votes.weighted_sum(kept)) / math.sqrt(math.prod(votes.pose_shape))

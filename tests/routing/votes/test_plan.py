@@ -35,7 +35,7 @@ def test_bytes():
     pairs = children * parents
 
     def of(plan, iterates=True):
-        return plan.bytes(batch, children, pairs, iterates)
+        return plan.cost(batch, children, pairs, iterates)
 
     tensor = 4 * batch * pairs * 2 * 6
     assert of(plan.for_sums("store", False, (2,), 7, 6)) == (tensor, tensor)

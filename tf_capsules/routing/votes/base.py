@@ -26,17 +26,17 @@ class Votes:
     activations: Tensor
     dtype: str
 
-    def store(self, centered=False):
-        """The same votes, as `StoredVotes`; `centered`: relative to their own origin."""
+    def store(self):
+        """The same votes, as `StoredVotes`."""
         raise TypeError(f"{type(self).__name__} must define `store`.")
 
     def weighted_sum(self, weights):
         """`sum_i w_ij V_ij`, (batch, parents, *pose), of weights (batch, children, parents or 1)."""
-        return self._centered.weighted_sum(weights)
+        return self._stored.weighted_sum(weights)
 
     def agreement(self, poses):
         """The inner products `<V_ij, v_j>`, (batch, children, parents), with poses (batch, parents, *pose)."""
-        return self._centered.agreement(poses)
+        return self._stored.agreement(poses)
 
     def tensor(self):
         """The votes themselves, (batch, children, parents, *pose)."""
@@ -52,7 +52,7 @@ class Votes:
         Returns:
             (batch, children, parents).
         """
-        return self._centered.log_density(means, precisions, constants)
+        return self._stored.log_density(means, precisions, constants)
 
     def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         """Mass, mean and variance of the votes that each parent takes.
@@ -72,20 +72,16 @@ class Votes:
             `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
-        return self._centered.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group)
+        return self._stored.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group)
 
     @functools.cached_property
     def origin(self):
         """The poses that means are relative to, (batch or 1, parents, *pose)."""
-        return self._centered.origin
+        return self._stored.origin
 
     @functools.cached_property
-    def _centered(self):
-        return self.store(centered=True)
-
-    def total_activation(self):
-        """Sum of the activations of each group's children, (batch or 1, groups)."""
-        return ops.sum(self.by_group(self.activations), axis=1)
+    def _stored(self):
+        return self.store()
 
     def by_group(self, x):
         """(batch, children, ...) as (batch, members, groups, ...)."""

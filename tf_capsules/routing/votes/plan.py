@@ -6,9 +6,22 @@ layer.
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 NUMBERS_AT_A_TIME = 4_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
 FLOAT32 = 4  # bytes: routing runs in float32 under every dtype policy but float64
+
+
+class VotesCost(NamedTuple):
+    """The memory for the votes of a call.
+
+    Attributes:
+        tensor: bytes of the votes, if they were held as a tensor.
+        held: bytes that the layer holds: its votes, or what replaces them for each (child, parent) pair.
+    """
+
+    tensor: int
+    held: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,18 +46,16 @@ class Plan:
         """Whether a call with so many children stores its votes: a bool, or a tensor where the number is unknown."""
         return children < self.fewest if self.fewest and not self.stored else self.stored
 
-    def bytes(self, batch, children, pairs, iterates):
-        """Bytes of the votes as a tensor, and bytes held, for `batch` examples of so many children and pairs each.
+    def cost(self, batch, children, pairs, iterates):
+        """The `VotesCost` of `batch` examples of so many children and pairs each.
 
         `iterates`: whether an iteration follows the first.
         """
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children):
-            return tensor, tensor
-        if not iterates:
-            return tensor, 0
+            return VotesCost(tensor, tensor)
         examples = batch if self.examples is None else min(batch, self.examples)
-        return tensor, FLOAT32 * examples * pairs * self.pair
+        return VotesCost(tensor, FLOAT32 * examples * pairs * self.pair if iterates else 0)
 
 
 def for_sums(memory, shared, rows, columns, dim, examples=None):

@@ -5,10 +5,14 @@ import functools
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.votes.biases import bias_agreement, bias_sum
 from tf_capsules.routing.votes.chunked import moments_by_groups, sums_in_chunks
-from tf_capsules.routing.votes.transformed import TINY, TransformedVotes
+from tf_capsules.routing.votes.stored import StoredVotes
+from tf_capsules.routing.votes.transformed import TransformedVotes
 
 # Axis legend as in `transformed.py`; q product of two columns of a child's pose, f feature (1, x, products).
+
+TINY = 1e-12  # below any mass that matters; its square is still a float32
 
 
 def products(x, axis, size, other=None):
@@ -81,9 +85,43 @@ class SharedVotes(TransformedVotes):
         self._flat_poses = self._groups_first(x)
         self._matrices = ops.reshape(ops.swapaxes(self.kernel, 0, 1), (self.parents, -1, self.pose_shape[-1]))
 
+    def store(self):
+        votes = self._children_last(self._centered, self._central_offsets)
+        return StoredVotes(votes, self.activations, self.groups, self.origin, children_last=True)
+
     @property
     def origin(self):
         return self._shaped(self._origin)
+
+    @functools.cached_property
+    def center(self):
+        """The mean pose of each group, (batch, groups, rows, d). It affects rounding only."""
+        weights = self.by_group(self.activations)[..., None, None]
+        mass = ops.maximum(ops.sum(weights, axis=1), TINY)
+        return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
+
+    @property
+    def _centered(self):
+        """The children's poses less the center of their group, (batch, members, groups, rows, d)."""
+        return self.by_group(self.poses) - self.center[:, None]
+
+    @functools.cached_property
+    def _origin(self):
+        """The mean vote of the centers, (batch, parents, rows, e). It affects rounding only."""
+        origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
+        origin = origin if self.bias is None else origin + ops.sum(self.bias, axis=0)
+        return ops.stop_gradient(origin / self.groups)
+
+    @functools.cached_property
+    def _central_offsets(self):
+        """The vote of each group's center less the origin, (batch, groups, parents, rows, e)."""
+        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
+        votes = votes if self.bias is None else votes + self.bias
+        return votes - self._origin[:, None]
+
+    def _with_rows(self, poses):
+        """(batch, parents, *pose) as (batch, parents, rows, e)."""
+        return ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
 
     def _groups_first(self, x):
         """(batch, children, ...) as (batch, groups, members, ...)."""
@@ -105,7 +143,7 @@ class SharedVotes(TransformedVotes):
         sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (count, -1, self.groups * self.columns))
         sums = ops.reshape(ops.matmul(sums, self._matrices), (self.parents, -1, self.rows, self.pose_shape[-1]))
         sums = ops.swapaxes(sums, 0, 1)
-        return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))
+        return self._shaped(sums if masses is None else sums + bias_sum(masses[:, :, 0], self.bias))
 
     def agreement(self, poses):
         poses = ops.broadcast_to(self._with_rows(poses), (self.batch, self.parents, self.rows, self.pose_shape[-1]))
@@ -115,14 +153,13 @@ class SharedVotes(TransformedVotes):
         back = ops.transpose(back, (1, 3, 2, 4, 0))
         back = ops.reshape(back, (-1, self.groups, self.rows * self.columns, self.parents))
         if self.bias is not None:
-            back = ops.concatenate([back, self._bias_agreement(poses)[:, :, None]], axis=2)
+            back = ops.concatenate([back, bias_agreement(poses, self.bias)[:, :, None]], axis=2)
         return self._children_first(ops.matmul(self._flat_poses, back))
 
     @functools.cached_property
     def _features(self):
         """1, x and the products of the entries of x, of the centered poses: (batch, groups, features, members)."""
-        centered = self.by_group(self.poses) - self.center[:, None]
-        x = ops.transpose(centered, (0, 2, 4, 3, 1))  # children last: a long axis, for vector instructions
+        x = ops.transpose(self._centered, (0, 2, 4, 3, 1))  # children last: a long axis, for vector instructions
         return self._join(ops.ones_like(x[:, :, :1, 0]), x, products(x, 2, self.columns))
 
     @functools.cached_property

@@ -20,6 +20,7 @@ class StoredVotes(Votes):
         activations: how much each child counts in `moments`, (batch, children); None: 1.
         groups: child i belongs to group `i % groups`; `moments` returns the masses by group.
         origin: poses that `votes` are relative to, (batch, parents, *pose); None: zero.
+        children_last: whether `votes` are (batch, parents, *pose, children), which saves turning them.
     """
 
     def __init__(
@@ -28,19 +29,17 @@ class StoredVotes(Votes):
         activations: Tensor | None = None,
         groups: int = 1,
         origin: Tensor | None = None,
-        _pose_shape=None,
+        children_last: bool = False,
     ):
         votes = at_least_float32(votes)
-        if _pose_shape is None:
-            _pose_shape = tuple(votes.shape[3:])
-            shape = ops.shape(votes)
-            votes = ops.transpose(ops.reshape(votes, (*shape[:3], math.prod(_pose_shape))), (0, 2, 3, 1))
-        self.votes = votes  # (batch, parents, entries of a pose, children)
-        self.batch, self.parents, self.entries, self.children = ops.shape(votes)
-        self.pose_shape = _pose_shape
+        votes = votes if children_last else ops.moveaxis(votes, 1, -1)
+        self.pose_shape = tuple(votes.shape[2:-1])
+        self.entries = math.prod(self.pose_shape)
+        self.batch, self.parents, *_, self.children = ops.shape(votes)
+        self.votes = ops.reshape(votes, (self.batch, self.parents, self.entries, self.children))
         self.groups = groups
         self.dtype = votes.dtype
-        self.origin = ops.zeros((1, self.parents, *_pose_shape), self.dtype) if origin is None else origin
+        self.origin = ops.zeros((1, self.parents, *self.pose_shape), self.dtype) if origin is None else origin
         self._set_activations(activations)
         self._last_squares = None, None
 
@@ -69,7 +68,7 @@ class StoredVotes(Votes):
             self._last_squares = means, ops.square(self.votes - self._flat(means)[..., None])
         return self._last_squares[1]
 
-    def store(self, centered=False):
+    def store(self):
         return self
 
     def tensor(self):

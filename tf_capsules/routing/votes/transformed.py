@@ -1,8 +1,5 @@
 """Votes that are given by the children's poses and the transformations."""
 
-import functools
-import math
-
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
@@ -12,8 +9,6 @@ from tf_capsules.routing.votes.stored import StoredVotes
 
 # Axis legend: b batch, i child, j parent, r row of a pose, d column of a child's pose, e column of a parent's pose,
 # g group of children that share a transformation, p child within its group.
-
-TINY = 1e-12  # below any mass that matters; its square is still a float32
 
 
 class TransformedVotes(Votes):
@@ -46,54 +41,17 @@ class TransformedVotes(Votes):
         self.bias = None if bias is None else ops.reshape(bias, (self.groups, self.parents, self.rows, out))
         self._set_activations(activations)
 
-    def _with_rows(self, poses):
-        """(batch, parents, *pose) as (batch, parents, rows, e)."""
-        return ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
-
     def _shaped(self, poses):
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
-    def store(self, centered=False):
-        # The center of a group of one child is the child's pose: centering would not make its votes more exact.
-        centered = centered and self.groups != self.poses.shape[1]
-        poses = self.by_group(self.poses)
-        poses, bias = (poses - self.center[:, None], self._central_offsets) if centered else (poses, self.bias)
-        # (groups, batch, members, rows, parents, e), as the product gives them, then in the order of `StoredVotes`.
+    def store(self):
+        votes = self._children_last(self.by_group(self.poses), None if self.bias is None else self.bias[None])
+        return StoredVotes(votes, self.activations, self.groups, children_last=True)
+
+    def _children_last(self, poses, bias):
+        """Votes (b, j, *pose, i) of poses (b, p, g, r, d) and a bias (1 or b, g, j, r, e) or None."""
+        # The product gives (groups, batch, members, rows, parents, e).
         votes = ops.transpose(ops.einsum("bpgrd,gjde->gbprje", poses, self.kernel), (1, 4, 3, 5, 2, 0))
         if bias is not None:
-            bias = bias if centered else bias[None]
             votes = votes + ops.transpose(bias, (0, 2, 3, 4, 1))[:, :, :, :, None]
-        votes = ops.reshape(votes, (self.batch, self.parents, math.prod(self.pose_shape), self.children))
-        origin = self._shaped(self._origin) if centered else None
-        return StoredVotes(votes, self.activations, self.groups, origin, self.pose_shape)
-
-    @functools.cached_property
-    def center(self):
-        """The mean pose of each group, (batch, groups, rows, d). It affects rounding only."""
-        weights = self.by_group(self.activations)[..., None, None]
-        mass = ops.maximum(ops.sum(weights, axis=1), TINY)
-        return ops.stop_gradient(ops.sum(weights * self.by_group(self.poses), axis=1) / mass)
-
-    @functools.cached_property
-    def _origin(self):
-        """The mean vote of the centers, (batch, parents, rows, e). It affects rounding only."""
-        origin = ops.einsum("bgrd,gjde->bjre", self.center, self.kernel)
-        origin = origin if self.bias is None else origin + ops.sum(self.bias, axis=0)
-        return ops.stop_gradient(origin / self.groups)
-
-    @functools.cached_property
-    def _central_offsets(self):
-        """The vote of each group's center less the origin, (batch, groups, parents, rows, e)."""
-        votes = ops.einsum("bgrd,gjde->bgjre", self.center, self.kernel)
-        votes = votes if self.bias is None else votes + self.bias
-        return votes - self._origin[:, None]
-
-    def _bias_sum(self, masses):
-        """`sum_i w_ij B_ij`. The masses are sums of w_ij over each group's children, (batch, groups, parents or 1)."""
-        if masses.shape[-1] == 1:
-            return ops.einsum("bg,gjre->bjre", masses[..., 0], self.bias)
-        return ops.einsum("bgj,gjre->bjre", masses, self.bias)
-
-    def _bias_agreement(self, poses):
-        """`<B_ij, v_j>`, (batch, groups, parents)."""
-        return ops.einsum("gjre,bjre->bgj", self.bias, poses)
+        return ops.reshape(votes, (self.batch, self.parents, *self.pose_shape, self.children))
