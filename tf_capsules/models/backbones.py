@@ -80,6 +80,7 @@ def ResNetBackbone(
     filters: Sequence[int] = (64, 128),
     blocks: Sequence[int] = (3, 4),
     name: str | None = "resnet_backbone",
+    convolution: Callable = padded_convolution,
 ):
     """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
 
@@ -91,25 +92,27 @@ def ResNetBackbone(
         filters: channels of each stage.
         blocks: basic blocks of each stage.
         name: of the model.
+        convolution: makes each convolution, called as `padded_convolution`.
 
     Returns:
-        A Keras model from images to (batch, new height, new width, filters of the last stage).
+        A Keras model from images to (batch, new height, new width, filters of the last stage). The first convolution
+        ends with the layer "stem", stage s, from 1, with "stage_s".
 
     Example:
         >>> ResNetBackbone().output_shape
         (None, 16, 16, 128)
     """
     images = image_input(image_shape)
-    x = keras.layers.ReLU()(batch_normalized(padded_convolution(images, stem, use_bias=False)))
-    for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True)):
+    x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem, use_bias=False)))
+    for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
         for block in range(count):
-            x = basic_block(x, channels, strides=2 if stage and not block else 1)
+            strides = 2 if stage > 1 and not block else 1
+            end = f"stage_{stage}" if block == count - 1 else None
+            x = basic_block(x, channels, strides, convolution, name=end)
     return keras.Model(images, x, name=name)
 
 
-def basic_block(
-    x: Tensor, channels: int, strides: int, convolution: Callable = padded_convolution, name: str | None = None
-):
+def basic_block(x: Tensor, channels: int, strides: int, convolution: Callable, name: str | None):
     """Two convolutions and a shortcut, a 1x1 convolution where shapes differ; `name` is the name of the last layer."""
     shortcut = x
     if strides > 1 or x.shape[-1] != channels:

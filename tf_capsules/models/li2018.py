@@ -8,7 +8,7 @@ from tf_capsules.argument_types import Shape, Weights
 from tf_capsules.layers import CapConv, CapFC, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
-from tf_capsules.models.backbones import basic_block, batch_normalized, image_input, padded_convolution
+from tf_capsules.models.backbones import ResNetBackbone, batch_normalized, image_input, padded_convolution
 from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
 
@@ -258,17 +258,13 @@ def ResNetTwin(
     blocks = positive_ints("blocks", blocks, "stage", (2, 2, 2, 2))
     if len(filters) != len(blocks):
         raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
-    layers = keras.layers
-    images = image_input(image_shape, classes)
-    x = layers.ReLU(name="stem")(batch_normalized(_convolution(images, 32, use_bias=False)))
-    for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
-        for block in range(count):
-            strides = 2 if stage > 1 and not block else 1
-            end = f"stage_{stage}" if block == count - 1 else None
-            x = basic_block(x, channels, strides, _convolution, name=end)
-    x = layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)
-    x = layers.Dense(classes, "softmax", kernel_initializer=glorot_normal(), dtype="float32", name="probabilities")(x)
-    return load_weights(keras.Model(images, x, name=name), weights)
+    positive_int("classes", classes)
+    backbone = ResNetBackbone(image_shape, 32, filters, blocks, convolution=_convolution)
+    x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(backbone.output)
+    options = dict(kernel_initializer=glorot_normal(), dtype="float32", name="probabilities")
+    x = keras.layers.Dense(classes, "softmax", **options)(x)
+    # The layers of the backbone are those of this model, too: feedback units link its stages.
+    return load_weights(keras.Model(backbone.input, x, name=name), weights)
 
 
 def _convolutional(image_shape, classes, convolutions, weights, name):
