@@ -55,15 +55,15 @@ def ticks(axis):
     return [label for place, label in zip(places, labels, strict=True) if low <= place <= high]
 
 
-def routed_network(kind):
-    """A network with this kind of routing and 5 classes."""
+def routed_network(kind, **options):
+    """A network with this kind of routing and 5 classes; options are for attention."""
     keras.utils.set_random_seed(0)
     if kind == "dynamic":
         return small_capsnet(decoder_units=None)
     if kind == "EM":
         return MatrixCapsNet((25, 23, 1), classes=5, filters=6, types=3, capsules=(4, 2), iterations=2)
     if kind == "attention":
-        return AttentionCapsNet((24, 22, 3), classes=5, types=4, convolutions=((3, 3, 2), (2, 3, 1)), iterations=2)
+        return AttentionCapsNet((24, 22, 3), 5, types=4, convolutions=((3, 3, 2), (2, 3, 1)), **options)
     model = ImageCapsNet((45, 37, 2), classes=5, filters=6, types=4, parts=9, pose=(3, 2))
     for weight in model.weights:  # with betas of zero all scores are equal
         if "beta" in weight.name:

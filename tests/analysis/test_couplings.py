@@ -93,6 +93,33 @@ def test_arguments_of_a_layer_keep_their_names():
     assert [one.shape for one in found] == [(2, 6, 3)] * 3
 
 
+@keras.saving.register_keras_serializable("tests")
+class Gated(keras.layers.Layer):
+    """A layer with iterations, whose weights depend on the shapes of two arguments."""
+
+    def __init__(self, iterations=2, **kwargs):
+        super().__init__(**kwargs)
+        self.iterations = iterations
+
+    def build(self, poses_shape, gates_shape):
+        self.gain = self.add_weight((poses_shape[-1], gates_shape[-1]), "ones")
+
+    def call(self, poses, gates, return_couplings=False):
+        couplings = keras.ops.softmax(poses @ self.gain * gates[:, None] * (self.iterations - 1))
+        return (poses, couplings) if return_couplings else poses
+
+    def get_config(self):
+        return {**super().get_config(), "iterations": self.iterations}
+
+
+def test_a_layer_of_one_s_own_may_have_weights_for_several_arguments():
+    poses, gates = keras.Input((3, 2)), keras.Input((4,))
+    model = keras.Model([poses, gates], Gated(name="own")(poses, gates))
+    found = measure_couplings(model, [np.ones((2, 3, 2)), np.tile(np.arange(4.0), (2, 1))])["own"]
+    np.testing.assert_allclose(found[0], 1 / 4)
+    np.testing.assert_allclose(found[1][0, 0], array(keras.ops.softmax(2.0 * np.arange(4))), rtol=1e-6)
+
+
 class Listed(keras.layers.Layer):
     """A layer that takes a list."""
 
@@ -108,8 +135,8 @@ def test_a_layer_of_one_s_own_may_take_a_list():
 
 
 def test_entropy_and_dead_capsules():
-    unknown = np.array([[[0.5, np.nan]]])
-    assert np.isnan(couplings.coupling_entropy(unknown)) and np.isnan(couplings.dead_capsules(unknown))
+    for unknown in (np.array([[[0.5, np.nan]]]), np.array([[[1.5, -0.5]]])):
+        assert np.isnan(couplings.coupling_entropy(unknown)) and np.isnan(couplings.dead_capsules(unknown))
     assert couplings.coupling_entropy(np.full((2, 7, 4), 0.25)) == pytest.approx(1)
     assert couplings.coupling_entropy(np.eye(3)[None]) == 0
     assert couplings.coupling_entropy(np.array([[0.0, 0.0], [0.5, 0.5]])) == pytest.approx(1)  # one child is masked

@@ -33,8 +33,9 @@ def test_each_layer_shares_out_all_that_it_holds(kind, layers):
     assert (levels[0].shares > 0).all()
 
 
-def test_shares_of_attention_are_those_of_the_routing_maps():
-    model = routed_network("attention")
+@pytest.mark.parametrize("options", [{}, {"activations": True, "schedule": "sequential"}])
+def test_shares_of_attention_are_those_of_the_routing_maps(options):
+    model = routed_network("attention", **options)
     image = image_of(model)
     maps = measure_routing_maps(model, image[None])[0]
     np.testing.assert_allclose(measure_parse_tree(model, image)[-1].map, maps, atol=1e-6)
@@ -69,5 +70,7 @@ def test_wrong_arguments():
     plain = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="A parse tree needs a CapsuleClassifier"):
         measure_parse_tree(plain, np.zeros((4, 4, 1)))
+    with pytest.raises(ValueError, match="'class_capsules' adds a learned prior to its couplings"):
+        measure_parse_tree(MODELS["EfficientCapsNet"].make(), np.zeros((11, 12, 2)))
     with pytest.raises(ValueError, match="for texts use `class_shares`"):
         measure_parse_tree(TextCapsNet(layers=2, width=4, classes=3, dim=4, parts=3), np.zeros((5, 2, 4)))

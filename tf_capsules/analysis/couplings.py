@@ -33,7 +33,7 @@ def measure_couplings(model, inputs):
         raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")
     found = {}
     for layer in filter(gives_couplings, network.layers):
-        children = inputs_of(layer, network, inputs)
+        children = inputs_of(layer, model, inputs)
         if is_chain(layer):
             results = layer(*children, return_iterations=True)
             for number, one in enumerate(layer.chain):
@@ -62,12 +62,12 @@ def couplings_at(routing, lowest, found, number, at):
     return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])
 
 
-def last_couplings(routing, lowest, found=None):
+def last_couplings(routing, lowest):
     """The couplings that made the last layer's result: (layer, its children as a tuple, couplings), the lowest first.
 
     With concurrent routing, each layer is one iteration earlier than the layer above. Arguments: see `couplings_at`.
     """
-    found = routing(*lowest, return_iterations=True) if found is None else found
+    found = routing(*lowest, return_iterations=True)
     at, results = routing.iterations - 1, []
     for number in reversed(range(len(routing.chain))):
         results.insert(0, (routing.chain[number], *couplings_at(routing, lowest, found, number, at)))
@@ -79,7 +79,7 @@ def last_couplings(routing, lowest, found=None):
 def coupling_entropy(couplings):
     """Mean entropy of a child's couplings, divided by that of even couplings: 1 is even, 0 is all to one parent.
 
-    `couplings` is (..., children, parents), 0 or more. A child whose couplings are all 0 is left out.
+    `couplings` is (..., children, parents). A child with couplings of 0 is left out. NaN if any is negative or NaN.
 
     >>> round(coupling_entropy(np.array([[0.5, 0.5], [1.0, 0.0]])), 3)
     0.5
@@ -87,7 +87,7 @@ def coupling_entropy(couplings):
     parents = couplings.shape[-1]
     mass = couplings.sum(-1)
     shares = couplings[mass > 0] / mass[mass > 0][:, None]
-    if np.isnan(couplings).any():
+    if not (couplings >= 0).all():
         return float("nan")
     if parents == 1 or not len(shares):
         return 0.0
@@ -98,9 +98,11 @@ def coupling_entropy(couplings):
 def dead_capsules(couplings):
     """Share of parents that get less than a tenth of an even share in every example. Couplings: (batch, ..., parents).
 
+    NaN if any coupling is negative or NaN.
+
     >>> dead_capsules(np.array([[[0.5, 0.49, 0.01]], [[0.01, 0.98, 0.01]]])) * 3
     1.0
     """
     masses = couplings.reshape(len(couplings), -1, couplings.shape[-1]).sum(1)
     relative = masses / np.maximum(masses.mean(-1, keepdims=True), 1e-30)
-    return float("nan") if np.isnan(masses).any() else float((relative.max(0) < DEAD).mean())
+    return float((relative.max(0) < DEAD).mean()) if (couplings >= 0).all() else float("nan")

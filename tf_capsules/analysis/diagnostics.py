@@ -21,6 +21,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     For each routing layer and iteration it measures `coupling_entropy`, the share of `dead_capsules`, and the change of
     the couplings since the iteration before: the mean absolute change divided by the mean coupling, 0 in the first
     iteration. A histogram counts the class probabilities. It warns where routing does nothing, and says what to change.
+    Couplings below 0, which the prior of a `SelfAttentionRouting` can cause, give NaN for entropy and dead capsules.
 
     Args:
         inputs: a batch of the model's inputs, best 32 to 100 examples.

@@ -20,23 +20,18 @@ def predict_probabilities(model, inputs):
     return to_numpy(class_probabilities(model, model(inputs, training=False)))
 
 
-def inputs_of(layer, network, inputs):
-    """The arguments of a layer, in the order of its call, up to its last array, when its network gets `inputs`."""
-    arguments = symbolic_arguments(layer)
-    places = [place for place, value in enumerate(arguments) if keras.utils.is_keras_tensor(value)]
-    found = keras.Model(network.input, [arguments[place] for place in places])(inputs, training=False)
-    arrays = dict(zip(places, keras.tree.flatten(found), strict=True))
-    return tuple(arrays.get(place, value) for place, value in enumerate(arguments))
-
-
-def symbolic_arguments(layer):
-    """The arguments of a layer's first call in a functional network, in their order, up to the last tensor."""
+def inputs_of(layer, model, inputs):
+    """The arguments of a layer's first call, in their order up to the last array, when its model gets `inputs`."""
+    is_tensor = keras.utils.is_keras_tensor
     given, tensors = layer._inbound_nodes[0].arguments, keras.tree.flatten(layer.input)
     bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
     bound.apply_defaults()
-    places = [place for place, value in enumerate(bound.args) if keras.utils.is_keras_tensor(value)]
+    places = [place for place, value in enumerate(bound.args) if is_tensor(value)]
     # In lists, or by keyword alone: one after the other.
-    return bound.args[: places[-1] + 1] if len(places) == len(tensors) else tuple(tensors)
+    arguments = bound.args[: places[-1] + 1] if len(places) == len(tensors) else tensors
+    network = keras.Model(getattr(model, "encoder", model).input, list(filter(is_tensor, arguments)))
+    arrays = iter(keras.tree.flatten(network(inputs, training=False)))
+    return tuple(next(arrays) if is_tensor(value) else value for value in arguments)
 
 
 def shape_of_images(model):

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import in_batches, to_numpy
-from tf_capsules.analysis.routing_layers import find_layer, route_again, stopped
-from tf_capsules.layers import DynamicRouting
+from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.routing_layers import find_layer, stopped
+from tf_capsules.layers import ConcurrentRouting, DynamicRouting
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
 from tf_capsules.routing.arguments import is_whole
@@ -63,11 +63,12 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     """
     if not is_whole(iterations, 2):
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
+    routing = find_layer(model, layer, ConcurrentRouting)
+    again = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
     total = 0.0
     for batch in in_batches(model, images, batch_size):
-        _, _, found = route_again(model, batch, layer, iterations, schedule)
         moved = []
-        for results in found:
+        for results in again(*inputs_of(routing, model, batch), return_iterations=True):
             poses = [one[0] if isinstance(one, (tuple, list)) else one for one in results]  # activations may follow
             poses = np.stack([to_numpy(one) for one in poses])  # (iterations, batch, *capsules, *pose)
             entries = (-2, -1) if rows_of(poses.shape[1:]) else (-1,)

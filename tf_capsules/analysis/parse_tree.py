@@ -8,7 +8,7 @@ import numpy as np
 from tf_capsules.analysis.couplings import last_couplings
 from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import activations_of, gives_couplings, is_chain
-from tf_capsules.analysis.routing_maps import normalized, shares_below
+from tf_capsules.analysis.routing_maps import follow_shares, normalized
 from tf_capsules.layers.connections import children_of, on_grid
 
 
@@ -20,8 +20,9 @@ class Level:
         layer: name of the routing layer.
         shares: the share of each class in what a child sends up, (rows, columns, types, classes) for children on a
             grid, else (children, classes). Shares sum to 1 over the classes; they are 0 where no window looks.
-        weights: how much each child sends up, shaped like `shares` without the classes: its activation (if it has one)
-            times the sum of its couplings over all paths up. If several windows see a child, this sum can exceed 1.
+        weights: how much each child sends up, shaped like `shares` without the classes: its activation (if it has one
+            that the couplings don't contain) times the sum of its couplings over all paths up. If several windows see a
+            child, this sum can exceed 1.
         couplings: to the layer above, shaped like `shares` with parents in place of classes; None in windows.
     """
 
@@ -43,8 +44,8 @@ class Level:
 
     @property
     def taken(self):
-        """The share of each child in what each parent took, (children, parents)."""
-        taken = self.weights[..., None] * self.couplings
+        """The share of each child in what each class took, (children, classes), of children without a grid."""
+        taken = self.weights[..., None] * self.shares
         return taken / np.maximum(taken.sum(0), 1e-30)
 
 
@@ -62,7 +63,7 @@ def measure_parse_tree(model, image):
         A `Level` for each routing layer, the highest first.
 
     Raises:
-        ValueError: a model without such layers, or an image of another shape.
+        ValueError: a model without such layers, a `SelfAttentionRouting` with a prior, or an image of another shape.
 
     Example:
         >>> from tf_capsules.models.heinsen2019 import ImageCapsNet
@@ -81,22 +82,20 @@ def measure_parse_tree(model, image):
         reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
         if not gives_couplings(layer):
             continue
+        if getattr(layer, "prior", None) is not None:
+            raise ValueError(f"The layer {layer.name!r} adds a learned prior to its couplings: they are no shares.")
         if reordered:
             raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
-        children = inputs_of(layer, model.encoder, inputs)
+        children = inputs_of(layer, model, inputs)
         if is_chain(layer):
             routings += last_couplings(layer, children)
         else:
             routings.append((layer, children, to_numpy(layer(*children, return_couplings=True)[-1])))
     if not routings:
         raise ValueError(f"The model {model.name!r} has no routing layer.")
-    levels, held = [], None
-    for layer, children, couplings in reversed(routings):
+    levels = []
+    for layer, children, couplings, held in follow_shares(routings):
         shape = tuple(children[0].shape[1:4]) if on_grid(children[0].shape) else (children_of(children[0].shape),)
-        parents = np.prod(couplings.shape[1:-2], initial=1) * couplings.shape[-1]
-        if held is not None and held.shape[1] != parents:
-            raise ValueError(f"The capsules above the layer {layer.name!r} are not those that it routes to.")
-        held = shares_below(layer, couplings, held)
         activations = activations_of(layer, children)
         weights = np.ones(shape, "float32") if activations is None else activations[0].reshape(shape)
         own = couplings[0].reshape(*shape, -1) if couplings.ndim == 3 else None

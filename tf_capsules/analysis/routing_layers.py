@@ -4,8 +4,8 @@ import inspect
 
 from keras import ops
 
-from tf_capsules.analysis.inference import inputs_of, symbolic_arguments, to_numpy
-from tf_capsules.layers import ConcurrentRouting
+from tf_capsules.analysis.inference import to_numpy
+from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, InvertedAttentionRouting
 from tf_capsules.layers.base import RoutingLayer
 
 
@@ -34,23 +34,15 @@ def stopped(routing, iterations):
     if isinstance(config.get("inverse_temperature"), (tuple, list)):
         config["inverse_temperature"] = config["inverse_temperature"][:iterations]
     layer = type(routing).from_config(config)
-    layer.build(symbolic_arguments(routing)[0].shape)
+    layer.build_from_config(routing.get_build_config())
     layer.set_weights(routing.get_weights())
     return layer
 
 
-def route_again(model, images, name, iterations=None, schedule=None):
-    """A `ConcurrentRouting` with other options, its lowest layer's inputs (a tuple), and all results on a batch."""
-    routing = find_layer(model, name, ConcurrentRouting)
-    options = dict(schedule=schedule or routing.schedule, dtype=routing.dtype_policy)
-    again = ConcurrentRouting(routing.chain, iterations or routing.iterations, **options)
-    lowest = inputs_of(routing, getattr(model, "encoder", model), images)
-    return again, lowest, again(*lowest, return_iterations=True)
-
-
 def activations_of(routing, children):
-    """The activations (batch, ...) among a layer's inputs (a tuple), or None if there are none."""
-    if len(children) < 2 or children[1] is None:
+    """The activations (batch, ...) among a layer's inputs (a tuple); None without any, or if couplings contain them."""
+    attention = isinstance(routing, (InvertedAttentionRouting, ConvInvertedAttentionRouting))
+    if attention or len(children) < 2 or children[1] is None:
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
     return to_numpy(ops.sigmoid(children[1]) if logits else children[1])

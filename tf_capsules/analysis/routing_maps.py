@@ -4,8 +4,10 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.analysis.couplings import last_couplings
-from tf_capsules.analysis.inference import in_batches, to_numpy
-from tf_capsules.analysis.routing_layers import route_again
+from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.routing_layers import find_layer
+from tf_capsules.layers import ConcurrentRouting
+from tf_capsules.layers.connections import need_grid
 
 
 def measure_routing_maps(model, images, layer="routing", batch_size=20):
@@ -25,16 +27,13 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
     Raises:
         ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
     """
+    routing = find_layer(model, layer, ConcurrentRouting)
     maps = []
     for batch in in_batches(model, images, batch_size):
-        routing, lowest, found = route_again(model, batch, layer)
-        shape = tuple(lowest[0].shape)
-        if len(shape) < 5:
-            raise ValueError(f"The capsules below {layer!r} are not on a grid. Received shape {shape}.")
-        shares = None
-        for own, _, couplings in reversed(last_couplings(routing, lowest, found)):
-            shares = shares_below(own, couplings, shares)
-        maps.append(shares.reshape(*shape[:4], -1).sum(axis=3))
+        lowest = inputs_of(routing, model, batch)
+        need_grid("Routing maps need", lowest[0].shape)
+        *_, (_, _, _, shares) = follow_shares(last_couplings(routing, lowest))
+        maps.append(shares.reshape(*lowest[0].shape[:4], -1).sum(axis=3))
     return normalized(np.concatenate(maps))
 
 
@@ -44,15 +43,22 @@ def normalized(shares):
     return np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
 
 
-def shares_below(layer, couplings, shares=None):
-    """Follows shares of the classes, (batch, parents, classes), down to a layer's children, (batch, children, classes).
+def follow_shares(routings):
+    """Follows the shares of the classes down through routing layers: (layer, children, couplings), the lowest first.
 
     The couplings are (batch, children, parents) or, in windows, (batch, new height, new width, children of a window,
-    parents). Without shares the parents are the classes.
+    parents); the parents of the highest layer are the classes. Yields layer, children, couplings and shares (batch,
+    children, classes), the highest layer first. A ValueError if the parents of a layer are not the children above.
     """
-    if couplings.ndim == 3:
-        return couplings if shares is None else couplings @ shares
-    flat = couplings.reshape(-1, *couplings.shape[3:])  # a window each
-    upward = flat if shares is None else flat @ shares.reshape(len(flat), couplings.shape[4], -1)
-    each = [to_numpy(layer.windows.scatter(ops.convert_to_tensor(one))) for one in np.moveaxis(upward, -1, 0)]
-    return np.stack(each, axis=-1).reshape(len(couplings), -1, len(each))
+    shares = None
+    for layer, children, couplings in reversed(routings):
+        flat = couplings.reshape(-1, *couplings.shape[-2:])  # of an example or, in windows, of a window each
+        if shares is not None:
+            if shares.shape[1] * len(shares) != len(flat) * flat.shape[2]:
+                raise ValueError(f"The capsules above the layer {layer.name!r} are not those that it routes to.")
+            flat = flat @ shares.reshape(len(flat), flat.shape[2], -1)
+        shares = flat
+        if couplings.ndim > 3:
+            each = [to_numpy(layer.windows.scatter(ops.convert_to_tensor(one))) for one in np.moveaxis(flat, -1, 0)]
+            shares = np.stack(each, axis=-1).reshape(len(couplings), -1, len(each))
+        yield layer, children, couplings, shares

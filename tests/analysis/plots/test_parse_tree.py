@@ -1,20 +1,28 @@
 import numpy as np
 import pytest
-from analysis.capsnets import array, image_of, routed_network
+from analysis.capsnets import image_of, routed_network
 
 from tf_capsules.analysis import measure_parse_tree, predict_probabilities
 from tf_capsules.analysis.plots import draw_parse_tree
 
 
-@pytest.mark.parametrize("kind, panels", [("dynamic", 1 + 3), ("EM", 1 + 3 * 3), ("Heinsen", 1 + 3 + 3 * 2)])
-def test_the_picture_names_the_likeliest_classes(kind, panels):
-    model = routed_network(kind)
+@pytest.mark.parametrize(
+    "kind, options, panels",
+    [
+        ("dynamic", {}, 1 + 3),
+        ("EM", {}, 1 + 3 * 3),
+        ("Heinsen", {}, 1 + 3 + 3 * 2),
+        ("attention", {"hidden": (6,)}, 1 + 3 * 3 + 3 * 2),
+        ("attention", {"hidden": (6, 7)}, 1 + 3 * 3 + 3 * 2),
+    ],
+)
+def test_the_picture_names_the_likeliest_classes(kind, options, panels):
+    model = routed_network(kind, **options)
     image = image_of(model)
     scores = predict_probabilities(model, image[None])[0]
     levels = measure_parse_tree(model, image)
     figure = draw_parse_tree(image, levels, scores, parts=2, class_names=list("abcde"))
     assert len(figure.axes) == panels
-    scores = array(model(image[None])["activations"])[0]
     titles = [axes.get_title()[0] for axes in figure.axes[1:4]]
     assert titles == ["abcde"[i] for i in np.argsort(-scores, kind="stable")[:3]]
 

@@ -1,5 +1,7 @@
 """A picture of which capsules each class took, and from which places of the image these came."""
 
+import itertools
+
 import numpy as np
 
 from tf_capsules.analysis.plots.drawing import ORANGE, add_caption, names_of, new_figure, show_image
@@ -12,37 +14,30 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
 
     Args:
         image: (height, width, channels), as it is to be seen.
-        levels: of `measure_parse_tree`; a ValueError if more than one of them has no grid.
+        levels: of `measure_parse_tree`; a ValueError if none of them has a grid.
         scores: (classes,) of `predict_probabilities`.
         classes: number of classes shown, the likeliest ones.
-        parts: in a layer without a grid, the number of capsules shown for each class: those that gave it the most.
+        parts: number of capsules shown for each class, of a layer without a grid: those that gave it the most.
         class_names: a name for each class; None for numbers. A ValueError for another number of names.
 
     Returns:
         A figure with a column for each class. The picture of a layer on a grid shows how much of what each place sent
-        up reached the class. If a layer without a grid lies between, its capsules that gave the class the most are
+        up reached the class. If a layer without a grid lies above, its capsules that gave the class the most are
         shown, with their places. Places are drawn as equal parts of the image, not exactly as the capsules' windows.
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
     likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
     grids = [level for level in levels if level.shares.ndim == 4]
-    flat = [level for level in levels if level.shares.ndim == 2]
-    if len(flat) > 1 or (flat and (len(grids) != 1 or grids[0].couplings is None)):
-        shapes = [level.shares.shape for level in levels]
-        raise ValueError(f"Only one layer may be without a grid, above one with a grid. Received shares {shapes}")
-    whole = [(c, None) for c in likely]
-    if flat:
-        above, below = levels
-        taken = above.taken
-        chosen = [(p, f"part {p}: {taken[p, c]:.0%}") for c in likely for p in np.argsort(-taken[:, c])[:parts]]
-        cells = [
-            ("all parts\ntook from", below.map, whole),
-            ("each part\ntook from", below.places(below.couplings), chosen),
-        ]
-        text = "Upper row: through all parts. Lower row: through one part each, and what share of all the class took."
-    else:
-        cells = [(f"{level.layer}\ntook from", level.map, whole) for level in levels]
-        text = "Under each class: the layers that its votes came through, the highest first."
+    if not grids:
+        raise ValueError(f"A layer must be on a grid. Received shares {[level.shares.shape for level in levels]}")
+    cells = [(f"{level.layer}\ntook from", level.map, [(c, None) for c in likely]) for level in grids]
+    text = "Under each class: the layers that its votes came through, the highest first."
+    for above, below in itertools.pairwise(levels):
+        if above.shares.ndim == 2 and below.shares.ndim == 4 and below.couplings is not None:
+            taken = above.taken
+            chosen = [(p, f"part {p}: {taken[p, c]:.0%}") for c in likely for p in np.argsort(-taken[:, c])[:parts]]
+            cells.append(("each part\ntook from", below.places(below.couplings), chosen))
+            text += f" Lowest row: through one capsule of {below.layer} each, and what share of all the class took."
     text = f"Orange: the share of a place's votes that reached the class. On the left: its range. {text}"
     return _draw_rows(image, cells, [f"{names[c]}: {scores[c]:.0%}" for c in likely], text)
 
