@@ -83,27 +83,22 @@ def MatrixCapsNet(
     for stride in reversed(strides):
         grid = (grid - 1) * stride + _WINDOW
     smallest = 2 * grid - 1 if padding == "same" else 2 * (grid - 1) + _CONVOLUTION
-
-    def named(name: str, **options: Any) -> dict[str, Any]:
-        return dict(name=name, kernel_regularizer=None if l2 is None else keras.regularizers.L2(l2), **options)
-
-    def routing(name: str) -> dict[str, Any]:
-        # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
-        options = named(name, iterations=iterations, inverse_temperature=inverse_temperature, dtype="float32")
-        return options | {"normalization": normalization}
-
+    regularized: dict[str, Any] = dict(kernel_regularizer=None if l2 is None else keras.regularizers.L2(l2))
+    # In float32 under every dtype policy: the sums of the routing are over thousands of votes.
+    routed: dict[str, Any] = dict(iterations=iterations, inverse_temperature=inverse_temperature, dtype="float32")
+    routed |= dict(normalization=normalization, **regularized)
     columns = columns_of(pose)
     images = image_input(image_shape, classes, smallest if backbone is None else 1)
     if backbone is None:
-        options = named("convolution", strides=2, padding=padding, activation="relu")
-        backbone = keras.layers.Conv2D(filters, _CONVOLUTION, **options, **CHANNELS_LAST)
+        options: dict[str, Any] = dict(padding=padding, activation="relu", name="convolution", **regularized)
+        backbone = keras.layers.Conv2D(filters, _CONVOLUTION, 2, **options, **CHANNELS_LAST)
     x = features_of(images, backbone)
-    options = named("primary_capsules", activation=None, capsule_activation="sigmoid")
+    options = dict(activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized)
     x = PrimaryCapsules(types, pose, **options)(x)
     for number, (parents, stride) in enumerate(zip(capsules, strides, strict=True), 1):
-        options = routing(f"convolutional_capsules_{number}")
-        *x, _ = ConvEMRouting(parents, columns, kernel_size=_WINDOW, strides=stride, **options)(*x)
-    options = routing("class_capsules") | {"sharing": "positions", "coordinates": coordinates}
+        options = dict(kernel_size=_WINDOW, strides=stride, name=f"convolutional_capsules_{number}", **routed)
+        *x, _ = ConvEMRouting(parents, columns, **options)(*x)
+    options = dict(sharing="positions", coordinates=coordinates, name="class_capsules", **routed)
     poses, presence, class_logits = EMRouting(classes, columns, **options)(*x)
     outputs = {"activations": class_logits if logits else presence, "poses": poses, "logits": class_logits}
     return classifier(images, outputs, weights, logits=logits, name=name)

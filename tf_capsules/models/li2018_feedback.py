@@ -83,9 +83,8 @@ def _links_of_modules(names, links):
     """(lower, higher) layers of EncapNet, module by module."""
     pairs, below, module = [], "primary_capsules", 1
     while f"module_{module}_type_1" in names:
-        count = sum(name.startswith(f"module_{module}_type_2_") for name in names)
-        type_2 = [f"module_{module}_type_2_{number}" for number in range(1, count + 1)]
-        ends = {"half": (below, type_2[(count - 1) // 2]), "same": (f"module_{module}_type_1", type_2[-1])}
+        type_2 = [name for name in names if name.startswith(f"module_{module}_type_2_")]
+        ends = {"half": (below, type_2[(len(type_2) - 1) // 2]), "same": (f"module_{module}_type_1", type_2[-1])}
         pairs += [ends[link] for link in links]
         below, module = type_2[-1], module + 1
     return pairs

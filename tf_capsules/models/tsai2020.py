@@ -318,14 +318,13 @@ def _check_convolutions(convolutions):
 
 def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
     """The model that a name stands for, or the one that was given."""
-    named = isinstance(backbone, str)
-    if named:
+    if isinstance(backbone, str):
         one_of("backbone", backbone, BACKBONES)
-    if named and backbone == "simple":
+    if backbone == "simple":
         return backbones.SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
     if filters is not None:
         raise ValueError(f"`filters` is only for the simple backbone. Received {filters!r} with {backbone!r}.")
-    return backbones.ResNetBackbone(image_shape, filters=resnet) if named else backbone
+    return backbones.ResNetBackbone(image_shape, filters=resnet) if backbone == "resnet" else backbone
 
 
 def _dense(x, units, **options):
