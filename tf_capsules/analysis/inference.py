@@ -63,13 +63,19 @@ def check_labels(labels, classes):
         raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {few}")
 
 
-def predict_classes(model, images, labels):
-    """The most active class of each image and its label, (batch,) both; a ValueError unless each image has one."""
+def labels_of(images, labels, classes):
+    """The labels of images, as an array (batch,); a ValueError unless each image has one, the number of a class."""
     labels = np.asarray(labels).reshape(-1)
-    predictions = predict(model, images)["activations"].argmax(-1)
-    if len(labels) != len(predictions):
-        raise ValueError(f"Each image needs one label. Received {len(predictions)} images and {len(labels)} labels.")
-    return predictions, labels
+    if len(labels) != len(images):
+        raise ValueError(f"Each image needs one label. Received {len(images)} images and {len(labels)} labels.")
+    check_labels(labels, classes)
+    return labels
+
+
+def predict_classes(model, images, labels):
+    """The most active class of each image and its label, (batch,) both; for errors see `labels_of`."""
+    activations = predict(model, images)["activations"]
+    return activations.argmax(-1), labels_of(images, labels, activations.shape[-1])
 
 
 def first_of_each_class(labels, index, count):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import check_labels, in_batches, shape_of_images, to_numpy
+from tf_capsules.analysis.inference import in_batches, labels_of, shape_of_images, to_numpy
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.models import class_scores
 from tf_capsules.models.classifier import gives_logits
@@ -60,7 +60,8 @@ class InputGradient:
         self._scores, self._gradient = _compiled(model, _loss_function(model, loss))
 
     def __call__(self, images, labels):
-        gradients = self._in_batches(self._gradient, images, self._checked_labels(images, labels))
+        labels = labels_of(images, labels, self.classes).astype("int32")
+        gradients = self._in_batches(self._gradient, images, labels)
         if not np.isfinite(gradients).all():
             raise ValueError(
                 f"The gradient of {self.model.name!r} is not finite. If its outputs are logits, give a loss of "
@@ -80,13 +81,6 @@ class InputGradient:
             filled = [np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)]) for x in rows]
             parts.append(to_numpy(function(*filled))[: len(batch)])
         return np.concatenate(parts)
-
-    def _checked_labels(self, images, labels):
-        labels = np.asarray(labels)
-        if labels.shape != (len(images),) or not len(labels):
-            raise ValueError(f"Each image needs one label. Received shapes {np.shape(images)} and {labels.shape}.")
-        check_labels(labels, self.classes)
-        return labels.astype("int32")
 
 
 def _loss_function(model, loss):
@@ -137,11 +131,7 @@ def _compiled(model, loss):
             return tape.gradient(value, images, unconnected_gradients="zero")
 
         specs = tf.TensorSpec((None, *shape_of_images(model)), tf.float32), tf.TensorSpec((None,), tf.int32)
-        traced = (
-            tf.function(function, autograph=False).get_concrete_function(*specs[:count])
-            for count, function in enumerate((scores, gradient), start=1)
-        )
-        return [lambda *arrays, function=function: function(*map(tf.constant, arrays)) for function in traced]
+        return tf.function(scores, specs[:1], autograph=False), tf.function(gradient, specs, autograph=False)
     if keras.backend.backend() == "jax":
         import jax
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from tf_capsules.analysis.attacks import ATTACKS, EPSILONS, checked_epsilon, checked_images, craft
+from tf_capsules.analysis.inference import labels_of
 from tf_capsules.layers.arguments import one_of, positive_int
 
 GOALS = {"untargeted": "accuracy", "targeted": "success"}
@@ -74,7 +75,7 @@ def measure_attacks(
         raise ValueError("There is no epsilon above 0 to be measured.")
     images = checked_images(images, bounds)
     clean = {name: gradient.classify(images) for name, gradient in gradients.items()}
-    labels = next(iter(gradients.values()))._checked_labels(images, labels)
+    labels = labels_of(images, labels, min(counts.values()))
     if only_right:
         right = np.all([classes == labels for classes in clean.values()], axis=0)
         if not right.any():

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from tf_capsules.analysis.inference import check_labels, first_of_each_class, in_batches, predict_classes, to_numpy
+from tf_capsules.analysis.inference import first_of_each_class, in_batches, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped
 from tf_capsules.layers import DynamicRouting, EMRouting
 
@@ -65,10 +65,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     routing = find_layer(model, layer, DynamicRouting, EMRouting)
     if bins < 3 or not bins % 2:
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
-    labels = np.asarray(labels).reshape(-1)
-    check_labels(labels, routing.capsules)
-    if len(labels) != len(images):
-        raise ValueError(f"Each image needs one label. Received {len(images)} images and {len(labels)} labels.")
+    labels = labels_of(images, labels, routing.capsules)
     inputs = keras.tree.flatten(routing.input)[0]
     routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
