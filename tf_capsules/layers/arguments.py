@@ -42,7 +42,7 @@ def truth_value(name, value):
 def takes_xla(possible):
     """The `supports_jit` of a layer: TensorFlow's XLA can't train it where some capsules are routed at a time.
 
-    A network that is compiled before it is built asks before `build`, so the constructor has to say it.
+    Keras may ask when a network is compiled, before `build`. So the constructor says it, and `build` corrects it.
     """
     return possible or keras.backend.backend() != "tensorflow"
 

@@ -9,7 +9,7 @@ from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import SHARING, count_groups, flatten_grid, input_spec
 from tf_capsules.layers.shapes import ShapeInference, one_or_all
-from tf_capsules.routing.votes import DistinctVotes, SharedVotes
+from tf_capsules.routing.votes import DistinctVotes, SharedVotes, TransformedVotes
 
 MEMORY = ("auto", "store", "recompute")
 
@@ -92,8 +92,11 @@ class RoutingLayer(ShapeInference):
         return self._hold(self.stores_votes, poses, self.kernel, self.vote_bias, activations)
 
     def _hold(self, stored, poses, kernel, bias, activations):
+        """The votes of poses with these weights; `stored`: whether as a tensor."""
         given = flatten_grid(poses), kernel, bias, activations
-        votes = DistinctVotes(*given) if self.sharing == "none" else SharedVotes(*given, self.children_per_chunk)
+        if self.sharing == "none":
+            return TransformedVotes(*given).store() if stored else DistinctVotes(*given)
+        votes = SharedVotes(*given, self.children_per_chunk)
         return votes.store() if stored else votes
 
     @property

@@ -14,7 +14,8 @@ from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.em_options import check_em_routing
 from tf_capsules.routing.votes import plan
 
-# With few children a parent may take a single vote. Unless votes are stored, its variance is a rounding error.
+# With few children one of them may give a parent nearly all its mass. The variance is then near 0, and only stored
+# votes give it precisely.
 _FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
@@ -62,12 +63,12 @@ class EMRouting(EMRoutingLayer):
             poses on a grid; "all": one matrix for each parent, for any number of children.
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
-        votes_memory: "auto": votes are stored if every other form is larger, and in layers built for fewer than 128
-            children, whose variances would otherwise lose digits; "store": always; "recompute": never, which needs
-            sharing.
+        votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto" does if
+            this takes less memory, and in layers built for fewer than 128 children, whose variances would otherwise
+            lose digits. Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            sharing. With "store" it is an error. With "auto" it has no effect if votes are stored; "recompute" makes
-            sure that they are not. TensorFlow then does without XLA.
+            votes that are not stored: with "store" it is an error, and if "auto" stores votes it has no effect.
+            TensorFlow then does without XLA.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of

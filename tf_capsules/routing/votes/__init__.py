@@ -19,9 +19,14 @@ Poses are (batch, parents, *pose). Weights, couplings and agreements are (batch,
 equal for all parents may be given as (batch, children, 1): one matrix product then serves all parents. A batch axis of
 1 stands for the whole batch.
 
-Votes far from zero keep their digits by three references, which affect rounding only. Children's poses are relative to
-the `center` of their group. Means are relative to the `origin`, for each parent the mean vote of the
-group centers. `near` is a pose near the mean to be computed, such as the mean of the previous iteration.
+`EMRouting` without sharing takes the shortest way: `TransformedVotes.store` gives `StoredVotes`, whose origin is 0, and
+in which each child is a group of its own.
+
+In float32, votes far from zero would lose digits. So three references are subtracted, which affect rounding only:
+
+- `center`: the mean pose of a group of children, subtracted from their poses;
+- `origin`: for each parent the mean vote of the centers; means of votes are relative to it;
+- `near`: a guess of the mean to be computed, such as the mean of the previous iteration.
 """
 
 from tf_capsules.routing.votes.base import Votes

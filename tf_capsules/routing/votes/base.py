@@ -61,10 +61,12 @@ class Votes:
 
         Args:
             couplings: (batch, children, parents) or (batch, children, 1); or a function of (votes, *state) that returns
-                them. It may get some children at a time: a child's couplings must not depend on other children.
+                them. `SharedVotes` may call it with the votes of some children at a time, so a child's couplings must
+                not depend on other children.
             state: arrays for the function.
             epsilon: added to a parent's mass in divisions.
-            near: poses near the means, relative to `origin`, (batch, parents, *pose), or None.
+            near: a guess of the means, relative to `origin`, (batch, parents, *pose), such as those of the previous
+                iteration; or None. It lessens rounding errors of sums in chunks; other forms ignore it.
             masses_by_group: whether to return a mass for the children of each group, or one for all children.
 
         Returns:

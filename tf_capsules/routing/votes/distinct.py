@@ -12,8 +12,8 @@ class DistinctVotes(TransformedVotes):
 
     A sum scales the children's poses by the couplings and then transforms them. An agreement transforms the parent's
     pose back to the child's side. Each is one matrix product for each parent, and holds a child's pose for each pair (8
-    numbers in the MNIST network) instead of a parent's pose (16). Densities and moments have no smaller form here and
-    store the votes. Arguments: see `TransformedVotes`, with as many groups as children.
+    numbers in the MNIST network) instead of a parent's pose (16). For densities and moments, which EM asks for, the
+    votes are stored. Arguments: see `TransformedVotes`, with as many groups as children.
     """
 
     def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
