@@ -90,6 +90,9 @@ def test_all_classes_above_the_threshold_are_named_where_several_are_recognised(
     (folder / "config.json").write_text(json.dumps(config))
     assert cli.main(["predict", str(folder), str(tmp_path / "image.png")]) == 0
     assert capsys.readouterr().out.strip().endswith(f": {found[0]}")
+    (folder / "config.json").write_text("{}")  # of another version: the SavedModel is served without it
+    assert cli.main(["predict", str(folder), str(tmp_path / "image.png")]) == 0
+    assert capsys.readouterr().out.strip().endswith(f": {found[0]}")
 
 
 @needs_tensorflow

@@ -16,6 +16,7 @@ from tf_capsules.layers import (
     EMRouting,
     HeinsenRouting,
     InvertedAttentionRouting,
+    SelfAttentionRouting,
 )
 
 BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS, CAPSULES, DIM = 2, 4, 5, 3, 6, 7, 8, 9
@@ -193,6 +194,27 @@ def test_a_layer_of_one_s_own_keeps_the_arguments_that_it_passes_on():
     again = Mine.from_config(layer.get_config())
     assert (again.iterations, again.mine, again.capsules) == (5, 7, 3)
     assert isinstance(again.kernel_initializer, keras.initializers.Zeros)
+
+
+class OtherNames(DynamicRouting):
+    def call(self, inputs, mask=None, return_couplings=False):
+        return super().call(inputs, mask, return_couplings)
+
+
+def test_a_layer_of_one_s_own_may_call_its_arguments_otherwise():
+    assert OtherNames(3, 4)(keras.Input((5, 2)), return_couplings=True)[1].shape == (None, 5, 3)
+
+
+@pytest.mark.parametrize("layer", [DynamicRouting, SelfAttentionRouting])
+@pytest.mark.parametrize("memory", ["store", "recompute"])
+def test_a_masked_child_does_not_count_whatever_its_pose(layer, memory):
+    options = {"use_prior": False} if layer is SelfAttentionRouting else {}
+    layer = layer(3, 4, sharing="all", votes_memory=memory, **options)
+    poses = np.random.default_rng(0).normal(size=(2, 6, 5)).astype("float32")
+    mask = np.arange(6) != 2
+    expected = array(layer(poses[:, mask]))
+    poses[:, 2] = 1e8
+    np.testing.assert_allclose(array(layer(poses, mask=np.stack([mask, mask]))), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FULL)

@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 
+from tf_capsules.analysis.inference import labels_of
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.routing.arguments import is_number, is_positive
@@ -121,9 +122,9 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
     one_of("attack", attack, ATTACKS)
     epsilons = [checked_epsilon(epsilon) for epsilon in epsilons]
     images = checked_images(images, bounds)
+    labels = labels_of(images, labels, gradient.classes)
     each = [images, *craft(gradient, attack, images, labels, epsilons, steps, False, bounds)]
     predictions = np.stack([gradient.classify(one) for one in each])
-    labels = np.asarray(labels)
     return AttackedImages(attack, (0.0, *epsilons), np.stack(each), predictions, labels, gradient.classes, bounds)
 
 

@@ -139,9 +139,8 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        votes = self.make_votes(poses)
-        if mask is not None:
-            mask = ops.reshape(mask, (votes.batch, votes.children))
+        mask = self._flat_mask(poses, mask)
+        votes = self.make_votes(poses, mask)
         options = dict(bias=self.bias, initial_logits=self.logits, mask=mask)
         if self.parents_per_chunk is not None and not return_couplings:
             options |= dict(parents_per_chunk=self.parents_per_chunk)

@@ -1,7 +1,6 @@
 """Self-attention routing as a layer."""
 
 import keras
-from keras import ops
 
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import truth_value
@@ -84,8 +83,7 @@ class SelfAttentionRouting(RoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        votes = self.make_votes(poses)
-        if mask is not None:
-            mask = ops.reshape(mask, (votes.batch, votes.children))
+        mask = self._flat_mask(poses, mask)
+        votes = self.make_votes(poses, mask)
         poses, couplings = self_attention_routing(votes, prior=self.prior, mask=mask, return_couplings=True)
         return self._returned([poses], [couplings] if return_couplings else [])

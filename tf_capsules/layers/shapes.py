@@ -22,7 +22,10 @@ class ShapeInference(Configured):
         return one_or_all(self._shapes(poses_shape))
 
     def compute_output_spec(self, *args, **kwargs):
-        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        # A subclass may call its arguments otherwise, and hand them on.
+        own = next(c for c in type(self).__mro__ if c.__module__.startswith("tf_capsules.") and "call" in vars(c))
+        given = inspect.signature(own.call).bind(self, *args, **kwargs).arguments
+        del given["self"]
         self._check_call(**given)
         poses_shape, capsules = tuple(given["poses"].shape), given.get("capsules")
         specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self._shapes(poses_shape, capsules)]

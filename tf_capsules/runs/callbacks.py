@@ -14,9 +14,10 @@ from tf_capsules.runs.errors import TrainingError, reported
 class Recorder(keras.callbacks.Callback):
     """After each epoch writes history, best and last weights, in this order; stops at a loss that is not finite.
 
-    The history has what Keras logs, and the standard deviation of validation over batches: `val_loss_std` and one such
-    column for the metric (Heinsen 2019, figure 8). Training ends when the validation metric reaches `stop_at`. With
-    `keep` the weights of all epochs stay. Without a folder nothing is written.
+    The history has what Keras logs, the learning rate of the next step, and the standard deviation of validation over
+    batches: `val_loss_std` and one such column for the metric (Heinsen 2019, figure 8). Training ends when the
+    validation metric reaches `stop_at`. With `keep` the weights of all epochs stay. Without a folder nothing is
+    written.
     """
 
     def __init__(self, folder, monitor, history, initial_epoch, stop_at=None, keep=False):

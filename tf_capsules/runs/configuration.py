@@ -33,13 +33,13 @@ def configuration(recipe, settings):
     """What was asked for, as plain JSON values: the settings, and all values of the recipe as they apply."""
     names = [field.name for field in dataclasses.fields(recipe) if field.name not in WORDS]
     values = {name: getattr(recipe, name) for name in names}
-    values["model"] = f"{recipe.model.__module__}.{recipe.model.__name__}"
+    values |= {name: values[name] and values[name].__name__ for name in _FUNCTIONS}
+    values["model"] = f"{recipe.model.__module__}.{values['model']}"
     return _plain({"recipe": recipe.name, "settings": dataclasses.asdict(settings), "resolved": values})
 
 
 def _plain(values):
-    """The values as plain JSON ones; functions and classes as their names."""
-    return json.loads(json.dumps(values, default=lambda function: function.__name__))
+    return json.loads(json.dumps(values))
 
 
 def shared_settings(config):
@@ -139,9 +139,10 @@ def _differences(before, after):
 
 
 def _defaults(kind):
-    """The default values of a dataclass as plain JSON values."""
+    """The default values of a dataclass as plain JSON values; functions are left out."""
     defaults = {
         field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         for field in dataclasses.fields(kind)
+        if field.name not in _FUNCTIONS or kind is Settings
     }
     return _plain({name: value for name, value in defaults.items() if value is not dataclasses.MISSING})

@@ -118,7 +118,10 @@ def _run_config(exported):
                 f"{folder.path} was exported after {then} epochs and has {now[-1]}: `tf-capsules export {folder.path}` "
                 "exports it anew."
             )
-    return folder.config()
+    try:
+        return folder.config()
+    except ValueError:  # of another version: the model is served without it
+        return None
 
 
 def _upright(path):

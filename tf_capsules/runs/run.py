@@ -131,6 +131,9 @@ def load_run(folder, weights="last", **changes):
     before = Settings(**config["settings"])
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
+    named = [pathlib.Path(one.transformer or "").name for one in (trained, recipe)]
+    if named[0] != named[1]:
+        raise TrainingError(f"--transformer {named[1]}: {folder.path} was trained on hidden states of {named[0]}.")
     if other_data:  # they are for tests: the length of an epoch is not theirs
         load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
     else:

@@ -38,7 +38,7 @@ def test_curves_show_each_model_solid_and_what_is_transferred_dashed(gradient, i
 
 
 def test_pictures_name_what_the_model_sees(gradient, images, labels, tmp_path):
-    measured = measure_attacked_images(gradient, images, labels, [0.2, 0.9], "fgsm", bounds=None)
+    measured = measure_attacked_images(gradient, images, labels[:, None], [0.2, 0.9], "fgsm", bounds=None)
     figure = draw_attacked_images(measured, "pqrs")
     grid = np.reshape(figure.axes, (3, 7))
     for row, epsilon in zip(grid, (0.0, 0.2, 0.9), strict=True):
