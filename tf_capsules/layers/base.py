@@ -99,10 +99,6 @@ class RoutingLayer(ShapeInference):
         votes = SharedVotes(*given, self.children_per_chunk)
         return votes.store() if stored else votes
 
-    def _flat_mask(self, poses, mask):
-        """The mask (batch, children) of a call, or None."""
-        return None if mask is None else ops.reshape(mask, ops.shape(flatten_grid(poses))[:2])
-
     @property
     def stores_votes(self):
         """Whether all votes are held as a tensor, once built."""

@@ -1,6 +1,8 @@
 """The layout of the children of a fully connected capsule layer, and how they share transformations."""
 
+import functools
 import math
+import operator
 
 import keras
 from keras import ops
@@ -92,7 +94,12 @@ def alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
 
 
+def flat_mask(poses, mask):
+    """The mask of the children of poses, (batch, children); None stays None."""
+    return None if mask is None else ops.reshape(mask, ops.shape(flatten_grid(poses))[:2])
+
+
 def masked(activations, mask, shape, dtype):
     """Activations times mask, in that shape and dtype; None if neither is given, which stands for ones."""
     given = [ops.cast(ops.reshape(x, shape), dtype) for x in (activations, mask) if x is not None]
-    return None if not given else given[0] if len(given) == 1 else given[0] * given[1]
+    return functools.reduce(operator.mul, given) if given else None

@@ -6,7 +6,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, positive_int, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import count_groups, rows_of
+from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, dynamic_routing_by_parents
 from tf_capsules.routing.votes import plan
@@ -139,7 +139,7 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = self._flat_mask(poses, mask)
+        mask = flat_mask(poses, mask)
         votes = self.make_votes(poses, mask)
         options = dict(bias=self.bias, initial_logits=self.logits, mask=mask)
         if self.parents_per_chunk is not None and not return_couplings:

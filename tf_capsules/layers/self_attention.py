@@ -5,7 +5,7 @@ import keras
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import count_groups, rows_of
+from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
 from tf_capsules.routing.self_attention import self_attention_routing
 from tf_capsules.routing.votes import plan
 
@@ -83,7 +83,7 @@ class SelfAttentionRouting(RoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = self._flat_mask(poses, mask)
+        mask = flat_mask(poses, mask)
         votes = self.make_votes(poses, mask)
         poses, couplings = self_attention_routing(votes, prior=self.prior, mask=mask, return_couplings=True)
         return self._returned([poses], [couplings] if return_couplings else [])

@@ -81,7 +81,7 @@ def em_states(
     """
     beta_u, beta_a = (0.0 if x is None else ops.cast(x, votes.dtype) for x in (beta_u, beta_a))
 
-    def couplings(votes, *state):
+    def couplings_of(votes, *state):
         """The E-step, which `votes.moments` calls: for all votes, or for the votes of one chunk after the other."""
         found = e_step(votes, *state, competition=competition)
         return found if gradients == "all" else ops.stop_gradient(found)
@@ -96,7 +96,7 @@ def em_states(
 
     states = [m_step(lambdas[0], uniform_couplings(votes, competition)) if first is None else first]
     for inverse_temperature in lambdas[1:]:
-        states.append(m_step(inverse_temperature, couplings, *states[-1]))
+        states.append(m_step(inverse_temperature, couplings_of, *states[-1]))
     return states
 
 
