@@ -96,6 +96,8 @@ def test_the_new_place_of_a_moved_transformer_can_be_named(run, bert, tmp_path, 
     for command in ("evaluate", "export", "figures"):
         assert cli.main([command, str(folder)]) == 2
         assert f"there is no folder '{gone}'" in capsys.readouterr().err
+        assert cli.main([command, str(folder), "--transformer", str(tmp_path / "other")]) == 2
+        assert f"--transformer other: {folder} was trained on hidden states of {bert.name}." in capsys.readouterr().err
         assert cli.main([command, str(folder), "--transformer", str(bert)]) == 0
     assert cli.main(["predict", str(folder), "A film", "--output", str(tmp_path / "seen")]) == 0
 
