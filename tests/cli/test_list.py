@@ -22,7 +22,7 @@ def test_list(what, capsys):
             ("heinsen2019-smallnorb", r"99\.1% accuracy +not measured"),
             ("sabour2017-digits", r"- +99\.\d\d% accuracy, "),
             ("tsai2020-cifar10-r1", r"- +not measured"),
-            ("mazzia2021-smallnorb-short", r"- +\d\d\.\d\d% accuracy, mean of 2 runs, "),
+            ("mazzia2021-smallnorb-short", r"- +\d\d\.\d\d% accuracy, mean of 3 runs, "),
             ("li2018-imagenet", r"7\.51% top-5 error +not measured"),
         ):
             assert re.match(rf"  {name} +{figures}", rows[name]), rows[name]
