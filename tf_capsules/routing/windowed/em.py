@@ -141,8 +141,8 @@ def windowed_em_routing(
             d_beta_u += entries * ops.sum(d_unit_costs, axis=0)
             d_variances = d_variances + 0.5 * d_unit_costs[..., None] / variances
             upstream = d_masses, d_means, d_variances
-            d_shares, pairs = _moments_gradient(votes, shares, means, variances - variance_floor, upstream, epsilon)
-            left.append(pairs)
+            d_shares, pair = _moments_gradient(votes, shares, means, variances - variance_floor, upstream, epsilon)
+            left.append(pair)
             right.append(ops.broadcast_to(shares, ops.shape(d_shares)))
             d_activations += ops.sum(d_shares * couplings[t], axis=1)
             if t == 0 or gradients == "last":
@@ -153,13 +153,13 @@ def windowed_em_routing(
             if competes:
                 common = windows.gather(windows.scatter(common))
             d_coupling_logits = couplings[t] * (d_couplings - common[:, None])
-            d_logits, d_means, d_variances, pairs = _e_step_gradient(votes, *states[t - 1], d_coupling_logits)
-            left.append(pairs)
+            d_logits, d_means, d_variances, pair = _e_step_gradient(votes, *states[t - 1], d_coupling_logits)
+            left.append(pair)
             right.append(d_coupling_logits)
 
         # The gradient of a vote V is slope * V + offset.
-        left = ops.reshape(ops.stack(left, axis=-1), (-1, parents, 2 * entries, len(left)))
-        slopes, offsets = ops.split(ops.matmul(left, ops.stack(right, axis=2)), 2, axis=2)
+        stacked = ops.stack(right, axis=2)
+        slopes, offsets = (ops.matmul(ops.stack(x, axis=-1), stacked) for x in zip(*left, strict=True))
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
         d_start = joined(d_logits, d_means, d_variances)
         d_start = [d_start if gradients == "all" else ops.zeros_like(d_start)] * len(start)
@@ -191,7 +191,7 @@ def windowed_em_routing(
 def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
     """Gradients of `votes.moments` with respect to the shares, (B, j, i), and the votes, `share (slope V + offset)`.
 
-    Slopes and offsets are (B, j, 2, k).
+    Slopes and offsets are (B, j, k).
 
     means = sum_i shares V / (mass + epsilon); variances = sum_i shares (V - means)^2 / (mass + epsilon)
     """
@@ -201,7 +201,7 @@ def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
     d_sums = (d_means - 2 * epsilon * d_squares * means) / divisor
     d_masses = d_masses - ops.sum(d_squares * variances + d_sums * means, axis=-1)
     d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, votes.squares(means))
-    return d_shares, ops.stack([2 * d_squares, d_sums - 2 * d_squares * means], axis=2)
+    return d_shares, (2 * d_squares, d_sums - 2 * d_squares * means)
 
 
 def _e_step_gradient(votes, logits, means, variances, upstream):
@@ -213,5 +213,5 @@ def _e_step_gradient(votes, logits, means, variances, upstream):
     d_precisions = -0.5 * over_children(votes.squares(means), upstream)
     d_variances = -precisions * (d_precisions * precisions + 0.5 * total)
     d_means = precisions * (over_children(votes.votes, upstream) - means * total)
-    pairs = ops.stack([-precisions, means * precisions], axis=2)
-    return total[..., 0] * ops.sigmoid(-logits), d_means, d_variances, pairs
+    pair = -precisions, means * precisions
+    return total[..., 0] * ops.sigmoid(-logits), d_means, d_variances, pair
