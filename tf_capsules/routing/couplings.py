@@ -53,7 +53,7 @@ def check_competition(competition, leaky):
         raise ValueError('`leaky=True` needs `competition="parents"`. Received: competition="children"')
 
 
-def softmax(logits, axis):
+def softmax(logits, axis=-1):
     """Softmax. An axis of size 1, as in a network with one class, gives ones, without the warning that Keras gives.
 
     Along another axis than the last one, TensorFlow's softmax transposes its argument and its result. Where the last

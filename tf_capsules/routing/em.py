@@ -58,6 +58,7 @@ def em_routing(
         ValueError: an argument out of its range.
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
+    competition = competition or softmax
     options = dict(normalization=normalization, gradients=gradients, epsilon=epsilon, variance_floor=variance_floor)
     lambdas = temperatures(inverse_temperature, iterations)
     states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
@@ -100,15 +101,11 @@ def em_states(
     return states
 
 
-def e_step(votes, logits, means, variances, *, competition=None):
-    """The couplings for these parents, (batch, children, parents): a softmax of log activation plus log density."""
+def e_step(votes, logits, means, variances, *, competition):
+    """The couplings for these parents, (batch, children, parents), of log activation plus log density."""
     entries = tuple(range(2, len(means.shape)))
     constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
-    return _couple(votes.log_density(means, 1 / variances, constants), competition)
-
-
-def _couple(logits, competition):
-    return softmax(logits, axis=-1) if competition is None else competition(logits)
+    return competition(votes.log_density(means, 1 / variances, constants))
 
 
 def costs_of_a_unit(beta_u, variances):
@@ -117,7 +114,7 @@ def costs_of_a_unit(beta_u, variances):
     return math.prod(variances.shape[2:]) * beta_u + 0.5 * ops.sum(ops.log(variances), axis=entries)
 
 
-def uniform_couplings(votes, competition=None):
-    """Couplings of the first M-step, (1 or batch, children, 1), equal for all parents that compete."""
-    nothing = ops.zeros((1 if competition is None else votes.batch, votes.children, 1), votes.dtype)
-    return _couple(nothing, competition) / ops.cast(votes.parents, votes.dtype)
+def uniform_couplings(votes, competition):
+    """Couplings of the first M-step, (batch, children, 1), equal for all parents that compete."""
+    nothing = ops.zeros((votes.batch, votes.children, 1), votes.dtype)
+    return competition(nothing) / ops.cast(votes.parents, votes.dtype)

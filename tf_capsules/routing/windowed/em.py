@@ -16,6 +16,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.em import costs_of_a_unit, e_step, em_states, uniform_couplings
 from tf_capsules.routing.em_options import cost_factor, temperatures
 from tf_capsules.routing.precision import at_least_float32
@@ -78,7 +79,7 @@ def windowed_em_routing(
     state_shape = (positions, parents, 2 * entries + 1)
     lambdas = temperatures(inverse_temperature, iterations)
     factor = cost_factor(normalization, parents, children, poses.dtype)
-    competition = windows.couple if competes else None
+    competition = windows.couple if competes else softmax
 
     def joined(logits, means, variances):
         flat = (ops.reshape(x, (-1, positions, parents, entries)) for x in (means, variances))
