@@ -64,7 +64,8 @@ def test_chunks_of_an_unknown_number_of_children():
 
 
 def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
-    one, other = (HeinsenRouting(None, 4, sharing="all", votes_memory=how) for how in ("auto", "recompute"))
+    options = dict(sharing="all", iterations=2)
+    one, other = (HeinsenRouting(None, 4, votes_memory=how, **options) for how in ("auto", "recompute"))
     assert (one.supports_jit, other.supports_jit) == (BACKEND != "tensorflow", True)
     known = HeinsenRouting(None, 4, sharing="all")
     known(keras.Input((9, 2, 4)))
