@@ -55,12 +55,12 @@ PAIRS += [("hub ResNet", "dynamic")]
 def test_any_backbone_under_any_capsules(name, head, tmp_path):
     images = np.random.default_rng(0).random((2, *SHAPE)).astype("float32")
     model = HEADS[head](BACKBONES[name]())
+    # Eagerly on TensorFlow: tracing takes longer than the one step. JAX would compile each operation separately.
+    model.compile("adam", "mse", jit_compile=JIT, run_eagerly=EAGER)
     outputs = model.predict_on_batch(images)
     assert outputs["activations"].shape == (2, 3) and np.isfinite(outputs["activations"]).all()
     if head != "dynamic":
         return
-    # Eagerly on TensorFlow: tracing takes longer than the one step. JAX would compile each operation separately.
-    model.compile("adam", "mse", jit_compile=JIT, run_eagerly=EAGER)
     before = array(model.encoder.layers[1].trainable_weights[0])
     model.fit(images, np.eye(3)[[0, 2]], verbose=0)
     assert np.abs(array(model.encoder.layers[1].trainable_weights[0]) - before).max() > 0
