@@ -149,10 +149,11 @@ def test_a_training_step_compiled_by_xla_is_the_same():
         np.testing.assert_allclose(array(b), array(a), atol=1e-6, err_msg=a.path)
 
 
-def growing():
+def growing(run_eagerly=False):
     """A model compiled with a growing margin. Its weights never change, so its losses reveal the margin."""
     model = MODELS["CapsNet without decoder"].make()
-    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(10, "linear")), jit_compile=False)
+    loss = SpreadLoss(SpreadMargin.over(10, "linear"))
+    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=False, run_eagerly=run_eagerly)
     return model
 
 
@@ -180,7 +181,7 @@ def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
     assert count(model) == 2
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "set.weights.h5")
-    loaded, other = keras.models.load_model(tmp_path / "model.keras"), growing()
+    loaded, other = keras.models.load_model(tmp_path / "model.keras"), growing(EAGER)
     other.load_weights(tmp_path / "set.weights.h5")
     for again in (loaded, other):
         loss, expected = next_loss(again)
@@ -189,7 +190,7 @@ def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
 
 
 def test_a_growing_margin_belongs_to_one_training(tmp_path):
-    model, bare = growing(), MODELS["CapsNet without decoder"].make()
+    model, bare = growing(EAGER), MODELS["CapsNet without decoder"].make()
     bare.save_weights(tmp_path / "bare.weights.h5")
     next_loss(model)
     model.save_weights(tmp_path / "counted.weights.h5")
@@ -200,7 +201,8 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
         model.load_weights(tmp_path / "bare.weights.h5")
     assert count(model) == 0
     next_loss(model)
-    model.compile(keras.optimizers.SGD(0.0), SpreadLoss(SpreadMargin.over(5, "linear")), jit_compile=False)
+    loss = SpreadLoss(SpreadMargin.over(5, "linear"))
+    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=False, run_eagerly=EAGER)
     assert count(model) == 0 and len(model.weights) == len(bare.weights) + 1
     loss, expected = next_loss(model)
     np.testing.assert_allclose(loss, expected(2), rtol=1e-5)
@@ -284,7 +286,7 @@ images = np.load(folder / "images.npy")
 loaded = keras.models.load_model(folder / "model.keras")
 rebuilt = CapsNet(**{MODELS["CapsNet"].options!r}, weights=folder / "set.weights.h5")
 for name, model in dict(loaded=loaded, rebuilt=rebuilt).items():
-    outputs = model.predict(images, verbose=0)
+    outputs = {{key: keras.ops.convert_to_numpy(value) for key, value in model(images).items()}}
     decoded = keras.ops.convert_to_numpy(model.reconstruct(outputs["poses"]))
     np.savez(folder / f"{{name}}.npz", decoded=decoded, **outputs)
 print(loaded.evaluate(images, np.array({LABELS.tolist()}), verbose=0))
