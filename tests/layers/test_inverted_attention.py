@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import oracle
 import pytest
-from backend import JIT, array, float64, gradients_of
+from backend import EAGER, JIT, array, float64, gradients_of
 from keras import ops
 from layers.windowed import windows_of
 
@@ -169,7 +169,7 @@ def test_it_trains_in_a_network():
     x = keras.layers.Dense(1)(keras.layers.Reshape((4, 4))(x))
     model = keras.Model(images, keras.layers.Flatten()(x))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.02), loss, jit_compile=JIT)
+    model.compile(keras.optimizers.Adam(0.02), loss, jit_compile=JIT, run_eagerly=EAGER)
     inputs, labels = RANDOM.normal(size=(32, 7, 7, 8)).astype("float32"), np.arange(32) % 4
     losses = model.fit(inputs, labels, epochs=12, verbose=0).history["loss"]
     assert losses[-1] < 0.8 * losses[0]
