@@ -7,8 +7,16 @@ from tf_capsules import analysis
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 
-@pytest.mark.parametrize("activations", [False, True])
-@pytest.mark.parametrize("schedule, iterations", [("concurrent", 1), ("concurrent", 3), ("sequential", 2)])
+@pytest.mark.parametrize(
+    "schedule, iterations, activations",
+    [
+        ("concurrent", 1, False),
+        ("concurrent", 3, False),
+        ("concurrent", 3, True),
+        ("sequential", 2, False),
+        ("sequential", 2, True),
+    ],
+)
 def test_routing_maps_are_the_couplings_on_the_way_up(schedule, iterations, activations):
     options = dict(filters=5, types=2, pose=(2, 3), convolutions=((3, 3, 1),), hidden=(4,), activations=activations)
     model = AttentionCapsNet((11, 12, 1), 3, schedule=schedule, iterations=iterations, **options)
