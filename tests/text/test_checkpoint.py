@@ -3,7 +3,6 @@ import os
 import pathlib
 
 import pytest
-from processes import run_script
 
 from tf_capsules.text.checkpoint import Checkpoint, find
 
@@ -102,11 +101,14 @@ def test_an_unknown_name_is_refused(name):
         find(name)
 
 
-def test_a_name_that_is_not_on_the_hub_is_refused(tmp_path):
-    pytest.importorskip("huggingface_hub")
-    script = "from tf_capsules.text.checkpoint import find; find('nobody/nothing')"
-    done = run_script(script, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    assert "FileNotFoundError: there is no folder and no installed package 'nobody/nothing', and the" in done.stderr
+def test_a_name_that_is_not_on_the_hub_is_refused(tmp_path, monkeypatch):
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(
+        FileNotFoundError, match="^there is no folder and no installed package 'nobody/nothing', and the"
+    ):
+        find("nobody/nothing")
 
 
 def test_a_name_on_the_hub(tmp_path, monkeypatch):
