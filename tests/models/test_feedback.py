@@ -1,8 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, EAGER, JIT, array
-from processes import run_script
+from backend import EAGER, JIT, array
 from sweep import capsnet
 
 from tf_capsules.losses import MarginLoss, PairedKLDivergence, SinkhornDivergence, SpreadLoss, SpreadMargin
@@ -183,35 +182,6 @@ def test_a_capsule_classifier(tmp_path):
     again = loaded.fit(images, labels, **{**options, "epochs": 1}).history
     np.testing.assert_allclose(again["feedback"], histories[1]["feedback"][-1:], rtol=1e-3)
     assert again["loss"][0] > histories[1]["loss"][1]  # since the margin has grown
-
-
-def test_two_mirrored_devices_give_the_weights_of_one():
-    if BACKEND != "tensorflow":
-        pytest.skip("MirroredStrategy needs the TensorFlow backend")
-    # Each replica gets the same images, since each computes its own normalization and divergences.
-    script = """
-import keras, numpy as np, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from models.test_feedback import IMAGES, LABELS, WEIGHTS, tiny
-def trained(scope, repeats):
-    keras.utils.set_random_seed(0)
-    with scope:
-        model = tiny(optimizer=keras.optimizers.SGD(0.05))
-    data = tf.data.Dataset.from_tensors(tuple(np.concatenate([x] * repeats) for x in (IMAGES, LABELS, WEIGHTS)))
-    history = model.fit(data.repeat(2), steps_per_epoch=2, epochs=1, verbose=0).history
-    return history, model.evaluate(data, verbose=0, return_dict=True), model.get_weights()
-import contextlib
-one, two = trained(contextlib.nullcontext(), 1), trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope(), 2)
-for a, b in zip(one[:2], two[:2]):
-    assert a.keys() == b.keys(), (a, b)
-    for name, value in a.items():
-        np.testing.assert_allclose(b[name], value, rtol=1e-4, err_msg=name)
-for a, b in zip(one[2], two[2], strict=True):
-    np.testing.assert_allclose(b, a, atol=1e-5)
-"""
-    done = run_script(script, CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 class Subclassed(keras.Model):

@@ -57,7 +57,7 @@ def test_feedback_units_train_along_and_are_left_behind(eager, tmp_path, monkeyp
     assert all(row["feedback"] > 0 for row in run.history)
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(run, tmp_path):
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(eager, run, tmp_path):
     def first_loss(seed):
         settings = dataclasses.replace(SHORT, seed=seed)
         return train(TINY.replace(epochs=1), tmp_path / str(seed), settings, verbose=0).history[0]["loss"]
@@ -195,6 +195,7 @@ def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_pat
     script = """
 import os, signal, sys
 import keras
+from backend import untraced_steps
 from small_runs import SPREAD
 from tf_capsules.runs import Settings, train, training
 
@@ -212,9 +213,10 @@ def dropping(image_shape, **options):
 if sys.argv.pop(1) == "kill":
     training.Recorder = Killed
 settings = Settings(train_limit=130, test_limit=30, deterministic=True)
-for folder in sys.argv[1:]:
-    recipe = SPREAD.replace(model=dropping, model_options=SPREAD.model_options, epochs=3)
-    train(recipe, folder, settings, resume=True, verbose=0)
+recipe = SPREAD.replace(model=dropping, model_options=SPREAD.model_options, epochs=3)
+with untraced_steps():
+    for folder in sys.argv[1:]:
+        train(recipe, folder, settings, resume=True, verbose=0)
 """
     killed = run_script(script, "kill", tmp_path / "killed")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -241,11 +243,16 @@ for folder in sys.argv[1:]:
 def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
-    # 131 examples in batches of 50: the last batch has 31 examples, which two devices can't share evenly.
+    # A run has 131 examples in batches of 50: the last has 31, which two devices can't share evenly.
+    # With feedback units both devices get the same images: each computes its own normalization and divergences.
     script = """
+import contextlib
 import sys
+import keras
 import numpy as np
+import tensorflow as tf
 from backend import untraced_steps
+from models.test_feedback import IMAGES, LABELS, WEIGHTS, tiny
 from small_runs import RECTIFIED
 from tf_capsules.losses import SpreadLoss
 from tf_capsules.runs import Settings, train
@@ -263,6 +270,24 @@ moved = max(np.abs(a - b).max() for a, b in zip(one.model.get_weights(), first.g
 assert moved > 1e-3, moved
 assert one.result["value"] == two.result["value"], (one.result, two.result)
 assert abs(one.result["test_loss"] / two.result["test_loss"] - 1) < 1e-4, (one.result, two.result)
+
+def trained_with_feedback(scope, repeats, eager):
+    keras.utils.set_random_seed(0)
+    with scope:
+        model = tiny(optimizer=keras.optimizers.SGD(0.05), eager=eager)
+    data = tf.data.Dataset.from_tensors(tuple(np.concatenate([x] * repeats) for x in (IMAGES, LABELS, WEIGHTS)))
+    history = model.fit(data.repeat(2), steps_per_epoch=2, epochs=1, verbose=0).history
+    return history, model.evaluate(data, verbose=0, return_dict=True), model.get_weights()
+
+# The same strategy: a second one in a process mixes up its sums with those of the first.
+two = trained_with_feedback(two.model.distribute_strategy.scope(), 2, eager=False)
+one = trained_with_feedback(contextlib.nullcontext(), 1, eager=True)
+for a, b in zip(one[:2], two[:2]):
+    assert a.keys() == b.keys(), (a, b)
+    for name, value in a.items():
+        np.testing.assert_allclose(b[name], value, rtol=1e-4, err_msg=name)
+for a, b in zip(one[2], two[2], strict=True):
+    np.testing.assert_allclose(b, a, atol=1e-5)
 """
     done = run_script(script, tmp_path, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr[-3000:]
