@@ -1,7 +1,6 @@
 import pytest
-from small_runs import SHORT, TINY, needs_tensorflow
+from small_runs import needs_tensorflow
 
-from tf_capsules.runs import train
 from tf_capsules.runs.exporting import export_run, plan_export
 
 
@@ -42,8 +41,7 @@ def test_arguments_that_do_not_go_together_are_named(arguments, words):
 
 
 @needs_tensorflow
-def test_a_run_is_exported_as_its_target_says(tmp_path):
-    run = train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0)
+def test_a_run_is_exported_as_its_target_says(run, tmp_path):
     assert export_run(run, tmp_path / "m.tflite") == tmp_path / "m.tflite"
     assert (tmp_path / "m.tflite").read_bytes()[4:8] == b"TFL3"
     with pytest.raises(ValueError, match="--format embeddings is for texts. Received: sabour2017-digits"):
