@@ -1,8 +1,15 @@
 import keras
 import pytest
+from backend import untraced_steps
 
 from tf_capsules import cli
 from tf_capsules.runs import run, training
+
+
+@pytest.fixture
+def eager():
+    with untraced_steps():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tf_capsules import cli, datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 
 
-def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
+def test_evaluate_repeats_the_accuracy_of_training(eager, trained, capsys):
     folder, lines = trained
     assert cli.main(["evaluate", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
@@ -28,7 +28,7 @@ def test_evaluate_repeats_the_accuracy_of_training(trained, capsys):
     assert row["test_examples"] == "50" and row["batch_size"] == str(trained_with) != "17"
 
 
-def test_the_batch_size_of_a_row_is_that_of_the_training(trained, tmp_path):
+def test_the_batch_size_of_a_row_is_that_of_the_training(eager, trained, tmp_path):
     run, results = shutil.copytree(trained[0], tmp_path / "run"), tmp_path / "results.csv"
     config = json.loads((run / "config.json").read_text())
     config["settings"]["batch_size"] = config["resolved"]["batch_size"] = 24
@@ -40,7 +40,7 @@ def test_the_batch_size_of_a_row_is_that_of_the_training(trained, tmp_path):
     assert row["batch_size"] == "24"
 
 
-def test_novel_viewpoints_and_crops_are_told_and_kept(tmp_path, capsys, monkeypatch):
+def test_novel_viewpoints_and_crops_are_told_and_kept(eager, tmp_path, capsys, monkeypatch):
     random = np.random.default_rng(0)
     train, test, familiar = (
         Split({"image": random.integers(0, 256, (n, 12, 12, 1), dtype=np.uint8), "label": np.arange(n) % 10})

@@ -19,7 +19,7 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
         assert any(line.startswith("served by TensorFlow alone: test image 0 (label 7) is class") for line in lines)
 
 
-def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
+def test_resume_needs_nothing_but_the_run_folder(eager, tmp_path, capsys):
     run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
     given = ["--dataset", "digits", "--train-limit", "32", "--test-limit", "10", "--batch-size", "16"]
     given += ["--decay-steps", "100"]  # without it the rate follows the run's length, so that the run can't grow longer
@@ -39,7 +39,7 @@ def test_resume_needs_nothing_but_the_run_folder(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_diagnostics_leave_rows_and_a_picture(tmp_path, capsys, monkeypatch):
+def test_diagnostics_leave_rows_and_a_picture(eager, tmp_path, capsys, monkeypatch):
     get = recipes.get
     monkeypatch.setattr(recipes, "get", lambda name: get(name).replace(figures=()))
     command = ["train", "-o", str(tmp_path / "run"), "--epochs", "1", "--train-limit", "40", "--test-limit", "30"]
