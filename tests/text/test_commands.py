@@ -4,9 +4,10 @@ import functools
 import shutil
 
 import pytest
+from backend import untraced_steps
 from toys import write_trees
 
-from tf_capsules import cli
+from tf_capsules import cli, text
 from tf_capsules.runs import exported
 
 
@@ -34,10 +35,11 @@ def run(bert, tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def loaded_once():
-    """Loads each exported model only once, for its first prediction."""
-    with pytest.MonkeyPatch.context() as patch:
+def quick(load):
+    """Steps are not traced; the transformer and each exported model are loaded only once."""
+    with untraced_steps(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(exported, "ExportedModel", functools.cache(exported.ExportedModel))
+        patch.setattr(text, "load", load)
         yield
 
 
