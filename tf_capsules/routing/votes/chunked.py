@@ -80,7 +80,7 @@ def moments_by_groups(votes, couplings, *state, epsilon, near):
         return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
     # The gradient of TensorFlow's scan keeps the carried state of each step, so the state is small.
-    # It is also all that TensorFlow's scan can return: row g of the identity puts the masses of group g in their place.
+    # Results of a step would need the shapes of the state. So the masses of group g are added to it, in row g.
     rows = ops.eye(groups, dtype=votes.dtype)
     packed = ops.moveaxis(votes.by_group(_packed(votes, couplings)), 2, 0)
     parts = [rows, packed, votes.kernel[:, None], ops.moveaxis(votes.center, 1, 0)[:, :, None]]
