@@ -89,9 +89,9 @@ def em_states(
 
     def m_step(inverse_temperature, couplings, *state):
         near = state[1] if state else None
-        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near)
+        masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
-        costs = ops.sum(masses, axis=1) * costs_of_a_unit(beta_u, variances)
+        costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
         logits = inverse_temperature * (beta_a - normalized(costs, normalization, votes, epsilon))
         return logits, means, variances
 

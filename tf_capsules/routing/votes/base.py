@@ -54,7 +54,7 @@ class Votes:
         """
         return self._stored.log_density(means, precisions, constants)
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         """Mass, mean and variance of the votes that each parent takes.
 
         Child i gives parent j the share `D_ij = a_i R_ij`: its activation times its coupling.
@@ -67,13 +67,14 @@ class Votes:
             epsilon: added to a parent's mass in divisions.
             near: a guess of the means, relative to `origin`, (batch, parents, *pose), such as those of the previous
                 iteration; or None. It lessens rounding errors of sums in chunks; other forms ignore it.
+            masses_by_group: whether to return a mass for the children of each group, or one for all children.
 
         Returns:
-            Masses (batch, groups, parents), the sum of D_ij over the children of each group; means
+            Masses (batch, groups or 1, parents), the sum of D_ij over the children of each group, or of all; means
             `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
-        return self._stored.moments(couplings, *state, epsilon=epsilon, near=near)
+        return self._stored.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group)
 
     @functools.cached_property
     def origin(self):
@@ -88,6 +89,9 @@ class Votes:
         """(batch, children, ...) as (batch, members, groups, ...)."""
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
+
+    def _masses(self, masses, masses_by_group):
+        return masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
 
     def _set_activations(self, activations):
         """Sets the activations, (batch, children); None stands for ones."""

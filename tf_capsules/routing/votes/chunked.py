@@ -47,7 +47,7 @@ def sums_in_chunks(votes, couplings, *state):
     return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
 
 
-def moments_by_groups(votes, couplings, *state, epsilon, near):
+def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
     """`SharedVotes.moments`, one group of children at a time: no array has axes of groups, children and parents."""
     origin, groups = votes._origin, votes.groups
     near = ops.zeros_like(origin) if near is None else ops.stop_gradient(votes._with_rows(near))
@@ -76,16 +76,16 @@ def moments_by_groups(votes, couplings, *state, epsilon, near):
     def step(total, given):
         row, packed, *transformations = given
         masses, *others = sums(packed, transformations, near, origin, state)
-        added = row[:, None] * masses[:, None], *others
+        masses = masses[:, None]
+        added = (row[:, None] * masses if masses_by_group else masses, *others)
         return tuple(a + b for a, b in zip(total, added, strict=True)), None
 
     # The gradient of TensorFlow's scan keeps the carried state of each step, so the state is small.
-    # Results of a step would need the shapes of the state. So the masses of group g are added to it, in row g.
-    rows = ops.eye(groups, dtype=votes.dtype)
+    rows = ops.eye(groups, dtype=votes.dtype) if masses_by_group else ops.ones((groups, 1), votes.dtype)
     packed = ops.moveaxis(votes.by_group(_packed(votes, couplings)), 2, 0)
     parts = [rows, packed, votes.kernel[:, None], ops.moveaxis(votes.center, 1, 0)[:, :, None]]
     parts += [] if votes.bias is None else [votes.bias[:, None]]
-    masses = ops.zeros((votes.batch, groups, votes.parents), votes.dtype)
+    masses = ops.zeros((votes.batch, rows.shape[1], votes.parents), votes.dtype)
     start = masses, ops.zeros_like(near), ops.zeros_like(near)
     masses, first, second = ops.scan(step, start, tuple(parts))[0]
     means, variances = finish(masses, first, second, near, origin)

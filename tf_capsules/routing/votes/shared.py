@@ -199,12 +199,14 @@ class SharedVotes(TransformedVotes):
         coefficients = self._join(constant[:, :, None], linear, quadratic)
         return self._children_first(ops.matmul(self._features_by_child, coefficients))
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         members = self.children // self.groups  # where it is unknown, a chunk has a part of each group
         if self.children_per_chunk is None:
             sums = self._sums(couplings, *state)
         elif self.groups > 1 and isinstance(members, int) and self.children_per_chunk <= members:
-            return moments_by_groups(self, couplings, *state, epsilon=epsilon, near=near)
+            return moments_by_groups(
+                self, couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group
+            )
         else:
             sums = sums_in_chunks(self, couplings, *state)
         masses, votes, squares = self._about_own_means(sums)
@@ -215,7 +217,7 @@ class SharedVotes(TransformedVotes):
         between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
         variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
-        return masses, self._shaped(means), self._shaped(variances)
+        return self._masses(masses, masses_by_group), self._shaped(means), self._shaped(variances)
 
     def _about_own_means(self, sums):
         """For each group: mass (b, g, j), mean less the origin and squares about the mean, both (b, g, j, r, e)."""

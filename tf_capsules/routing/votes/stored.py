@@ -88,7 +88,7 @@ class StoredVotes(Votes):
     def log_density(self, means, precisions, constants):
         return constants[:, None] - 0.5 * self._over_entries(self._flat(precisions), self.squares(means))
 
-    def moments(self, couplings, *state, epsilon=0.0, near=None):
+    def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
         masses = ops.sum(self.by_group(shares), axis=1)
@@ -98,4 +98,4 @@ class StoredVotes(Votes):
         sums = self._over_children(self.votes, shares) - epsilon * self._flat(self.origin)
         means = self._shaped(sums / divisor)
         variances = self._over_children(self.squares(means), shares) / divisor
-        return masses, means, self._shaped(variances)
+        return self._masses(masses, masses_by_group), means, self._shaped(variances)
