@@ -1,6 +1,6 @@
-"""The base of all routing layers, and the named tuples that it returns."""
+"""The base of all routing layers."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,29 +8,11 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.connections import SHARING, count_groups, flatten_grid, input_spec
+from tf_capsules.layers.routed import Routed
 from tf_capsules.layers.shapes import ShapeInference, one_or_all
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, TransformedVotes
 
 MEMORY = ("auto", "store", "recompute")
-
-
-class Routed(NamedTuple):
-    """The results of a routing layer, by name; None for what the layer does not compute or the call did not ask for.
-
-    Attributes:
-        poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
-        activations: in [0, 1], shaped like the poses without their pose axes.
-        logits: activation logits, shaped like the activations.
-        variances: of a parent's votes, weighted by the children's activations times couplings, shaped like the poses.
-        couplings: coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a
-            window, capsules). Each layer says what they contain, and over what they sum to 1.
-    """
-
-    poses: Tensor
-    activations: Tensor | None = None
-    logits: Tensor | None = None
-    variances: Tensor | None = None
-    couplings: Tensor | None = None
 
 
 class RoutingLayer(ShapeInference):
@@ -80,8 +62,7 @@ class RoutingLayer(ShapeInference):
         """Calls the layer, and returns its answers by name, a `Routed`."""
         results = self(*args, **kwargs)
         results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
-        names = (*self.answers, "couplings")[: len(results)]
-        return Routed(**dict(zip(names, results, strict=True)))
+        return Routed(**dict(zip((*self.answers, "couplings"), results, strict=False)))
 
     def votes(self, poses):
         """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""

@@ -10,12 +10,10 @@ from tf_capsules.layers.arguments import check_memory, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
 from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
-from tf_capsules.routing.em import em_routing
-from tf_capsules.routing.em_options import check_em_routing
+from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import plan
 
-# With few children one of them may give a parent nearly all its mass. The variance is then near 0, and only stored
-# votes give it precisely.
+# With fewer, one child can be nearly all of a parent's mass; only stored votes then give the small variance precisely.
 _FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
@@ -80,8 +78,8 @@ class EMRouting(EMRoutingLayer):
         beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in Gritzman's code (uniform, at most
             `sqrt(6 / (capsules + 1))` from 0; truncated normal of mean -1000 and standard deviation 500); with
             "min_max" uniform in [0, 1].
-        bias_initializer: of the bias.
         kernel_initializer: None: truncated normal of standard deviation 1.
+        bias_initializer: of the bias.
         kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
         kernel_constraint, bias_constraint, beta_u_constraint, beta_a_constraint: of these weights.
 
@@ -143,8 +141,7 @@ class EMRouting(EMRoutingLayer):
         self.coordinates = truth_value("coordinates", coordinates)
         self.use_bias = truth_value("use_bias", use_bias)
         self.children_per_chunk = children_per_chunk
-        needs_votes = "children with matrices of their own" if sharing == "none" else None
-        check_memory(votes_memory, children_per_chunk, needs_votes)
+        check_memory(votes_memory, children_per_chunk, sharing=sharing)
         self.supports_jit = takes_xla(children_per_chunk is None)
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
@@ -154,8 +151,7 @@ class EMRouting(EMRoutingLayer):
             check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
-        children = children_of(poses_shape)
-        few = children is not None and children < _FEW_CHILDREN
+        few = (children_of(poses_shape) or _FEW_CHILDREN) < _FEW_CHILDREN
         shape = (rows, columns, self.dim, self.capsules)
         self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, few=few)
         self.supports_jit = takes_xla(self.children_per_chunk is None or self.stores_votes)
@@ -172,18 +168,17 @@ class EMRouting(EMRoutingLayer):
         self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         votes = self.make_votes(poses, activations)
-        found = em_routing(votes, return_couplings=return_couplings, **self._options)
-        parents, presence, logits, _, *couplings = found
+        parents, presence, logits, _, *couplings = em_routing(votes, return_couplings=return_couplings, **self._options)
         return self._returned([parents, presence, logits], couplings)
 
 
 def initializers(normalization, capsules):
     """Initializers that go with a normalization."""
-    random = keras.initializers
-    beta_u, beta_a = "zeros", "zeros"
-    if normalization == "data":
-        limit = (6 / (capsules + 1)) ** 0.5
-        beta_u, beta_a = random.RandomUniform(-limit, limit), random.TruncatedNormal(-1000.0, 500.0)
-    elif normalization == "min_max":
-        beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
-    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}
+    uniform, normal = keras.initializers.RandomUniform, keras.initializers.TruncatedNormal
+    limit = (6 / (capsules + 1)) ** 0.5
+    betas = {
+        "data": (uniform(-limit, limit), normal(-1000.0, 500.0)),
+        "min_max": (uniform(0.0, 1.0), uniform(0.0, 1.0)),
+    }
+    beta_u, beta_a = betas.get(normalization, ("zeros", "zeros"))
+    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": normal(stddev=1.0)}

@@ -108,8 +108,7 @@ class HeinsenRouting(RoutingLayer):
         self.children_per_chunk = children_per_chunk
         self.epsilon = epsilon
         needs_votes = "a density that is a function" if callable(density) else None
-        needs_votes = needs_votes or ("children with matrices of their own" if sharing == "none" else None)
-        check_memory(votes_memory, children_per_chunk, needs_votes)
+        check_memory(votes_memory, children_per_chunk, needs_votes, sharing)
         # XLA can't choose the form of the votes in each call if the number of parents is unknown, too.
         self._xla = children_per_chunk is None and (capsules is not None or votes_memory != "auto")
         self.supports_jit = takes_xla(self._xla)

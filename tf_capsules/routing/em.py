@@ -1,13 +1,14 @@
 """EM routing: parents are Gaussians that are fitted to the votes (Hinton, Sabour, Frosst 2018)."""
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.arguments import is_positive, one_of, positive_int, positive_number
 from tf_capsules.routing.couplings import softmax
-from tf_capsules.routing.em_options import check_em_routing, normalized, temperatures
 from tf_capsules.routing.votes import Votes
 
 
@@ -45,8 +46,8 @@ def em_routing(
         gradients: "all": through all iterations; "last": through the last M-step only, with its couplings held fixed.
         epsilon: added to each parent's mass, and to the range of the costs, in divisions.
         variance_floor: added to each variance.
-        competition: None: all parents compete for a child; or a function from logits to couplings, both (batch,
-            children, parents) or (batch, children, 1), such as `Windows.couple` for a batch of parent positions.
+        competition: from logits to couplings, both (batch, children, parents or 1), such as `Windows.couple` for a
+            batch of parent positions; None: all parents compete for a child.
         return_couplings: also return the couplings R of the last M-step.
 
     Returns:
@@ -66,10 +67,8 @@ def em_routing(
     results = means + votes.origin, ops.sigmoid(logits), logits, variances
     if not return_couplings:
         return results
-    if iterations == 1:
-        couplings = uniform_couplings(votes, competition)
-    else:
-        couplings = e_step(votes, *states[-2], competition=competition)
+    before = states[-2:-1]  # none before the first iteration
+    couplings = e_step(votes, *before[0], competition=competition) if before else uniform_couplings(votes, competition)
     return *results, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
 
 
@@ -116,5 +115,45 @@ def costs_of_a_unit(beta_u, variances):
 
 def uniform_couplings(votes, competition):
     """Couplings of the first M-step, (batch, children, 1), equal for all parents that compete."""
-    nothing = ops.zeros((votes.batch, votes.children, 1), votes.dtype)
-    return competition(nothing) / ops.cast(votes.parents, votes.dtype)
+    return competition(ops.zeros((votes.batch, votes.children, 1), votes.dtype)) / ops.cast(votes.parents, votes.dtype)
+
+
+def temperatures(inverse_temperature, iterations):
+    """The inverse temperature of each iteration; a number stands for the authors' schedule."""
+    if isinstance(inverse_temperature, numbers.Real):
+        return [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
+    return list(inverse_temperature)
+
+
+def cost_factor(normalization, parents, children, dtype):
+    """The factor on the cost, for a `normalization` that is a number or "data"."""
+    if normalization != "data":
+        return normalization
+    return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
+
+
+def normalized(costs, normalization, votes, epsilon):
+    """Costs (batch, parents), normalized."""
+    if normalization == "min_max":
+        # Without initial values Keras refuses the extremes of an empty batch.
+        low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
+        high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
+        return 10 * (costs - low) / (high - low + epsilon) - 5
+    return cost_factor(normalization, votes.parents, votes.children, votes.dtype) * costs
+
+
+def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):
+    """Raises a ValueError for arguments that `em_routing` can't work with."""
+    positive_int("iterations", iterations)
+    several = isinstance(inverse_temperature, (list, tuple))
+    lambdas = inverse_temperature if several else [inverse_temperature] * iterations
+    if len(lambdas) != iterations or not all(map(is_positive, lambdas)):
+        raise ValueError(
+            f"`inverse_temperature` must be a number, or one for each of the {iterations} iterations, above 0. "
+            f"Received: {inverse_temperature!r}"
+        )
+    if normalization not in ("data", "min_max") and not is_positive(normalization):
+        raise ValueError(f"`normalization` must be a number above 0, 'data' or 'min_max'. Received: {normalization!r}")
+    one_of("gradients", gradients, ("all", "last"))
+    positive_number("epsilon", epsilon)
+    positive_number("variance_floor", variance_floor)

@@ -90,12 +90,11 @@ class Votes:
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
 
-    def _masses(self, masses, masses_by_group):
-        return masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
+    def _shaped(self, poses):
+        """Poses of the parents with entries in any layout, as (batch, parents, *pose)."""
+        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
     def _set_activations(self, activations):
         """Sets the activations, (batch, children); None stands for ones."""
-        if activations is None:
-            self.activations = ops.ones((1, self.children), self.dtype)
-        else:
-            self.activations = ops.cast(activations, self.dtype)
+        activations = ops.ones((1, self.children)) if activations is None else activations
+        self.activations = ops.cast(activations, self.dtype)

@@ -217,7 +217,8 @@ class SharedVotes(TransformedVotes):
         between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
         variances = (squares + between) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
-        return self._masses(masses, masses_by_group), self._shaped(means), self._shaped(variances)
+        masses = masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
+        return masses, self._shaped(means), self._shaped(variances)
 
     def _about_own_means(self, sums):
         """For each group: mass (b, g, j), mean less the origin and squares about the mean, both (b, g, j, r, e)."""

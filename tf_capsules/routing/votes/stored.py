@@ -31,8 +31,7 @@ class StoredVotes(Votes):
         origin: Tensor | None = None,
         children_last: bool = False,
     ):
-        votes = at_least_float32(votes)
-        votes = votes if children_last else ops.moveaxis(votes, 1, -1)
+        votes = at_least_float32(votes if children_last else ops.moveaxis(votes, 1, -1))
         self.pose_shape = tuple(votes.shape[2:-1])
         self.entries = math.prod(self.pose_shape)
         self.batch, self.parents, *_, self.children = ops.shape(votes)
@@ -46,10 +45,6 @@ class StoredVotes(Votes):
     def _flat(self, poses):
         """(batch, parents, *pose) as (batch, parents, entries)."""
         return ops.reshape(poses, (-1, self.parents, self.entries))
-
-    def _shaped(self, poses):
-        """(batch, parents, entries) as (batch, parents, *pose)."""
-        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 
     def _over_children(self, values, weights):
         """Weighted sums of (batch, parents, entries, children), (batch, parents, entries)."""
@@ -72,8 +67,7 @@ class StoredVotes(Votes):
         return self
 
     def tensor(self):
-        votes = ops.transpose(self.votes, (0, 3, 1, 2))
-        votes = ops.reshape(votes, (self.batch, self.children, self.parents, *self.pose_shape))
+        votes = ops.reshape(ops.moveaxis(self.votes, 3, 1), (self.batch, self.children, self.parents, *self.pose_shape))
         return votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
@@ -91,11 +85,11 @@ class StoredVotes(Votes):
     def moments(self, couplings, *state, epsilon=0.0, near=None, masses_by_group=True):
         couplings = couplings(self, *state) if callable(couplings) else couplings
         shares = couplings * self.activations[..., None]
-        masses = ops.sum(self.by_group(shares), axis=1)
-        masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
+        masses = ops.broadcast_to(ops.sum(self.by_group(shares), axis=1), (self.batch, self.groups, self.parents))
         divisor = ops.sum(masses, axis=1)[..., None] + epsilon
         # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
         sums = self._over_children(self.votes, shares) - epsilon * self._flat(self.origin)
         means = self._shaped(sums / divisor)
         variances = self._over_children(self.squares(means), shares) / divisor
-        return self._masses(masses, masses_by_group), means, self._shaped(variances)
+        masses = masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
+        return masses, means, self._shaped(variances)

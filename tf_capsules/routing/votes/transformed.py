@@ -41,9 +41,6 @@ class TransformedVotes(Votes):
         self.bias = None if bias is None else ops.reshape(bias, (self.groups, self.parents, self.rows, out))
         self._set_activations(activations)
 
-    def _shaped(self, poses):
-        return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
-
     def store(self):
         votes = self._children_last(self.by_group(self.poses), None if self.bias is None else self.bias[None])
         return StoredVotes(votes, self.activations, self.groups, children_last=True)

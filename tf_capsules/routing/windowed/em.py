@@ -17,8 +17,7 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.couplings import softmax
-from tf_capsules.routing.em import costs_of_a_unit, e_step, em_states, uniform_couplings
-from tf_capsules.routing.em_options import cost_factor, temperatures
+from tf_capsules.routing.em import cost_factor, costs_of_a_unit, e_step, em_states, temperatures, uniform_couplings
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.windowed.votes import common_moments, make_votes, over_children, over_entries, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
