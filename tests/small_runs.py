@@ -27,6 +27,11 @@ REPOSITORY = pathlib.Path(__file__).parents[1]
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="exports through TensorFlow")
 
 
+def plain_network(image_shape, classes):
+    layers = [keras.Input(image_shape), keras.layers.Flatten(), keras.layers.Dense(classes, "softmax")]
+    return keras.Sequential(layers)
+
+
 def write_arrays(path, classes=4, shape=(10, 12, 2)):
     """Images of one bright row, in the row of its class."""
     y = np.random.default_rng(0).permutation(90) % classes

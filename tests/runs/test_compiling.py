@@ -1,8 +1,9 @@
 import dataclasses
 
 import keras
+import numpy as np
 import pytest
-from small_runs import DIGITS, RECTIFIED, SHORT, SPREAD, TINY
+from small_runs import DIGITS, RECTIFIED, SHORT, SPREAD, TINY, plain_network
 
 from tf_capsules import recipes
 from tf_capsules.losses import MarginLoss, SpreadLoss
@@ -90,6 +91,33 @@ def test_mixup_is_asked_of_the_training_stream_alone(eager, tmp_path, monkeypatc
     assert mixed.result["value"] == pytest.approx(correct.mean(), abs=1e-6)
     plain = train(recipe, tmp_path / "plain", settings, verbose=0)
     assert "mixup" not in asked["train"] and plain.history[0]["loss"] != mixed.history[0]["loss"]
+
+
+def test_a_plain_network_learns_from_mixed_examples(eager, tmp_path):
+    recipe = TINY.replace(
+        model=plain_network,
+        model_options={},
+        loss=keras.losses.SparseCategoricalCrossentropy,
+        learning_rate=1e-9,  # so the weights stay as they are
+        decay_steps=None,
+        epochs=1,
+        mixup=0.4,
+    )
+    run = train(recipe, tmp_path, Settings(train_limit=50, test_limit=20, batch_size=50), verbose=0)
+    ((images, labels),) = run.data.train(training=True, batch_size=50, mixup=(0.4, 10))
+    rows = keras.ops.convert_to_numpy(labels["label"])
+    assert ((rows > 0.01) & (rows < 0.99)).any()
+    losses = -np.sum(rows * np.log(run.model.predict(images, verbose=0)), axis=1)
+    assert run.history[0]["loss"] == pytest.approx(losses.mean(), rel=1e-4)
+    images, labels = run.examples(20)
+    scores = run.model.predict(images, verbose=0)
+    for measured in run.history[0]["val_accuracy"], run.result["value"], run.evaluate()["accuracy"]:
+        assert measured == pytest.approx((scores.argmax(-1) == labels).mean(), abs=1e-6)
+    own = -np.log(scores[np.arange(20), labels]).mean()
+    assert run.evaluate()["loss"] == pytest.approx(own, rel=1e-4)
+    top = train(recipe.replace(metric="top_5"), tmp_path / "top", run.settings, verbose=0)
+    right = [label in np.argsort(row)[-5:] for row, label in zip(scores, labels, strict=True)]
+    assert top.result["value"] == pytest.approx(np.mean(right), abs=1e-6)
 
 
 @pytest.mark.parametrize(

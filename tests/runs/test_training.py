@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from backend import untraced_steps
 from processes import run_script
-from small_runs import DIGITS, RECTIFIED, SHORT, TINY, write_arrays
+from small_runs import DIGITS, RECTIFIED, SHORT, TINY, plain_network, write_arrays
 from toys import ToyTransformer, write_checkpoint, write_trees
 
 from tf_capsules import datasets, recipes, text
@@ -133,19 +133,14 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
         train(RECTIFIED, tmp_path / "run", Settings(decay_steps=9))
     with pytest.raises(TrainingError, match="momentum_cycle needs the optimizer RAdam. Received: Adam"):
         train(RECTIFIED.replace(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
-    plain = recipes.get("sabour2017-mnist-cnn").replace(dataset="digits", preprocess=(), mixup=0.2)
-    for recipe, kind in (
-        (plain.replace(model=plain_network), "a network without class capsules"),
-        (TINY.replace(mixup=0.2), "a network with a decoder"),
+    plain = TINY.replace(model=plain_network, model_options={}, mixup=0.2)
+    for recipe, message in (
+        (TINY.replace(mixup=0.2), "mixup 0.2 needs a network without a decoder"),
+        (plain, "mixup 0.2: .* needs the loss SparseCategoricalCrossentropy. Received: MarginLoss"),
     ):
-        with pytest.raises(TrainingError, match=f"mixup 0.2 needs .* without a decoder. Received: {kind}"):
+        with pytest.raises(TrainingError, match=message):
             train(recipe, tmp_path / "run", SHORT)
     assert not (tmp_path / "run").exists()
-
-
-def plain_network(image_shape, classes):
-    layers = [keras.Input(image_shape), keras.layers.Flatten(), keras.layers.Dense(classes, "softmax")]
-    return keras.Sequential(layers)
 
 
 def test_xla_that_can_not_train_is_refused_and_a_run_of_before_is_loaded(tmp_path, monkeypatch):

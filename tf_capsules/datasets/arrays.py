@@ -66,6 +66,20 @@ class ShuffledBatches(keras.utils.PyDataset):
         return keras.tree.map_structure(mix, x), {"label": label, "unmixed": y}
 
 
+class MappedBatches(keras.utils.PyDataset):
+    """Batches with a function applied to the parts of each."""
+
+    def __init__(self, batches, function):
+        super().__init__()
+        self._batches, self._function = batches, function
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, item):
+        return self._function(*self._batches[item])
+
+
 class ArrayBatches(ShuffledBatches):
     """The batches (x, y) or (x, y, weights) of `Split.batches`, from NumPy arrays.
 

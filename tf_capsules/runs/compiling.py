@@ -2,6 +2,8 @@
 
 import keras
 
+from tf_capsules.datasets.arrays import MappedBatches
+from tf_capsules.layers.arguments import class_targets
 from tf_capsules.losses import SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier
@@ -20,19 +22,28 @@ def build_model(recipe, spec, dtype="float32"):
         keras.config.set_dtype_policy(before)
 
 
-def for_model(model, batches):
-    """The batches as the model takes them: if there are several targets, a plain classifier gets the labels alone."""
-    targets = batches.element_spec[1] if hasattr(batches, "element_spec") else None
-    if isinstance(model, CapsuleClassifier) or not isinstance(targets, dict):
+def for_model(model, recipe, batches):
+    """The batches as the model takes them. A plain classifier gets labels alone, as rows if examples are mixed."""
+    several = hasattr(batches, "element_spec") and isinstance(batches.element_spec[1], dict)
+    if isinstance(model, CapsuleClassifier) or not (several or recipe.mixup):
         return batches
-    return batches.map(lambda images, targets, *weights: (images, targets["label"], *weights))
+
+    def labels_alone(inputs, targets, *weights):
+        labels = targets["label"] if isinstance(targets, dict) else targets
+        return inputs, class_targets(labels, model.outputs[0]) if recipe.mixup else labels, *weights
+
+    arrays = isinstance(batches, keras.utils.PyDataset)
+    return MappedBatches(batches, labels_alone) if arrays else batches.map(labels_alone)
 
 
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model as a recipe says and builds its optimizer; a ValueError if the two do not go together."""
-    if recipe.mixup is not None and (not isinstance(model, CapsuleClassifier) or model.decoder is not None):
-        kind = "with a decoder (see --network)" if isinstance(model, CapsuleClassifier) else "without class capsules"
-        raise ValueError(f"mixup {recipe.mixup} needs a capsule network without a decoder. Received: a network {kind}")
+    plain = not isinstance(model, CapsuleClassifier)
+    if recipe.mixup and not plain and model.decoder is not None:
+        raise ValueError(f"mixup {recipe.mixup} needs a network without a decoder, see --network.")
+    if recipe.mixup and plain and recipe.loss is not keras.losses.SparseCategoricalCrossentropy:
+        needed = "a network without class capsules needs the loss SparseCategoricalCrossentropy"
+        raise ValueError(f"mixup {recipe.mixup}: {needed}. Received: {recipe.loss.__name__}")
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
@@ -49,24 +60,28 @@ def compile_model(model, recipe, spec, jit="auto"):
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
+    rows = bool(recipe.mixup and plain)
+    loss = keras.losses.CategoricalCrossentropy if rows else recipe.loss
     model.compile(
         optimizer,
-        loss=recipe.loss(*margin, **recipe.loss_options),
-        weighted_metrics=[make_metric(recipe)],
+        loss=loss(*margin, **recipe.loss_options),
+        weighted_metrics=[make_metric(recipe, rows)],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
     model.optimizer.build(model.trainable_variables)
 
 
-def make_metric(recipe):
-    """The Keras metric that a recipe names."""
+def make_metric(recipe, rows=False):
+    """The Keras metric that a recipe names; `rows`: for labels that are rows."""
     # Given a name only, Keras would choose a metric by the shape of the labels, which are rows for mixed examples. It
     # would also make the metric while it traces the first step, which would be traced a second time.
     if recipe.metric == "exact_match":
         return ExactMatch(recipe.threshold)
     if recipe.metric == "top_5":
-        return keras.metrics.SparseTopKCategoricalAccuracy(5, recipe.metric)
-    return keras.metrics.SparseCategoricalAccuracy(recipe.metric)
+        top_5 = keras.metrics.TopKCategoricalAccuracy if rows else keras.metrics.SparseTopKCategoricalAccuracy
+        return top_5(5, recipe.metric)
+    accuracy = keras.metrics.CategoricalAccuracy if rows else keras.metrics.SparseCategoricalAccuracy
+    return accuracy(recipe.metric)
 
 
 def compile_learner(model, recipe, spec, jit="auto"):
