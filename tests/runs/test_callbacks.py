@@ -14,11 +14,11 @@ def test_progress_without_a_terminal_tells_the_time_left(eager, tmp_path, monkey
     write_arrays(tmp_path / "mine.npz")
     monkeypatch.setattr(training, "Progress", functools.partial(callbacks.Progress, seconds=0))
     train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "mine.npz"), epochs=2, batch_size=30))
-    lines = [line for line in capsys.readouterr().out.splitlines() if "minutes left" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "min left" in line]
     assert [line.split(":")[0] for line in lines] == [
         f"epoch {epoch}, step {step} of 2" for epoch in (1, 2) for step in (1, 2)
     ]
-    assert lines[-1].endswith("about 0 minutes left")
+    assert lines[-1].endswith("about 0 min left")
 
 
 class NotANumber(keras.losses.Loss):

@@ -92,7 +92,7 @@ class Progress(keras.callbacks.Callback):
             minutes = left * (now - self.started) / self.done / 60
             values = ", ".join(f"{name} {float(value):.4f}" for name, value in logs.items())
             where = f"epoch {self.epoch + 1}, step {batch + 1:,} of {self.steps:,}"
-            print(f"{where}: {values}, about {minutes:,.0f} minutes left", flush=True)
+            print(f"{where}: {values}, about {minutes:,.0f} min left", flush=True)
 
 
 def diagnostics(folder, model, data):
