@@ -20,7 +20,8 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 20)
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow:
-        # To seed its random state, which only `fit` draws from, throws away all kernels: done where the seed changes.
+        # To seed TensorFlow's own random operations throws away all kernels: it is done where the seed changes. Of
+        # them only `fit` uses one, which shuffles in a graph that starts from the seed.
         tensorflow.random.set_seed = functools.lru_cache(maxsize=1)(tensorflow.random.set_seed)
     if QUICK and tensorflow:
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -49,7 +50,7 @@ def no_convolution_to_a_column(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def fixed_seed():
-    """Every test starts from the same random state and leaves the dtype policy as it was."""
+    """Every test starts from the same random state of Python, NumPy and Keras and leaves the dtype policy as it was."""
     import keras
 
     policy = keras.config.dtype_policy()

@@ -4,7 +4,7 @@ import pytest
 from backend import array
 from keras import ops
 
-from tf_capsules.metrics import ExactMatch
+from tf_capsules.metrics import ExactMatch, TopKAccuracy
 
 
 def count(labels, scores):
@@ -38,6 +38,22 @@ def test_by_hand(dtype):
     assert float(ExactMatch()(labels, scores)) == 0.5
     weights = np.array([3.0, 1.0, 0.0, 0.0])
     assert float(ExactMatch()(labels, scores, sample_weight=weights)) == 0.75
+
+
+def test_the_class_of_a_mixed_example_is_the_one_with_the_larger_share():
+    scores = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1], [0.3, 0.3, 0.4]])
+    rows = np.array([[0.4, 0.6, 0.0], [0.0, 0.9, 0.1], [1.0, 0.0, 0.0]])
+    numbers = rows.argmax(-1)
+    for labels in (rows, numbers):
+        assert float(TopKAccuracy()(labels, scores)) == pytest.approx(1 / 3)
+        assert float(TopKAccuracy(2)(labels, scores)) == pytest.approx(1)  # a tie with the second counts, as in Keras
+    assert float(TopKAccuracy()(numbers, scores, sample_weight=np.array([3.0, 1.0, 0.0]))) == 0.75
+    assert float(TopKAccuracy(3)(np.array([0, 3, -1]), scores)) == pytest.approx(1 / 3)
+    metric = TopKAccuracy(2, name="two")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert again.get_config() == metric.get_config() and again.k == 2
+    with pytest.raises(ValueError, match="`k` must be .* Received: 0"):
+        TopKAccuracy(0)
 
 
 def test_with_a_threshold_the_number_of_classes_must_be_right_too():

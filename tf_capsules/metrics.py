@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import class_targets
+from tf_capsules.layers.arguments import class_targets, positive_int
 from tf_capsules.routing.precision import at_least_float32
 
 
@@ -45,6 +45,44 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
 
     def get_config(self):
         return {"threshold": self.threshold, "name": self.name, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable("tf_capsules")
+class TopKAccuracy(keras.metrics.MeanMetricWrapper):
+    """Share of the samples whose class is among the k most active ones, for class numbers and for rows alike.
+
+    The class of a row is that of its largest entry: of a mixed example, the one with the larger share. A class number
+    that is no class is never right.
+
+    Args:
+        k: at least 1.
+        name, dtype: of the metric.
+
+    Call arguments:
+        y_true: class numbers (batch,), or rows (batch, classes).
+        y_pred: (batch, classes).
+
+    Raises:
+        ValueError: k out of range, labels of another shape.
+
+    Example:
+        >>> float(TopKAccuracy()(np.array([[0.3, 0.7], [1.0, 0.0]]), np.array([[0.4, 0.6], [0.2, 0.8]])))
+        0.5
+    """
+
+    def __init__(self, k: int = 1, name: str | None = "accuracy", dtype: str | keras.DTypePolicy | None = None):
+        super().__init__(_among_top_k, name=name, dtype=dtype, k=positive_int("k", k))
+        self.k = k
+
+    def get_config(self):
+        return {"k": self.k, "name": self.name, "dtype": self.dtype}
+
+
+def _among_top_k(y_true, y_pred, k):
+    y_pred = ops.cast(y_pred, "float32")  # TensorFlow's in_top_k takes nothing else
+    targets = class_targets(y_true, y_pred)
+    right = ops.in_top_k(ops.argmax(targets, axis=-1), y_pred, k)
+    return ops.cast(ops.logical_and(right, ops.logical_not(ops.any(ops.isnan(targets), axis=-1))), "float32")
 
 
 def _exact_match(y_true, y_pred, threshold):

@@ -94,6 +94,14 @@ def test_a_grid_of_any_size_that_is_known_with_the_call():
         np.testing.assert_allclose(array(result), array(wanted), atol=1e-5)
 
 
+def test_of_a_seed_only_the_kernel_draws_by_default():
+    keras.utils.set_random_seed(7)
+    expected = keras.initializers.TruncatedNormal(stddev=1.0)((1, 5, 4, 4))
+    keras.utils.set_random_seed(7)
+    layer = built(EMRouting(5, 4, sharing="all"), (None, 3, 4, 4))
+    np.testing.assert_array_equal(array(layer.kernel), array(expected))
+
+
 def test_parameters_and_initial_values():
     """Hinton et al. 2018: the class capsules have 32 x 5 matrices and two betas for each class."""
     layer = EMRouting(5, 4, sharing="positions", coordinates=True)

@@ -17,6 +17,17 @@ def test_class_numbers_and_rows():
     np.testing.assert_allclose(array(SoftmaxCrossentropy()(mixed, SCORES)), -(mixed * LOGS).sum(-1).mean(), rtol=1e-5)
 
 
+def test_probabilities_in_place_of_logits():
+    loss = SoftmaxCrossentropy(from_logits=False)
+    assert SoftmaxCrossentropy.from_config(loss.get_config()).from_logits is False
+    mixed = np.array([[0.3, 0.7, 0, 0], [0, 0, 1, 0], [0.5, 0, 0, 0.5]], "float32")
+    for given in (np.array([2, 0, 3]), mixed):
+        expected = array(SoftmaxCrossentropy()(given, SCORES))
+        np.testing.assert_allclose(array(loss(given, np.exp(LOGS))), expected, rtol=1e-5)
+    sure = array(loss(np.array([1]), np.array([[1.0, 0.0]], "float32")))
+    np.testing.assert_allclose(sure, -np.log(1e-7), rtol=1e-5)
+
+
 def test_extreme_scores_stay_finite():
     scores = np.array([[1e4, -1e4, 0.0]], "float32")
     np.testing.assert_allclose(array(SoftmaxCrossentropy()(np.array([1]), scores)), 2e4, rtol=1e-6)

@@ -115,6 +115,8 @@ def test_a_plain_network_learns_from_mixed_examples(eager, tmp_path):
         assert measured == pytest.approx((scores.argmax(-1) == labels).mean(), abs=1e-6)
     own = -np.log(scores[np.arange(20), labels]).mean()
     assert run.evaluate()["loss"] == pytest.approx(own, rel=1e-4)
+    numbers = run.model.evaluate(images, labels, verbose=0, return_dict=True)
+    assert numbers == pytest.approx(run.evaluate(), rel=1e-5)
     top = train(recipe.replace(metric="top_5"), tmp_path / "top", run.settings, verbose=0)
     right = [label in np.argsort(row)[-5:] for row, label in zip(scores, labels, strict=True)]
     assert top.result["value"] == pytest.approx(np.mean(right), abs=1e-6)

@@ -135,8 +135,12 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
         train(RECTIFIED.replace(optimizer=keras.optimizers.Adam), tmp_path / "run", SHORT)
     plain = TINY.replace(model=plain_network, model_options={}, mixup=0.2)
     for recipe, message in (
-        (TINY.replace(mixup=0.2), "mixup 0.2 needs a network without a decoder"),
-        (plain, "mixup 0.2: .* needs the loss SparseCategoricalCrossentropy. Received: MarginLoss"),
+        (TINY.replace(mixup=0.2), "mixup 0.2 needs a network without a decoder. Received: 'capsnet' with a decoder"),
+        (plain.replace(loss=keras.losses.Poisson), "mixup 0.2 needs SparseCat.* Received: Poisson {'name'"),
+        (
+            plain.replace(loss=keras.losses.SparseCategoricalCrossentropy, loss_options={"ignore_class": 1}),
+            "mixup 0.2 needs .* without ignore_class.* 'ignore_class': 1",
+        ),
     ):
         with pytest.raises(TrainingError, match=message):
             train(recipe, tmp_path / "run", SHORT)

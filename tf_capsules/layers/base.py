@@ -60,9 +60,9 @@ class RoutingLayer(ShapeInference):
 
     def routed(self, *args, **kwargs):
         """Calls the layer, and returns its answers by name, a `Routed`."""
-        results = self(*args, **kwargs)
-        results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
-        return Routed(**dict(zip((*self.answers, "couplings"), results, strict=False)))
+        results = keras.tree.flatten(self(*args, **kwargs))
+        names = (*self.answers, "couplings")[: len(results)]
+        return Routed(**dict(zip(names, results, strict=True)))
 
     def votes(self, poses):
         """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""

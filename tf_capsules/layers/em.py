@@ -174,11 +174,11 @@ class EMRouting(EMRoutingLayer):
 
 def initializers(normalization, capsules):
     """Initializers that go with a normalization."""
-    uniform, normal = keras.initializers.RandomUniform, keras.initializers.TruncatedNormal
-    limit = (6 / (capsules + 1)) ** 0.5
-    betas = {
-        "data": (uniform(-limit, limit), normal(-1000.0, 500.0)),
-        "min_max": (uniform(0.0, 1.0), uniform(0.0, 1.0)),
-    }
-    beta_u, beta_a = betas.get(normalization, ("zeros", "zeros"))
-    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": normal(stddev=1.0)}
+    random = keras.initializers  # each draws its seed when it is made
+    beta_u, beta_a = "zeros", "zeros"
+    if normalization == "data":
+        limit = (6 / (capsules + 1)) ** 0.5
+        beta_u, beta_a = random.RandomUniform(-limit, limit), random.TruncatedNormal(-1000.0, 500.0)
+    elif normalization == "min_max":
+        beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
+    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}

@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of logits."""
+"""Softmax cross-entropy."""
 
 import keras
 from keras import ops
@@ -13,25 +13,33 @@ class SoftmaxCrossentropy(keras.losses.Loss):
     Source: Heinsen 2019, section 3.2 (soft targets, which come from mixing examples).
 
     Args:
+        from_logits: false: the predictions are probabilities, and none counts as less than `keras.config.epsilon()`.
         name, kwargs: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
-        y_pred: logits (batch, classes).
+        y_pred: logits, or probabilities, (batch, classes).
 
     Raises:
-        ValueError: logits of other shapes; labels that are neither class numbers nor one row a sample.
+        ValueError: predictions of other shapes; labels that are neither class numbers nor one row a sample.
 
     Example:
         >>> round(float(SoftmaxCrossentropy()(np.array([1]), np.zeros((1, 4)))), 4)
         1.3863
     """
 
-    def __init__(self, name: str | None = "softmax_crossentropy", **kwargs):
+    def __init__(self, name: str | None = "softmax_crossentropy", from_logits: bool = True, **kwargs):
         super().__init__(name, **kwargs)
+        self.from_logits = from_logits
 
     def call(self, y_true, y_pred):
-        logits = ops.convert_to_tensor(y_pred)
-        if len(logits.shape) != 2:
-            raise ValueError(f"The predictions are logits (batch, classes). Received shape {tuple(logits.shape)}.")
-        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)
+        scores = ops.convert_to_tensor(y_pred)
+        if len(scores.shape) != 2:
+            kind = "logits" if self.from_logits else "probabilities"
+            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(scores.shape)}.")
+        if not self.from_logits:
+            scores = ops.log(ops.maximum(scores, keras.config.epsilon()))
+        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), scores) * ops.log_softmax(scores), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "from_logits": self.from_logits}

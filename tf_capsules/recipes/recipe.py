@@ -38,7 +38,9 @@ class Recipe:
         drops: shares of all steps after which the rate falls to a tenth of itself.
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
-        mixup: training examples are mixed in pairs, in shares drawn from Beta(mixup, mixup); None: they are not.
+        mixup: training examples are mixed in pairs, in shares drawn from Beta(mixup, mixup); None: they are not. It
+            is for networks without a decoder. Their accuracy in training is of the label before mixing; without class
+            capsules, of the label with the larger share.
         feedback: `feedback(model, **feedback_options)` returns the `tf_capsules.models.FeedbackModel` to train; None:
             the model itself is trained.
         feedback_options: its arguments beside the model.

@@ -3,9 +3,8 @@
 import keras
 
 from tf_capsules.datasets.arrays import MappedBatches
-from tf_capsules.layers.arguments import class_targets
-from tf_capsules.losses import SpreadMargin
-from tf_capsules.metrics import ExactMatch
+from tf_capsules.losses import SoftmaxCrossentropy, SpreadMargin
+from tf_capsules.metrics import ExactMatch, TopKAccuracy
 from tf_capsules.models import CapsuleClassifier
 from tf_capsules.models.weights import fill
 from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
@@ -22,28 +21,24 @@ def build_model(recipe, spec, dtype="float32"):
         keras.config.set_dtype_policy(before)
 
 
-def for_model(model, recipe, batches):
-    """The batches as the model takes them. A plain classifier gets labels alone, as rows if examples are mixed."""
-    several = hasattr(batches, "element_spec") and isinstance(batches.element_spec[1], dict)
-    if isinstance(model, CapsuleClassifier) or not (several or recipe.mixup):
+def for_model(model, batches):
+    """The batches as the model takes them: if there are several targets, a plain classifier gets the labels alone."""
+    if isinstance(model, CapsuleClassifier):
         return batches
+    if isinstance(batches, keras.utils.PyDataset):
+        return MappedBatches(batches, _labels_alone)
+    return batches.map(_labels_alone) if isinstance(batches.element_spec[1], dict) else batches
 
-    def labels_alone(inputs, targets, *weights):
-        labels = targets["label"] if isinstance(targets, dict) else targets
-        return inputs, class_targets(labels, model.outputs[0]) if recipe.mixup else labels, *weights
 
-    arrays = isinstance(batches, keras.utils.PyDataset)
-    return MappedBatches(batches, labels_alone) if arrays else batches.map(labels_alone)
+def _labels_alone(inputs, targets, *weights):
+    return inputs, targets["label"] if isinstance(targets, dict) else targets, *weights
 
 
 def compile_model(model, recipe, spec, jit="auto"):
     """Compiles a model as a recipe says and builds its optimizer; a ValueError if the two do not go together."""
-    plain = not isinstance(model, CapsuleClassifier)
-    if recipe.mixup and not plain and model.decoder is not None:
-        raise ValueError(f"mixup {recipe.mixup} needs a network without a decoder, see --network.")
-    if recipe.mixup and plain and recipe.loss is not keras.losses.SparseCategoricalCrossentropy:
-        needed = "a network without class capsules needs the loss SparseCategoricalCrossentropy"
-        raise ValueError(f"mixup {recipe.mixup}: {needed}. Received: {recipe.loss.__name__}")
+    if recipe.mixup is not None and getattr(model, "decoder", None) is not None:
+        kind = f"{model.name!r} with a decoder (an argument of the network, see --network)"
+        raise ValueError(f"mixup {recipe.mixup} needs a network without a decoder. Received: {kind}")
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
@@ -60,28 +55,38 @@ def compile_model(model, recipe, spec, jit="auto"):
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
-    rows = bool(recipe.mixup and plain)
-    loss = keras.losses.CategoricalCrossentropy if rows else recipe.loss
+    loss, metric = recipe.loss(*margin, **recipe.loss_options), make_metric(recipe)
+    if recipe.mixup is not None and not isinstance(model, CapsuleClassifier):
+        loss, metric = _loss_of_mixed(loss, recipe.mixup), TopKAccuracy(getattr(metric, "k", 1), recipe.metric)
     model.compile(
         optimizer,
-        loss=loss(*margin, **recipe.loss_options),
-        weighted_metrics=[make_metric(recipe, rows)],
+        loss=loss,
+        weighted_metrics=[metric],
         jit_compile={"auto": "auto", "on": True, "off": False}[jit],
     )
     model.optimizer.build(model.trainable_variables)
 
 
-def make_metric(recipe, rows=False):
-    """The Keras metric that a recipe names; `rows`: for labels that are rows."""
+def _loss_of_mixed(loss, mixup):
+    """The loss of a plain classifier, in a form that takes the rows of mixed examples and class numbers alike."""
+    if not type(loss).__module__.startswith("keras."):
+        return loss
+    options = loss.get_config()
+    if not isinstance(loss, keras.losses.SparseCategoricalCrossentropy) or options["ignore_class"] is not None:
+        needed = "SparseCategoricalCrossentropy without ignore_class, or a loss that takes class numbers and rows"
+        raise ValueError(f"mixup {mixup} needs {needed}. Received: {type(loss).__name__} {options}")
+    return SoftmaxCrossentropy(from_logits=options["from_logits"])
+
+
+def make_metric(recipe):
+    """The Keras metric that a recipe names."""
     # Given a name only, Keras would choose a metric by the shape of the labels, which are rows for mixed examples. It
     # would also make the metric while it traces the first step, which would be traced a second time.
     if recipe.metric == "exact_match":
         return ExactMatch(recipe.threshold)
     if recipe.metric == "top_5":
-        top_5 = keras.metrics.TopKCategoricalAccuracy if rows else keras.metrics.SparseTopKCategoricalAccuracy
-        return top_5(5, recipe.metric)
-    accuracy = keras.metrics.CategoricalAccuracy if rows else keras.metrics.SparseCategoricalAccuracy
-    return accuracy(recipe.metric)
+        return keras.metrics.SparseTopKCategoricalAccuracy(5, recipe.metric)
+    return keras.metrics.SparseCategoricalAccuracy(recipe.metric)
 
 
 def compile_learner(model, recipe, spec, jit="auto"):

@@ -2,6 +2,7 @@
 
 import keras
 
+from tf_capsules.models import CapsuleClassifier
 from tf_capsules.runs.compiling import build_model, compile_learner
 from tf_capsules.runs.data_spec import expected_spec
 
@@ -23,5 +24,6 @@ def estimate_recipe_cost(recipe, image_shape=None, size=None, training=True):
         parts = keras.KerasTensor((2, *spec.image_shape), "float32")
         targets = {"label": rows, "parts": parts, "part_labels": keras.KerasTensor((2,), "int64")}
     elif recipe.mixup is not None:
-        targets = {"label": rows, "unmixed": keras.KerasTensor((), "int64")}
+        mixed = {"label": rows, "unmixed": keras.KerasTensor((), "int64")}
+        targets = mixed if isinstance(model, CapsuleClassifier) else rows
     return estimate_cost(learner if training else model, recipe.batch_size, training, size, targets)

@@ -70,7 +70,7 @@ class Run:
 
     def evaluate(self, part="test"):
         """Loss and metric of the model on the test split, or on the "validation" split, as a dict."""
-        batches = for_model(self.model, self.recipe, getattr(self.data, part)(batch_size=self.recipe.batch_size))
+        batches = for_model(self.model, getattr(self.data, part)(batch_size=self.recipe.batch_size))
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
     def models(self, most=4):

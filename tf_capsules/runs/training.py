@@ -103,7 +103,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             learner.fit(**fit, callbacks=callbacks, verbose=verbose)
             history = recorder.rows
         if data.validation is not data.test:
-            measured = model.evaluate(for_model(model, recipe, data.test(**batches)), verbose=0, return_dict=True)
+            measured = model.evaluate(for_model(model, data.test(**batches)), verbose=0, return_dict=True)
     if group.part:  # a copy that this process can call by itself
         trained, model = model, build_model(recipe, spec, settings.dtype)
         compile_model(model, recipe, spec, settings.jit)
@@ -141,8 +141,8 @@ def _prepared_fit(recipe, settings, data, model, done, batches):
     mixup = {} if recipe.mixup is None else {"mixup": (recipe.mixup, len(data.spec.class_names))}
     epochs = dict(epochs=recipe.epochs, initial_epoch=done)
     return dict(
-        x=for_model(model, recipe, data.train(training=True, seed=settings.seed, **epochs, **mixup, **batches)),
-        validation_data=for_model(model, recipe, data.validation(**batches)),
+        x=for_model(model, data.train(training=True, seed=settings.seed, **epochs, **mixup, **batches)),
+        validation_data=for_model(model, data.validation(**batches)),
         steps_per_epoch=-(-data.spec.train_size // recipe.batch_size),
         shuffle=False,
         **epochs,
