@@ -1,5 +1,6 @@
 import functools
 import pathlib
+import types
 
 import keras
 import numpy as np
@@ -66,6 +67,22 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_
     assert [row["epoch"] for row in folder.history()] == [1, 2]
     for a, b in zip(rectified_run.model.get_weights(), resumed.model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_constant_rate_under_a_strategy_is_kept():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("MirroredStrategy needs the TensorFlow backend")
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        optimizer = keras.optimizers.SGD(0.002)
+    recorder = Recorder(None, "accuracy", [], 0)
+    recorder.set_model(types.SimpleNamespace(optimizer=optimizer))
+    recorder.on_epoch_begin(0)
+    logs = {"loss": 1.0, "accuracy": 0.5}
+    recorder.on_test_batch_end(0, logs)
+    recorder.on_epoch_end(0, logs | {f"val_{name}": value for name, value in logs.items()})
+    assert recorder.rows[0]["learning_rate"] == pytest.approx(0.002)
 
 
 def test_the_history_tells_how_far_batches_differ(eager, tmp_path, monkeypatch):
