@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from processes import run_script
 
 pytest.importorskip("tensorflow")
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -68,9 +67,11 @@ def test_absent_data_fail_at_once(name, builder, tmp_path):
         assert words in str(error.value)
 
 
-def test_the_environment_names_the_folder(tmp_path):
-    run = run_script("from tf_capsules import datasets; datasets.load('mnist')", TFDS_DATA_DIR=str(tmp_path))
-    assert f"fetch it into {tmp_path}, load" in run.stderr
+def test_the_environment_names_the_folder(tmp_path, monkeypatch):
+    # tensorflow-datasets reads TFDS_DATA_DIR once, when it is imported.
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=f"fetch it into {tmp_path}, load"):
+        datasets.load("mnist")
 
 
 def test_download_is_asked_for_only_when_wanted(tmp_path, monkeypatch):

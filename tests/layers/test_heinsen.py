@@ -47,7 +47,7 @@ def test_chunks_of_an_unknown_number_of_children():
     layer = HeinsenRouting(5, 4, sharing="all", iterations=2, children_per_chunk=4)
     layer.build((None, None, 4, 4))
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))])
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))], autograph=False)
     def graph(poses, scores):
         with tf.GradientTape() as tape:
             tape.watch(poses)
@@ -75,7 +75,7 @@ def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Model doesn't support `jit_compile=True`")
         model.compile("sgd", "mse", jit_compile=True)
-    for children in (9, 10, 3):
+    for children in (9, 3):
         poses = np.random.default_rng(0).normal(size=(2, children, 2, 4)).astype("float32")
         assert np.isfinite(model.train_on_batch(poses, np.zeros((2, children, 2, 4))))
 

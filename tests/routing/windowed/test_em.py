@@ -122,7 +122,7 @@ def test_a_graph_of_unknown_batch_size_routes_any_batch():
     poses, activations, *weights = arguments((3,), False, "float32")
     signature = [tf.TensorSpec((None, *x.shape[1:])) for x in (poses, activations)]
     options = CASES["data"] | {"iterations": 2}
-    graph = tf.function(lambda *x: recomputed(*x, *weights, **options), input_signature=signature)
+    graph = tf.function(lambda *x: recomputed(*x, *weights, **options), signature, autograph=False)
     for batch in (0, 1, 5):
         expected = stored(poses[:batch], activations[:batch], *weights, **options)
         for a, b in zip(graph(poses[:batch], activations[:batch]), expected, strict=True):
