@@ -44,9 +44,9 @@ def test_bytes():
     assert of(plan.for_sums("recompute", False, (2,), 7, 6, examples=1)) == (tensor, 4 * pairs * 2 * 7)
     assert of(plan.for_sums("auto", True, (2,), 7, 6)) == (tensor, 0)
     windows = plan.in_windows("auto", (2,), 6, pairs)
-    assert windows.examples == 4_000_000 // (pairs * 12) and of(windows) == (tensor, tensor)
+    assert windows.examples == 2_000_000 // (pairs * 12) and of(windows) == (tensor, tensor)
 
 
 def test_a_chunk_of_examples_has_at_least_one():
     assert plan.examples_at_a_time(5_000_000) == 1
-    assert plan.examples_at_a_time(1_000_000) == 4 and plan.examples_at_a_time(1_000_000, at_least=9_000_000) == 9
+    assert plan.examples_at_a_time(500_000) == 4 and plan.examples_at_a_time(1_000_000, at_least=9_000_000) == 9

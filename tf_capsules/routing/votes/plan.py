@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-NUMBERS_AT_A_TIME = 4_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
+NUMBERS_AT_A_TIME = 2_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
 FLOAT32 = 4  # bytes: routing runs in float32 under every dtype policy but float64
 
 
