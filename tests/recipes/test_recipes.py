@@ -41,7 +41,7 @@ PARAMETERS = {
     "hinton2018-smallnorb-margin": 317_194,
     "hinton2018-smallnorb-crossentropy": 317_194,
     **dict.fromkeys(("hinton2018-smallnorb-small", "hinton2018-smallnorb-small-short"), 68_754),
-    "hinton2018-smallnorb-cnn": 4_253_349,
+    **dict.fromkeys(("hinton2018-smallnorb-cnn", "hinton2018-smallnorb-cnn-short"), 4_253_349),
     "hinton2018-novel-azimuth": 317_194,
     "hinton2018-novel-azimuth-test-toys": 317_194,
     "hinton2018-novel-azimuth-cnn": 4_253_349,

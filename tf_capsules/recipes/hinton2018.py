@@ -103,6 +103,7 @@ RECIPES = (
         note="The softmax is over activation logits. Over activations in (0, 1) the loss could not fall below 0.905.",
     ),
     CNN,
+    CNN.short("hinton2018-smallnorb-cnn-short", 12, batch_size=32),
     SMALL,
     SMALL.short(
         "hinton2018-smallnorb-small-short",
