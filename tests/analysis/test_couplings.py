@@ -7,6 +7,7 @@ from tf_capsules.analysis import couplings, measure_couplings
 from tf_capsules.layers import (
     CapsuleLength,
     ConvDynamicRouting,
+    ConvEMRouting,
     DynamicRouting,
     EMRouting,
     HeinsenRouting,
@@ -68,6 +69,26 @@ def test_em_and_heinsen_routing_are_measured_too():
     assert [x.shape for x in found["heinsen"]] == [(2, 20, 5)] * 3
 
 
+def test_children_that_take_no_part_have_no_couplings():
+    random = np.random.default_rng(0)
+    poses, logits, mask = keras.Input((7, 4)), keras.Input((7,)), keras.Input((7,), dtype="bool")
+    routed = HeinsenRouting(5, 3, iterations=2, name="heinsen")(poses, logits)
+    model = keras.Model(
+        [poses, logits, mask], [*routed, *EMRouting(5, 3, name="em")(poses, keras.ops.sigmoid(logits), mask)]
+    )
+    x, scores, present = random.normal(size=(2, 7, 4)), random.normal(size=(2, 7)), random.random((2, 7)) < 0.6
+    absent = np.where(present, scores, -np.inf)
+    for name, given in {"heinsen": absent, "em": scores}.items():
+        for each in measure_couplings(model, [x, given, present])[name]:
+            np.testing.assert_allclose(each.sum(-1), present, atol=1e-5)
+    x = keras.Input((4, 3, 2, 5))
+    routed = ConvEMRouting(3, 4, kernel_size=2, competition="types", name="em")(x, keras.ops.max(x, axis=-1))
+    values = random.random((2, 4, 3, 2, 5)) * (random.random((2, 4, 3, 2, 1)) < 0.6)
+    (last, *_) = measure_couplings(keras.Model(x, routed), values)["em"]
+    windows = [values[:, i : i + 2, j : j + 2].max(-1).reshape(2, -1) > 0 for i in range(3) for j in range(2)]
+    np.testing.assert_allclose(last.sum(-1), np.stack(windows, 1).reshape(2, 3, 2, 8), atol=1e-5)
+
+
 def test_a_model_with_feedback_units_is_measured_without_them():
     images = keras.Input((8, 8, 1))
     low = keras.layers.Conv2D(4, 3, padding="same", name="low")(images)
@@ -86,7 +107,7 @@ def test_arguments_of_a_layer_keep_their_names():
     given = np.random.default_rng(0).normal(size=(2, 6, 4)), np.arange(12).reshape(2, 6) % 3 > 0
     found = measure_couplings(model, list(given))["heinsen"]
     wanted = layer(given[0], mask=given[1], return_couplings=True)[-1]
-    np.testing.assert_allclose(found[-1], array(wanted), atol=1e-6)
+    np.testing.assert_allclose(found[-1], np.where(given[1][..., None], array(wanted), 0), atol=1e-6)
     logits = keras.Input((6,))
     named = HeinsenRouting(3, 4, name="named")(poses=poses, logits=logits)
     found = measure_couplings(keras.Model([poses, logits], named), [given[0], np.zeros((2, 6))])["named"]

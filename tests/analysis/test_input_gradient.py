@@ -56,8 +56,14 @@ def test_a_logistic_function_that_is_1_in_float32_hides_no_gradient(images, labe
     assert zeros == 0 and norm > 0
 
 
-def test_scores_that_are_logits_need_a_loss_of_logits(gradient, images, labels):
+def test_linear_scores_are_logits(gradient, images, labels):
     model = linear(KERNEL, bias=-9.0, logits=True)
+    np.testing.assert_allclose(InputGradient(model)(images, labels), gradient(images, labels), atol=1e-6)
+
+
+def test_scores_that_may_be_logits_need_a_loss_of_logits(gradient, images, labels):
+    model = linear(KERNEL, bias=-9.0, logits=True)
+    model = keras.Sequential([keras.Input(SHAPE), *model.layers, keras.layers.Rescaling(1.0)])
     with pytest.raises(ValueError, match="If its outputs are logits"):
         InputGradient(model)(images, labels)
     told = InputGradient(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True))

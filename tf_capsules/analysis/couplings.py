@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.inference import inputs_of, to_numpy
-from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, stopped
+from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, present_children, stopped
 from tf_capsules.models.feedback import without_feedback
 
 DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
@@ -14,12 +14,13 @@ def measure_couplings(model, inputs):
     """The coupling coefficients of each routing layer after each of its iterations.
 
     Args:
-        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer; else a ValueError. With feedback
-            units, it is measured without them.
+        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer that is not part of a model
+            within; else a ValueError. With feedback units, it is measured without them.
         inputs: a batch of the model's inputs.
 
     Returns:
-        Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration. A
+        Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration. The couplings
+        of children that take no part, such as the padding of texts, are 0. A
         `ConcurrentRouting` gives an entry for each layer of its chain. Layers of your own are found by the argument
         `return_couplings` of their call; one without `iterations` is measured once.
 
@@ -42,9 +43,12 @@ def measure_couplings(model, inputs):
             continue
         counts = range(1, layer.iterations + 1) if hasattr(layer, "iterations") else (None,)
         each = (layer if count is None else stopped(layer, count) for count in counts)
-        found[layer.name] = [to_numpy(one(*children, return_couplings=True)[-1]) for one in each]
+        couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in each]
+        present = present_children(layer, children, couplings[0].shape[:-1])
+        found[layer.name] = [np.where(present, each, 0) for each in couplings]
     if not found:
-        raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`.")
+        where = "no layer, outside of models within it, whose call takes `return_couplings`"
+        raise ValueError(f"The model {model.name!r} has {where}.")
     return found
 
 

@@ -103,7 +103,8 @@ def _crossentropy(model, labels, outputs):
     if gives_logits(model):
         logits = scores
     elif not isinstance(outputs, dict):
-        logits = ops.log(scores + _TINY)
+        linear = getattr(model.layers[-1], "activation", None) is keras.activations.linear  # scores of any sign
+        logits = scores if linear else ops.log(scores + _TINY)
     elif "logits" in outputs:
         # Activations that are exactly 0 or 1 in float32 have no gradient; their logits have.
         logits = at_least_float32(outputs["logits"])

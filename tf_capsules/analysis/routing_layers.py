@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 from keras import ops
 
 from tf_capsules.analysis.inference import to_numpy
@@ -46,6 +47,21 @@ def activations_of(routing, children):
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
     return to_numpy(ops.sigmoid(children[1]) if logits else children[1])
+
+
+def present_children(routing, children, shape):
+    """Whether each child takes part, (*shape, 1), by the activations and the mask among a layer's inputs (a tuple).
+
+    `shape`: that of its couplings, without the parents. A layer of your own counts all children.
+    """
+    present = np.ones((*shape, 1), bool)
+    if isinstance(routing, RoutingLayer):
+        given = dict(zip(inspect.signature(routing.call).parameters, children, strict=False))
+        for one in (activations_of(routing, children), given.get("mask")):
+            if one is not None:
+                one = one if routing.windows is None else to_numpy(routing.windows.gather(ops.convert_to_tensor(one)))
+                present &= np.reshape(one, present.shape) > 0
+    return present
 
 
 def bytes_of_votes(layer, calls):
