@@ -105,6 +105,11 @@ def check_config(layer, arguments, expected):
     other.set_weights(layer.get_weights())
     assert_close(numbers(call(other, arguments)), expected, atol=1e-6)
     assert config_of(other) == config_of(layer)
+    layer.trainable = False
+    frozen = type(layer).from_config(layer.get_config())
+    build(frozen, layer, arguments)
+    assert not frozen.trainable_variables and len(frozen.weights) == len(layer.weights)
+    layer.trainable = True
 
 
 def check_saving(model, inputs, expected, tmp_path):

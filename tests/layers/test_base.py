@@ -127,12 +127,26 @@ def test_the_configuration_is_that_of_the_constructor(routing):
     assert config["votes_memory"] == "auto" and config["kernel_regularizer"] is None
 
 
+def test_sizes_of_chunks_may_be_numbers_of_numpy():
+    chunks = dict.fromkeys(("em", "heinsen"), {"sharing": "all", "children_per_chunk": np.int64(2)})
+    chunks["dynamic"] = {"sharing": "all", "competition": "children", "parents_per_chunk": np.int64(2)}
+    for routing, options in chunks.items():
+        layer = type(FULL[routing][0]())(CAPSULES, DIM, **options)
+        assert all(type(getattr(layer, name)) is int for name in options if name.endswith("chunk"))
+
+
 def test_weights_have_regularizers_and_constraints():
     options = {f"{name}_regularizer": "l2" for name in ("kernel", "bias", "beta_u", "beta_a")}
     options |= {f"{name}_constraint": "non_neg" for name in ("kernel", "bias", "beta_u", "beta_a")}
     layer = EMRouting(CAPSULES, DIM, sharing="all", use_bias=True, **options)
     layer.build((None, 5, COLUMNS))
     assert len(layer.weights) == 4 and all(weight.regularizer and weight.constraint for weight in layer.weights)
+
+
+@pytest.mark.parametrize("routing", ["dynamic", "em", "attention"])
+def test_only_some_layers_get_their_number_of_capsules_with_the_call(routing):
+    with pytest.raises(ValueError, match="`capsules`.*Received: None"):
+        type(FULL[routing][0]())(None, DIM)
 
 
 @pytest.mark.parametrize(

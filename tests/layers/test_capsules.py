@@ -22,17 +22,18 @@ def keep(labels):
     return expected
 
 
-@pytest.mark.parametrize("form", ["sparse", "column", "floats", "one-hot", "integer one-hot"])
+@pytest.mark.parametrize("form", ["list", "sparse", "column", "floats", "one-hot", "integer one-hot"])
 def test_label_mask(form):
     labels = np.array([2, 0, 3])
     given = {
+        "list": labels.tolist(),
         "sparse": labels,
         "column": labels[:, None],
         "floats": labels.astype("float32"),
         "one-hot": np.eye(4, dtype="float32")[labels],
         "integer one-hot": np.eye(4, dtype="int32")[labels],
     }[form]
-    np.testing.assert_array_equal(array(LabelMask()(POSES, given)), keep(labels))
+    np.testing.assert_array_equal(array(LabelMask()(POSES, labels=given)), keep(labels))
 
 
 def test_label_mask_keeps_large_class_numbers_in_half_precision():

@@ -53,3 +53,11 @@ def test_children_that_no_window_covers_or_that_are_masked_count_for_nothing():
     changed[:, 5], changed[:, 2, 1] = 9.0, -7.0
     for result, wanted in zip(layer(changed, mask=mask), expected, strict=True):
         np.testing.assert_allclose(array(result), array(wanted), atol=1e-5)
+
+
+def test_one_iteration_holds_votes_as_several_do():
+    layers = [ConvEMRouting(3, 4, iterations=count) for count in (1, 2)]
+    for layer in layers:
+        layer.build((None, 4, 5, 2, 4))
+    once, twice = (layer.votes_cost((2, 4, 5, 2, 4)) for layer in layers)
+    assert once == twice and once.held == once.tensor

@@ -31,6 +31,7 @@ def test_parameters_of_the_paper():
         ({"image_shape": (28, 0, 1)}, "`image_shape`.*Received: 0"),
         ({"image_shape": 28}, "`image_shape`.*Received: 28"),
         ({"units": (8, -1)}, "`units`.*Received: -1"),
+        ({"units": 8}, "`units`.*Received: 8"),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):

@@ -93,6 +93,7 @@ def test_image_size_may_be_unknown():
         ({"types": 0}, "`types`.*Received: 0"),
         ({"types": 2.0}, "`types`.*Received: 2.0"),
         ({"pose": 0}, "`pose`.*Received: 0"),
+        ({"scale": None}, "`scale`.*Received: None"),
         ({"pose": 2.5}, "`pose`.*Received: 2.5"),
         ({"pose": (2, 3, 4)}, r"`pose`.*\(2, 3, 4\)"),
         ({"pose": (2, -3)}, "`pose`.*Received: -3"),

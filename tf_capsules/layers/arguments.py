@@ -47,12 +47,15 @@ def takes_xla(possible):
     return possible or keras.backend.backend() != "tensorflow"
 
 
+def positive_int_or_none(name, value):
+    """None, or the value as an int; a ValueError unless it is a whole number of at least 1."""
+    return None if value is None else positive_int(name, value)
+
+
 def check_memory(votes_memory, children_per_chunk, needs_votes=None, sharing=None):
     """Raises a ValueError for memory options in conflict; `needs_votes`: why the layer needs stored votes, or None."""
     if sharing == "none":
         needs_votes = needs_votes or "children with matrices of their own"
-    if children_per_chunk is not None:
-        positive_int("children_per_chunk", children_per_chunk)
     if needs_votes and (votes_memory == "recompute" or children_per_chunk):
         recompute = votes_memory == "recompute"
         asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"

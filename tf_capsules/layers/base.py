@@ -24,7 +24,8 @@ class RoutingLayer(ShapeInference):
     poses as `poses_mask`.
 
     Args:
-        capsules: number of parents; None for a layer that gets it with each call.
+        capsules: number of parents; None for a layer that gets it with each call, which only a class with
+            `capsules_by_call` can do.
         dim: columns of a parent's pose; for vectors the number of entries.
         votes_memory: "auto", "store" or "recompute", see the layers.
         sharing: which children share transformations: "none"; "positions": all children of a type; or "all".
@@ -44,10 +45,11 @@ class RoutingLayer(ShapeInference):
     kernel: Tensor
     vote_bias: Tensor | None = None
     children_per_chunk: int | None = None
+    capsules_by_call = False
 
     def __init__(self, capsules: int | None, dim: int, votes_memory: str = "auto", sharing: str = "none", /, **kwargs):
         super().__init__(**kwargs)
-        self.capsules = None if capsules is None else positive_int("capsules", capsules)
+        self.capsules = None if capsules is None and self.capsules_by_call else positive_int("capsules", capsules)
         self.dim = positive_int("dim", dim)
         self.votes_memory = one_of("votes_memory", votes_memory, MEMORY)
         self.sharing = one_of("sharing", sharing, SHARING)

@@ -68,7 +68,7 @@ class LabelMask(keras.layers.Layer):
             if activations is None:
                 activations = length(poses, tuple(range(2, len(poses.shape))))
             labels = ops.argmax(activations, axis=-1)
-        keep = class_targets(labels, poses)
+        keep = class_targets(ops.convert_to_tensor(labels), poses)
         return poses * ops.reshape(keep, (-1, poses.shape[1]) + (1,) * (len(poses.shape) - 2))
 
     def compute_output_shape(self, poses_shape, labels_shape=None, activations_shape=None):

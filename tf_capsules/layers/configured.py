@@ -24,6 +24,11 @@ class Configured(keras.layers.Layer):
     older_names: dict[str, str] = {}  # names of arguments in files of earlier versions, mapped to today's
     older_values: dict[str, dict[str, str]] = {}  # {argument: its values there, mapped to today's}
 
+    @property
+    def _inner(self):
+        """The options that layers within have from this one. Keras freezes only those that are there by then."""
+        return {"dtype": self.dtype_policy, "trainable": self.trainable}
+
     def _set_weight_options(self, arguments, **defaults):
         """Sets the initializers, regularizers, ... among the arguments; `defaults`: initializers that replace None."""
         for name, value in arguments.items():

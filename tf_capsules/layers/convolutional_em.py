@@ -35,7 +35,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
             couplings; "store": always; "recompute": only if the call returns couplings. Only stored votes have
             gradients of higher order.
         use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
-        normalization: see `EMRouting`; "data" is `100 capsules / children of a window`.
+        normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
+            each position.
         beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
             bias_regularizer, beta_u_regularizer, beta_a_regularizer, kernel_constraint, bias_constraint,
             beta_u_constraint, beta_a_constraint: see `EMRouting`.
@@ -102,6 +103,10 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         memory = "store" if self.normalization == "min_max" else self.votes_memory
         self._add_weights(self._open_windows(poses_shape, memory), poses_shape)
         super().build(poses_shape)
+
+    def votes_cost(self, poses_shape, later=True, capsules=None):
+        # A first iteration takes votes, too: without them a small variance would lose digits.
+        return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
-from tf_capsules.layers.arguments import image_sizes, known_axes, positive_int
+from tf_capsules.layers.arguments import image_sizes, known_axes, positive_ints
 from tf_capsules.layers.configured import Configured, cloned
 
 
@@ -46,14 +46,12 @@ class Decoder(Configured):
     ):
         super().__init__(**kwargs)
         self.image_shape = image_sizes(image_shape)
-        self.units = tuple(positive_int("units", size) for size in units)
+        self.units = () if units in ((), []) else positive_ints("units", units, "hidden layer", (512, 1024))
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         sizes = (*self.units, math.prod(self.image_shape))
         activations = ["relu"] * len(self.units) + ["sigmoid"]
         self.dense = [
-            keras.layers.Dense(
-                size, activation, kernel_initializer=cloned(self.kernel_initializer), dtype=self.dtype_policy
-            )
+            keras.layers.Dense(size, activation, kernel_initializer=cloned(self.kernel_initializer), **self._inner)
             for size, activation in zip(sizes, activations, strict=True)
         ]
 

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import one_of, positive_int, takes_xla, truth_value
+from tf_capsules.layers.arguments import one_of, positive_int, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
@@ -111,9 +111,8 @@ class DynamicRouting(_DynamicRoutingLayer):
         self.use_vote_bias = truth_value("use_vote_bias", use_vote_bias)
         self.initial_logits = one_of("initial_logits", initial_logits, INITIAL_LOGITS)
         self.seed = seed
-        self.parents_per_chunk = parents_per_chunk
+        self.parents_per_chunk = positive_int_or_none("parents_per_chunk", parents_per_chunk)
         if parents_per_chunk is not None:
-            positive_int("parents_per_chunk", parents_per_chunk)
             if (competition, sharing == "none", votes_memory == "store") != ("children", False, False):
                 raise ValueError(
                     '`parents_per_chunk` needs competition="children", sharing="positions" or "all", and votes that '

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import check_memory, takes_xla, truth_value
+from tf_capsules.layers.arguments import check_memory, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
 from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
@@ -63,7 +63,8 @@ class EMRouting(EMRoutingLayer):
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto" does if
             this takes less memory, and in layers built for fewer than 128 children, whose variances would otherwise
-            lose digits. Without sharing votes are always stored.
+            lose digits. Where a mask or the activations leave only a few of many children, "store" is more exact.
+            Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             votes that are not stored: with "store" it is an error, and if "auto" stores votes it has no effect.
             TensorFlow then does without XLA.
@@ -140,7 +141,7 @@ class EMRouting(EMRoutingLayer):
         self._set_options(locals())
         self.coordinates = truth_value("coordinates", coordinates)
         self.use_bias = truth_value("use_bias", use_bias)
-        self.children_per_chunk = children_per_chunk
+        self.children_per_chunk = positive_int_or_none("children_per_chunk", children_per_chunk)
         check_memory(votes_memory, children_per_chunk, sharing=sharing)
         self.supports_jit = takes_xla(children_per_chunk is None)
         self._set_weight_options(locals(), **initializers(normalization, self.capsules))

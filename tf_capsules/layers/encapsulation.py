@@ -133,12 +133,12 @@ class CapConv(Configured):
         options = self._options(keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5))
         if self.kernel_initializer is not None:
             options["kernel_initializer"] = _by_types(options["kernel_initializer"])
-        layer = _GroupedConvolution(dim, size, strides, **options, dtype=self.dtype_policy, name=name)
+        layer = _GroupedConvolution(dim, size, strides, **options, **self._inner, name=name)
         layer.build((None, None, None, self.types, columns))
         return layer
 
     def _dense(self, name, below, channels, size, exclude=None):
-        options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, dtype=self.dtype_policy)
+        options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, **self._inner)
         options |= {"name": name, **self._options(glorot_normal())}
         if exclude is None:
             layer = keras.layers.Conv2D(channels, size, **options)
@@ -157,7 +157,7 @@ class CapConv(Configured):
         }
 
     def _normalization(self, name, channels):
-        layer = BatchNormalization(momentum=0.9, epsilon=1e-5, dtype=self.dtype_policy, name=name)
+        layer = BatchNormalization(momentum=0.9, epsilon=1e-5, **self._inner, name=name)
         layer.build((None, None, None, channels))
         return layer
 

@@ -6,7 +6,14 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import check_memory, one_of, positive_int, takes_xla, truth_value
+from tf_capsules.layers.arguments import (
+    check_memory,
+    one_of,
+    positive_int,
+    positive_int_or_none,
+    takes_xla,
+    truth_value,
+)
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
@@ -41,7 +48,8 @@ class HeinsenRouting(RoutingLayer):
             log densities (batch, children, parents), up to a constant. With a function votes are stored.
         symmetry_breaking: None (the paper), "bias" (the author's code) or "all" (ours); only for `capsules=None`.
         votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
-            whose variances would otherwise lose digits; "store": always; "recompute": never, which needs sharing.
+            whose variances would otherwise lose digits; "store": always, best where a mask or the logits leave only a
+            few of many children; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. With "auto"
             it has no effect if votes are stored; "recompute" makes sure that they are not. TensorFlow then does without
             XLA, as with `capsules=None`, "auto" and an unknown number of children.
@@ -75,6 +83,7 @@ class HeinsenRouting(RoutingLayer):
 
     answers = ("poses", "logits", "variances")
     older_names = {"chunk": "children_per_chunk"}
+    capsules_by_call = True
 
     def __init__(
         self,
@@ -105,7 +114,7 @@ class HeinsenRouting(RoutingLayer):
         self.single_beta = truth_value("single_beta", single_beta)
         self.density = density
         self.symmetry_breaking = one_of("symmetry_breaking", symmetry_breaking, (None, "bias", "all"))
-        self.children_per_chunk = children_per_chunk
+        self.children_per_chunk = positive_int_or_none("children_per_chunk", children_per_chunk)
         self.epsilon = epsilon
         needs_votes = "a density that is a function" if callable(density) else None
         check_memory(votes_memory, children_per_chunk, needs_votes, sharing)

@@ -37,7 +37,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.seed = seed
         if not is_number(dropout, 0, 1) or dropout == 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
-        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.routing_dtype)
+        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.routing_dtype, trainable=self.trainable)
         self.normalization = None
 
     def _add_weights(self, groups, poses_shape):
@@ -54,7 +54,7 @@ class _AttentionRoutingLayer(RoutingLayer):
         self.scale = math.prod(pose) ** -0.5 if self.scaled else 1.0
         # A pose of a single number would be normalized to the offset alone.
         if self.layer_norm and math.prod(pose) > 1:
-            self.normalization = PoseNormalization(pose, dtype=self.routing_dtype)
+            self.normalization = PoseNormalization(pose, dtype=self.routing_dtype, trainable=self.trainable)
             self.normalization.build((None, self.capsules, *pose))
         self.beta_u = self.beta_a = None
         if self.use_activations:

@@ -10,6 +10,7 @@ from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int, truth_value
 from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
+from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.squash import squash
 
 
@@ -83,13 +84,13 @@ class PrimaryCapsules(Configured):
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
         self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
-        self.scale, self.use_bias = float(scale), truth_value("use_bias", use_bias)
+        self.scale, self.use_bias = float(positive_number("scale", scale)), truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
         options = dict(
             kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,
             kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer, kernel_constraint=self.kernel_constraint,
-            bias_constraint=self.bias_constraint, dtype=self.dtype_policy, **CHANNELS_LAST, use_bias=use_bias,
+            bias_constraint=self.bias_constraint, **self._inner, **CHANNELS_LAST, use_bias=use_bias,
         )  # fmt: skip
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
@@ -100,7 +101,7 @@ class PrimaryCapsules(Configured):
             self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
         self.normalization = None
         if activation == "layer_norm":
-            self.normalization = PoseNormalization(self.pose_shape, dtype=self.dtype_policy)
+            self.normalization = PoseNormalization(self.pose_shape, **self._inner)
 
     def build(self, input_shape):
         check_rank(self, input_shape, "(batch, height, width, channels)")

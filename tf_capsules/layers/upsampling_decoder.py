@@ -43,14 +43,12 @@ class UpsamplingDecoder(Configured):
         super().__init__(**kwargs)
         self.channels = positive_int("channels", channels)
         self.image_shape = (48, 48, self.channels)
-        self.dense = keras.layers.Dense(64, dtype=self.dtype_policy)
-        self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", dtype=self.dtype_policy, **CHANNELS_LAST)
+        self.dense = keras.layers.Dense(64, **self._inner)
+        self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", **self._inner, **CHANNELS_LAST)
         self.convolutions = [
-            keras.layers.Conv2D(filters, 3, dtype=self.dtype_policy, **CHANNELS_LAST) for filters in (64, 128, 128)
+            keras.layers.Conv2D(filters, 3, **self._inner, **CHANNELS_LAST) for filters in (64, 128, 128)
         ]
-        self.last = keras.layers.Conv2D(
-            self.channels, 3, activation="sigmoid", dtype=self.dtype_policy, **CHANNELS_LAST
-        )
+        self.last = keras.layers.Conv2D(self.channels, 3, activation="sigmoid", **self._inner, **CHANNELS_LAST)
 
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})

@@ -72,12 +72,10 @@ def em_routing(
     return *results, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
 
 
-def em_states(
-    votes, lambdas, *, beta_u, beta_a, normalization, epsilon, variance_floor, competition, gradients="all", first=None
-):
+def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, variance_floor, competition, gradients="all"):
     """The parents after each M-step: activation logits, means relative to the origin of the votes, and variances.
 
-    Arguments: see `em_routing`. `lambdas`: inverse temperatures. `first`: state after the first M-step, to skip it.
+    Arguments: see `em_routing`. `lambdas`: inverse temperatures.
     """
     beta_u, beta_a = (0.0 if x is None else ops.cast(x, votes.dtype) for x in (beta_u, beta_a))
 
@@ -94,7 +92,7 @@ def em_states(
         logits = inverse_temperature * (beta_a - normalized(costs, normalization, votes, epsilon))
         return logits, means, variances
 
-    states = [m_step(lambdas[0], uniform_couplings(votes, competition)) if first is None else first]
+    states = [m_step(lambdas[0], uniform_couplings(votes, competition))]
     for inverse_temperature in lambdas[1:]:
         states.append(m_step(inverse_temperature, couplings_of, *states[-1]))
     return states

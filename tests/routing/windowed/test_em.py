@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from backend import BACKEND, array, float64, gradients_of, results_and_gradients
@@ -5,9 +6,7 @@ from keras import ops
 
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.votes import TransformedVotes
-from tf_capsules.routing.windowed import em as windowed_em
 from tf_capsules.routing.windowed.em import windowed_em_routing
-from tf_capsules.routing.windowed.votes import make_votes
 from tf_capsules.routing.windowed.windows import Windows
 
 WINDOWS = Windows(8, 6, (3, 2), (2, 1))  # 3 windows along the rows, the last row in none; 5 along the columns
@@ -73,28 +72,20 @@ def test_windowed_em_routing_equals_em_routing_in_value_and_gradient(case, dtype
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
 @pytest.mark.parametrize("case", CASES)
-def test_a_first_iteration_without_votes_equals_one_with_stored_votes(case, dtype, tolerance, monkeypatch):
-    """Windows have 48 children in place of 18. With one iteration nothing makes votes."""
-    made = []
-    monkeypatch.setattr(windowed_em, "make_votes", lambda *x, **k: made.append(1) or make_votes(*x, **k))
-    with float64():
-        arrays = arguments((3,) if case != "last" else (), False, dtype, types=8)
-        wanted = gradients_of(weighted(stored, CASES[case]))(*arrays)
-        found = gradients_of(weighted(recomputed, CASES[case]))(*arrays)
-    assert bool(made) == (case != "once")
-    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
-        assert np.isfinite(a).all() and a.shape == b.shape and a.dtype == dtype
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+def test_windows_with_few_active_children_are_as_exact_as_with_stored_votes(case):
+    """A window has 48 children, of which none to a few are active: their votes leave small variances, or none."""
+    poses, activations, *others = arguments((3,) if case != "last" else (), False, "float32", types=8)
+    activations = activations * (np.random.default_rng(5).random(activations.shape) < 0.03)
+    run = [lambda *x, f=f: f(*x, **CASES[case]) for f in (recomputed, stored)]
+    found, wanted = (keras.tree.map_structure(array, f(poses, activations, *others)) for f in run)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 def test_identical_votes_give_finite_results_and_gradients(scale):
-    """All votes are the same, so the true variance is 0. Without votes, its estimate is only rounding.
-
-    This rounding must not decide between windows.
-    """
+    """All votes are the same, so the true variance is 0: rounding must not decide between windows."""
     poses = np.full((2, 8, 6, 8, 4, 4), scale, "float32")
     kernel = np.broadcast_to(np.eye(4, dtype="float32"), (48, 2, 4, 4))
     arrays = [poses, np.ones((2, 8, 6, 8), "float32"), kernel, np.zeros(2, "float32"), np.zeros(2, "float32")]

@@ -1,17 +1,15 @@
 """EM routing in windows. The backward pass recomputes the votes, for some examples at a time.
 
-The first iteration has uniform couplings. With many children in a window it takes convolutions instead of votes.
-The gradient of the other iterations is written out. The forward pass keeps the parents after each iteration. The
-backward pass recomputes votes V and couplings R and goes from the last iteration to the first. Each iteration adds an
-outer product to the gradient of the votes: of values for the entries of a parent (`left`) and values for its children
-(`right`). One matrix product at the end sums them.
+The gradient is written out. The forward pass keeps the parents after each iteration. The backward pass recomputes
+votes V and couplings R and goes from the last iteration to the first. Each iteration adds an outer product to the
+gradient of the votes: of values for the entries of a parent (`left`) and values for its children (`right`). One matrix
+product at the end sums them.
 """
 
 import functools
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
@@ -19,25 +17,20 @@ from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.em import cost_factor, costs_of_a_unit, e_step, em_states, temperatures, uniform_couplings
 from tf_capsules.routing.precision import at_least_float32
-from tf_capsules.routing.windowed.votes import common_moments, make_votes, over_children, over_entries, transposed_votes
+from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
 
 # Axis legend as in `votes.py`; t iteration.
 
-# With at least this many children the first iteration makes no votes. The votes of fewer children may agree so well
-# that a difference of squares is lost in rounding.
-_MANY_CHILDREN = 32
-_SHORT_ROW = 8  # and at most this many columns: longer rows have more products than a vote has numbers
-
 
 def windowed_em_routing(
     poses: Tensor,
-    activations: Tensor | None,
+    activations: Tensor,
     kernel: Tensor,
     bias: Tensor | None = None,
     *,
-    beta_u: Tensor | None,
-    beta_a: Tensor | None,
+    beta_u: Tensor,
+    beta_a: Tensor,
     windows: Windows,
     competes: bool,
     examples_per_chunk: int | None,
@@ -70,7 +63,7 @@ def windowed_em_routing(
         for x in (poses, activations, kernel, beta_u, beta_a, *(() if bias is None else (bias,)))
     )
     kernel, beta_u, beta_a = shared[:3]
-    children, parents, columns, out = kernel.shape
+    children, parents, _, out = kernel.shape
     rows = tuple(poses.shape[4:-1])
     entries = math.prod((*rows, out))
     positions = windows.positions
@@ -91,26 +84,10 @@ def windowed_em_routing(
         means, variances = (ops.reshape(x, (-1, parents, *pose_shape)) for x in (means, variances))
         return state[..., -1], means, variances
 
-    def first_state():
-        """Logits, means and variances after the first M-step, with uniform couplings, computed without votes."""
-        cover = np.maximum(windows.cover, 1) if competes else np.ones(windows.grid)
-        shares = activations * ops.convert_to_tensor(1 / (parents * cover[..., None]), activations.dtype)
-        masses, means, variances = common_moments(windows, poses, shares, kernel, epsilon)
-        variances = variances + variance_floor
-        return lambdas[0] * (beta_a - factor * masses * costs_of_a_unit(beta_u, variances)), means, variances
-
-    start: tuple = ()
-    if bias is None and children >= _MANY_CHILDREN and columns <= _SHORT_ROW:
-        logits, means, variances = first_state()
-        if iterations == 1:
-            return means, logits
-        start = (joined(logits, means, variances),)
-
-    def forward(poses, activations, *start, shared):
+    def forward(poses, activations, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        first = split(start[0], *votes.pose_shape) if start else None
-        options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor, first=first)
+        options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor)
         states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
         return (ops.stack([joined(*state) for state in states], axis=1),)
 
@@ -129,7 +106,7 @@ def windowed_em_routing(
         d_variances = ops.zeros_like(d_means)
         d_activations, d_beta_u, d_beta_a = 0.0, 0.0, 0.0
         left, right = [], []
-        for t in reversed(range(len(start), iterations)):
+        for t in reversed(range(iterations)):
             _, means, variances = states[t]
             shares = couplings[t] * weights
             masses = ops.sum(shares, axis=-1)
@@ -161,15 +138,12 @@ def windowed_em_routing(
         stacked = ops.stack(right, axis=2)
         slopes, offsets = (ops.matmul(ops.stack(x, axis=-1), stacked) for x in zip(*left, strict=True))
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
-        d_start = joined(d_logits, d_means, d_variances)
-        d_start = [d_start if gradients == "all" else ops.zeros_like(d_start)] * len(start)
         d_shared = d_kernel, d_beta_u, d_beta_a, *(d_bias for _ in bias)
-        return d_poses, windows.scatter(d_activations), *d_start, *d_shared
+        return d_poses, windows.scatter(d_activations), *d_shared
 
     @ops.custom_gradient
-    def route(poses, activations, *others):
-        start_, shared = others[: len(start)], others[len(start) :]
-        given = poses, activations, *start_
+    def route(poses, activations, *shared):
+        given = poses, activations
         run = functools.partial(forward, shared=shared)
         (states,) = by_examples(run, examples_per_chunk, given, [(iterations, *state_shape)])
         last = states[:, -1]
@@ -184,7 +158,7 @@ def windowed_em_routing(
 
         return ops.concatenate([last[..., :entries], last[..., 2 * entries :]], axis=-1), gradient
 
-    results = ops.reshape(route(poses, activations, *start, *shared), (-1, parents, entries + 1))
+    results = ops.reshape(route(poses, activations, *shared), (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]
 
 

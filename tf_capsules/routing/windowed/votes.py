@@ -7,11 +7,8 @@ votes. `make_votes` makes them for some examples at a time, in the forward and a
 
 import math
 
-import keras
-import numpy as np
 from keras import ops
 
-from tf_capsules.routing.votes.shared import kernel_products, products
 from tf_capsules.routing.votes.transformed import TransformedVotes
 
 # Axis legend: B example and position of a parent, i child in a window, j parent type, k entry of a pose, r row of a
@@ -69,25 +66,3 @@ def summed_votes(windows, poses, kernel):
     sums = ops.reshape(sums, (-1, *rows, windows.positions, parents, out))
     sums = ops.moveaxis(sums, 1, 3) if rows else sums
     return ops.reshape(sums, (-1, parents, *rows, out))
-
-
-def common_moments(windows, poses, shares, kernel, epsilon):
-    """Mass, mean and variance of the votes in each window, if all parents take the same shares; without votes.
-
-    The square of a vote's entry is a sum of products of two entries of the child's row, so sums of squares are plain
-    convolutions, too. They are relative to zero, where rounding hides a variance far below the squared mean. So
-    variances are at least `32 eps mean^2`, where `eps` is the precision of the dtype.
-
-    The shares are (batch, height, width, types). Returns masses (batch * positions, 1), means and variances (batch *
-    positions, parents, *pose).
-    """
-    weighted = poses * ops.reshape(shares, (*ops.shape(shares), *[1] * (len(poses.shape) - 4)))
-    pairs = products(poses, len(poses.shape) - 1, kernel.shape[2], weighted)
-    first = summed_votes(windows, weighted, kernel)
-    second = summed_votes(windows, pairs, kernel_products(kernel))
-    masses = ops.sum(windows.gather(shares), axis=1)[:, None]
-    mass = ops.reshape(masses, (-1, *[1] * (len(first.shape) - 1)))
-    means = first / (mass + epsilon)
-    variances = second / (mass + epsilon) - (1 + epsilon / (mass + epsilon)) * ops.square(means)
-    precision = float(np.finfo(keras.backend.standardize_dtype(means.dtype)).eps)
-    return masses, means, ops.maximum(variances, 32 * precision * ops.stop_gradient(ops.square(means)))
