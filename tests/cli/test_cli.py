@@ -4,6 +4,7 @@ import pathlib
 
 import keras
 import pytest
+import tensorflow as tf
 
 from tf_capsules import cli, recipes
 
@@ -69,3 +70,20 @@ def test_mistakes_are_named_in_one_line_with_status_2(command, message, capsys, 
     error = capsys.readouterr().err.strip()
     assert error.startswith(f"tf-capsules {command[0]}: ") and message in error and "\n" not in error
     assert not list(pathlib.Path(tmp_path).iterdir())
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "OOM when\nallocating"), "out of memory; a smaller --batch-size"),
+        (tf.errors.DataLossError(None, None, "a broken\nrecord"), "a broken record"),
+    ],
+)
+def test_tensorflow_s_errors_are_told_in_one_line_too(error, words, capsys, monkeypatch):
+    def fail(options):
+        raise error
+
+    monkeypatch.setattr("tf_capsules.cli.list.run", fail)
+    assert cli.main(["list"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith(f"tf-capsules list: {words}") and "\n" not in told

@@ -55,6 +55,7 @@ def test_classes_are_named_by_the_file_else_by_who_knows_them_else_by_number(tmp
         ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 examples"),
         ({"y_train": np.full(11, -1)}, "from -1"),
         ({"y_train": np.zeros(11)}, "y_train is float64"),
+        ({"y_train": np.arange(11) % 2 + 2**32}, "y_train has the label 4294967297; labels are numbers of classes"),
         ({"y_test": np.full(4, 7)}, "y_test has the label 7; [0-9]+ classes have"),
         (
             {"y_train": np.arange(11) * 1000},

@@ -20,6 +20,9 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
         train(TINY, run.folder, other, resume=True)
     with pytest.raises(TrainingError, match="batch_size 50, now 40"):
         train(TINY.replace(batch_size=40), run.folder, SHORT, resume=True)
+    own = dataclasses.replace(SHORT, batch_size=TINY.batch_size)  # the recipe's own value is no other setting
+    _, done = check_folder(RunFolder(run.folder), configuration(own.apply(TINY), own), TINY, resume=True)
+    assert done == len(run.history)
 
 
 def test_a_run_goes_on_where_its_data_have_moved(eager, run_on_arrays, tmp_path, monkeypatch, capsys):
@@ -116,7 +119,8 @@ def test_a_configuration_of_an_older_version_matches_the_same_settings(path, tmp
     config, done = check_folder(RunFolder(tmp_path), asked, recipe, resume=True)
     assert done == 1 and config["data"] == json.loads(path.read_text())["data"]
     for changed in (dict(seed=9), dict(network={"types": 5}), dict(loss={"variant": "code"})):
-        other = configuration(recipe, dataclasses.replace(settings, **changed))
+        other = dataclasses.replace(settings, **changed)
+        other = configuration(other.apply(recipe), other)
         with pytest.raises(TrainingError, match=f"other settings: {next(iter(changed))} "):
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 

@@ -15,6 +15,9 @@ def test_results_are_appended_and_other_columns_refused(tmp_path, run):
     assert len(lines) == 3 and lines[1] == lines[2] and lines[0].startswith("recipe,dataset,")
     with pytest.raises(TrainingError, match="has the columns"):
         append_row(path, {"other": 1})
+    path.write_text(path.read_text().rstrip("\n"))  # as an editor may leave it
+    append_row(path, run.result)
+    assert path.read_text().splitlines() == [*lines, lines[1]]
 
 
 def test_a_finished_run_is_appended_where_it_is_not_yet(eager, tmp_path):

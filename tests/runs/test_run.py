@@ -87,7 +87,7 @@ def test_a_folder_that_was_split_anew_is_told(eager, tmp_path, monkeypatch):
     assert load_run(tmp_path / "run").data.spec.test_size == 4  # no warning
     for i in range(10, 15):
         Image.fromarray(np.full((9, 9, 3), i, np.uint8)).save(tmp_path / "pets" / "a" / f"{i}.png")
-    with pytest.warns(UserWarning, match="pets has 20 training images; the run was trained on 16.* split anew"):
+    with pytest.warns(UserWarning, match="pets has 20 training and .* test images; the run had 16.* split anew"):
         assert load_run(tmp_path / "run").data.spec.test_size == 5
 
 
@@ -120,6 +120,13 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
 def measured_row(run):
     (measured,) = evaluate_runs([run])
     return measured.row
+
+
+def test_the_row_of_an_ensemble_is_of_all_its_runs(run):
+    other = dataclasses.replace(run, settings=dataclasses.replace(run.settings, seed=1))
+    (alone,), (both,) = evaluate_runs([run]), evaluate_runs([run, other])
+    assert (both.row["seed"], both.row["epochs"]) == ("0 + 1", alone.row["epochs"])
+    assert both.row["parameters"] == 2 * alone.row["parameters"] and both.row["recipe"] == f"{TINY.name} + {TINY.name}"
 
 
 def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):

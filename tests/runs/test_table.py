@@ -135,6 +135,20 @@ def test_rows_of_other_files_are_not_the_result(tmp_path, monkeypatch):
     assert [row and row["value"] for row in found] == ["0.7", None, None]
 
 
+def test_rows_of_other_folders_and_of_fewer_epochs_are_not_the_result(tmp_path):
+    recipe = table.recipes.get("sabour2017-digits")
+    row = {"recipe": recipe.name, "seed": 0, "dtype": "float32", "parameters": 1, "seconds": 1, "test_examples": 9}
+    row |= {name: getattr(recipe, name) for name in ("batch_size", "schedule", "learning_rate")}
+    row |= {"value": 0.7, "note": "", "epochs": 1}
+    pets = Settings(dataset="folder", data_dir=str(tmp_path / "pets"), epochs=1)
+    short = Settings(stop_at=0.9, epochs=1)
+    for one, dataset in ((pets, "folder"), (short, "digits")):
+        append_row(tmp_path / "table.csv", row | {"dataset": dataset, "settings": "; ".join(one.stated())})
+    others = dataclasses.replace(pets, data_dir=str(tmp_path / "more")), dataclasses.replace(short, epochs=50)
+    found = [table._found(tmp_path / "table.csv", table.Row(recipe.name), one) for one in (pets, short, *others)]
+    assert [bool(one) for one in found] == [True, True, False, False]
+
+
 def test_rows_that_share_a_panel_are_told_apart_by_whole_words():
     names = ["tsai2020-cifar10-random-start", "tsai2020-cifar10-resnet"]
     assert table._common_words(names) == "tsai2020-cifar10-"

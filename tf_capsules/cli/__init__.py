@@ -31,12 +31,18 @@ def main(arguments=None):
     warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
     try:
         options.run(options)
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
-        print(f"{command}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("\ninterrupted; a training goes on from its last finished epoch with --resume", file=sys.stderr)
         return 130
+    except Exception as error:
+        # TensorFlow's errors, and those of its data sets, have no base of their own.
+        theirs = type(error).__module__.startswith("tensorflow")
+        if not theirs and not isinstance(error, (ValueError, OSError, RuntimeError, ImportError, MemoryError)):
+            raise
+        full = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+        words = "out of memory; a smaller --batch-size needs less" if full else " ".join(str(error).split())
+        print(f"{command}: {words}", file=sys.stderr)
+        return 2
     finally:
         warnings.formatwarning = formatwarning
     return 0

@@ -79,6 +79,8 @@ def _checked_labels(y, count, part):
         raise ValueError(f"y_{part} is {y.dtype}, not whole numbers from 0")
     if y.min() < 0:
         raise ValueError(f"y_{part} is {y.dtype} from {y.min()}, not whole numbers from 0")
+    if y.max() >= 2**31:
+        raise ValueError(f"y_{part} has the label {y.max()}; labels are numbers of classes, from 0")
     return y.reshape(-1).astype(np.int32)
 
 
@@ -90,12 +92,12 @@ def _checked_names(named, known, *labels):
             raise ValueError(f"class_names is {named.dtype} of shape {named.shape}, not different strings (classes,)")
         known = tuple(named.tolist())
     if known is None:
-        known = tuple(map(str, range(train[-1] + 1)))
-        if len(train) < len(known):
+        if len(train) <= train[-1]:
             raise ValueError(
                 f"y_train has {len(train)} different labels from {train[0]} to {train[-1]}: number the classes from 0 "
                 "without gaps, or name all of them in an array class_names"
             )
+        known = tuple(map(str, range(len(train))))
     for part, found in (("train", train), ("test", test)):
         if found[-1] >= len(known):
             wanted = f"{len(known)} classes have labels 0 to {len(known) - 1}"

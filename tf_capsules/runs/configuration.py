@@ -122,11 +122,14 @@ def _differences(before, after):
     if before["recipe"] != after["recipe"]:
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
     free = {name for name, one in DECLARED.items() if one.outside_run or not one.fixed}
-    changed = {}
+    changed, resolved = {}, {**_defaults(Recipe), **before["resolved"]}
     for part, kind in (("settings", Settings), ("resolved", Recipe)):  # a key in both is reported as resolved
         # A key that the version which wrote the configuration did not know had its default.
         kept = {**_defaults(kind), **before[part]}
         for key, value in after[part].items():
+            field = DECLARED[key].recipe if part == "settings" else None
+            if field and resolved.get(field) == after["resolved"].get(field):
+                continue  # what was set is the recipe's own value
             if key not in free and kept.get(key) != value:
                 changed[key] = f"{key} {kept.get(key)!r}, now {value!r}"
     changed = list(changed.values())

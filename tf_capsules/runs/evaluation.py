@@ -46,10 +46,10 @@ def evaluate_runs(runs, crops=None, results=None):
         started = time.perf_counter()
         values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
         seconds = time.perf_counter() - started
-        row = _row_of(run, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
+        row = _row_of_all(runs, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
         loss = round(values["loss"], 6) if "loss" in values else ""
         row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
-        row |= {"recipe": " + ".join(one.recipe.name for one in runs), "peak_memory_mb": peak_memory_mb()}
+        row |= {"peak_memory_mb": peak_memory_mb()}
         if results is not None:
             append_row(results, row)
         yield Measurement(spec, values, seconds, row)
@@ -59,6 +59,17 @@ def _row_of(run, spec):
     """The row of results of a run on the data of `spec`, with the recipe and the example count of its training."""
     row = describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
     return row | {"train_examples": run.trained_on.train_size}
+
+
+def _row_of_all(runs, spec):
+    """The row of an ensemble: parameters and seconds of all runs, and each value in which they differ."""
+    rows = [_row_of(run, spec) for run in runs]
+    row = {
+        name: value if all(value == one[name] for one in rows) else " + ".join(str(one[name]) for one in rows)
+        for name, value in rows[0].items()
+    }
+    row["recipe"] = " + ".join(run.recipe.name for run in runs)
+    return row | {name: round(sum(one[name] for one in rows), 1) for name in ("parameters", "seconds")}
 
 
 def describe_crops(crops):

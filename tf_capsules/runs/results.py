@@ -118,8 +118,11 @@ def append_row(path, row):
     check_row(path, row)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_bytes() if path.exists() else b""
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(row), lineterminator="\n")
-        if not path.stat().st_size:
+        if not before:
             writer.writeheader()
+        elif not before.endswith(b"\n"):  # an editor, or a full disk, has left out the end of the last line
+            file.write("\n")
         writer.writerow(row)

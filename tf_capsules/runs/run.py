@@ -137,7 +137,7 @@ def load_run(folder, weights="last", **changes):
     if other_data:  # they are for tests: the length of an epoch is not theirs
         load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
     else:
-        load = functools.partial(_own_data, recipe, settings, trained_on)
+        load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
@@ -152,15 +152,20 @@ def load_run(folder, weights="last", **changes):
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
-def _own_data(recipe, settings, trained_on):
-    """The data that a run was trained on; a warning if these are pictures that were split anew since."""
+def _own_data(recipe, settings, trained_on, same_test):
+    """The data that a run was trained on; a warning if these are pictures that were split anew since.
+
+    `same_test`: whether the test split is limited as it was for the training, so that it has to have the same size.
+    """
     data = load_data(recipe, settings, trained_on)
-    sizes = data.spec.train_size, trained_on.train_size
+    sizes = [(spec.train_size, spec.test_size if same_test else 0) for spec in (data.spec, trained_on)]
     if trained_on.name == "folder" and sizes[0] != sizes[1]:
+        now, before = (
+            f"{spec.train_size:,} training and {spec.test_size:,} test images" for spec in (data.spec, trained_on)
+        )
         warnings.warn(
-            f"{settings.data or settings.data_dir} has {sizes[0]:,} training images; the run was trained on "
-            f"{sizes[1]:,}. Unless the folder holds train and test, it was split anew, and images that the run was "
-            "trained on are among the test images."
+            f"{settings.data or settings.data_dir} has {now}; the run had {before}. Unless the folder holds train and "
+            "test, it was split anew, and images that the run was trained on are among the test images."
         )
     return data
 

@@ -238,7 +238,9 @@ class Settings:
 
     def stated(self):
         """The values that were set, as a row of results states them, for instance "iterations 1"."""
-        values = ((DECLARED[name], getattr(self, name)) for name in _STATED)
+        # Where a run may end early, or has no data set's name, a row needs these to be told from others.
+        further = ["epochs"] * (self.stop_at is not None) + ["data_dir"] * (self.dataset == "folder")
+        values = ((DECLARED[name], getattr(self, name)) for name in [*_STATED, *further])
         return [text for one, value in values if value not in (None, one.default) for text in one.as_texts(value)]
 
     def as_arguments(self):
