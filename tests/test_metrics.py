@@ -49,6 +49,7 @@ def test_the_class_of_a_mixed_example_is_the_one_with_the_larger_share():
         assert float(TopKAccuracy(2)(labels, scores)) == pytest.approx(1)  # a tie with the second counts, as in Keras
     assert float(TopKAccuracy()(numbers, scores, sample_weight=np.array([3.0, 1.0, 0.0]))) == 0.75
     assert float(TopKAccuracy(3)(np.array([0, 3, -1]), scores)) == pytest.approx(1 / 3)
+    assert float(TopKAccuracy()(np.array([0, 1, 2]), np.full((3, 3), 1 / 3))) == pytest.approx(1 / 3)  # equal scores
     metric = TopKAccuracy(2, name="two")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert again.get_config() == metric.get_config() and again.k == 2

@@ -52,7 +52,7 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
     """Share of the samples whose class is among the k most active ones, for class numbers and for rows alike.
 
     The class of a row is that of its largest entry: of a mixed example, the one with the larger share. A class number
-    that is no class is never right.
+    that is no class is never right. Of equal scores the first is the most active, but all are among the k, as in Keras.
 
     Args:
         k: at least 1.
@@ -81,8 +81,12 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
 def _among_top_k(y_true, y_pred, k):
     y_pred = ops.cast(y_pred, "float32")  # TensorFlow's in_top_k takes nothing else
     targets = class_targets(y_true, y_pred)
-    right = ops.in_top_k(ops.argmax(targets, axis=-1), y_pred, k)
-    return ops.cast(ops.logical_and(right, ops.logical_not(ops.any(ops.isnan(targets), axis=-1))), "float32")
+    best = ops.argmax(targets, axis=-1)
+    # Equal scores are all among the top, but only one of them is the most active: otherwise a network that gives the
+    # same score to every class would always be right.
+    right = ops.equal(ops.argmax(y_pred, axis=-1), best) if k == 1 else ops.in_top_k(best, y_pred, k)
+    unknown = ops.any(ops.isnan(targets + y_pred), axis=-1)  # a class or scores
+    return ops.cast(ops.logical_and(right, ops.logical_not(unknown)), "float32")
 
 
 def _exact_match(y_true, y_pred, threshold):

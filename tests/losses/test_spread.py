@@ -41,6 +41,13 @@ def test_equals_the_formula():
     np.testing.assert_allclose(array(SpreadLoss()(CLASSES, INPUTS, sample_weight=weights)), expected, rtol=1e-5)
 
 
+def test_steps_are_counted_in_the_type_of_keras_s_own_counts():
+    """TensorFlow keeps variables of int32 on the host, where a step compiled for a GPU can't reach them."""
+    margin = SpreadMargin()
+    margin.build((None, 4))
+    assert margin.steps.dtype == keras.optimizers.SGD().iterations.dtype
+
+
 def test_schedules():
     margin = SpreadMargin()
     for step, expected in ORACLE["E_schedules"]["margin"]:

@@ -133,6 +133,7 @@ def test_a_plain_network_learns_from_mixed_examples(eager, tmp_path):
         (dict(momentum_cycle=True), "momentum_cycle .* needs warmup"),
         (dict(threshold=0.5), "threshold 0.5 is for the metric exact_match, not accuracy"),
         (dict(mixup=0.2, metric="exact_match"), "mixup 0.2 is for one class an image"),
+        (dict(mixup=0.2, loss=SpreadLoss), "mixup 0.2 does not go with SpreadLoss"),
     ],
 )
 def test_a_recipe_s_values_must_agree(changes, message):

@@ -60,7 +60,8 @@ class SpreadMargin(keras.layers.Layer):
         return cls(schedule, scale=-(-steps // 8) if schedule == "sigmoid" else steps)
 
     def build(self, input_shape):
-        options = dict(dtype="int32", trainable=False, aggregation="only_first_replica")
+        options = dict(dtype="int", trainable=False, aggregation="only_first_replica")
+        # As Keras counts: XLA on a GPU can't reach TensorFlow's variables of int32, which are always the host's.
         self.steps = self.add_weight((), "zeros", name="steps", **options)
         super().build(input_shape)
 

@@ -103,6 +103,8 @@ class Recipe:
             raise ValueError(f"threshold {self.threshold} is for the metric exact_match, not {self.metric}.")
         if self.mixup is not None and self.metric == "exact_match":
             raise ValueError(f"mixup {self.mixup} is for one class an image, exact_match for several.")
+        if self.mixup is not None and self.loss is SpreadLoss:
+            raise ValueError(f"mixup {self.mixup} does not go with SpreadLoss, which is for one class a sample.")
 
     def replace(self, **changes):
         """A copy with other values. Options are merged, but those of another model, data set, loss or feedback go."""
