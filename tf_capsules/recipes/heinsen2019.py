@@ -106,6 +106,7 @@ RECIPES = (
         "SST-2/R, sentences of film reviews in two sentiments, on a frozen GPT-2 large",
         "95.6%",
         **TWO,
+        note=SST5.note,
     ),
     SST2_MINILM,
     SST5_MEAN.row(

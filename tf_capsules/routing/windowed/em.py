@@ -77,11 +77,10 @@ def windowed_em_routing(
         flat = (ops.reshape(x, (-1, positions, parents, entries)) for x in (means, variances))
         return ops.concatenate([*flat, ops.reshape(logits, (-1, positions, parents, 1))], axis=-1)
 
-    def split(state, *pose_shape):
+    def split(state):
         """Logits, means and variances. The padding of a chunk has variances of 0: they are raised to the floor."""
         state = ops.reshape(state, (-1, parents, 2 * entries + 1))
         means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], variance_floor)
-        means, variances = (ops.reshape(x, (-1, parents, *pose_shape)) for x in (means, variances))
         return state[..., -1], means, variances
 
     def forward(poses, activations, shared):
@@ -95,7 +94,7 @@ def windowed_em_routing(
         kernel, beta_u, _, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         upstream = ops.reshape(upstream, (-1, parents, entries + 1))
-        states = [split(states[:, t], entries) for t in range(iterations)]
+        states = [split(states[:, t]) for t in range(iterations)]
         weights = ops.expand_dims(votes.activations, 1)  # (B, 1, i)
 
         # Parents first, as in the stored votes: couplings and the like are (B, j, i) from here on.

@@ -31,7 +31,6 @@ class Windows:
 
     Attributes:
         grid, shape: of the grids of children and of parents, (rows, columns).
-        cover: number of windows that each child is in, an array of the shape of the children's grid.
     """
 
     def __init__(self, height: int, width: int, kernel_size: tuple[int, int], strides: tuple[int, int] = (1, 1)):
@@ -48,7 +47,6 @@ class Windows:
         places, cover = np.argsort(self._children, kind="stable"), np.bincount(self._children, minlength=height * width)
         child = self._children[places]
         number = np.arange(len(places)) - (np.cumsum(cover) - cover)[child]
-        self.cover = cover.reshape(self.grid)
         self._places = np.full((height * width, cover.max()), len(places), "int32")
         self._places[child, number] = places
 
