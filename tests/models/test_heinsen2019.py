@@ -227,6 +227,8 @@ def test_self_attention_network_learns_from_mixed_examples():
 
 
 def test_self_attention_network_says_what_does_not_fit():
+    with pytest.raises(ValueError, match="`layers`.*Received: 0"):
+        self_attention(layers=0)
     with pytest.raises(ValueError, match="`dim` must be a multiple of `heads`, 5. Received: 12"):
         self_attention(heads=5)
     with pytest.raises(ValueError, match="`heads`.*Received: 0"):

@@ -134,6 +134,7 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
     "network, options, message",
     [
         ("CapNet", dict(routing="attention"), "`routing`.*Received: 'attention'"),
+        ("CapNet", dict(routing="em", iterations="3"), "`iterations`.*Received: '3'"),
         ("CapNet", dict(grid=(0, 2)), "`grid`.*Received: 0"),
         ("EncapNet", dict(coefficients="v3"), "`coefficients`.*Received: 'v3'"),
         ("EncapNet", dict(coefficients=("own", None)), "for each of 4 modules.*Received"),

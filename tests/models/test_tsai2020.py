@@ -123,6 +123,8 @@ def test_bad_options_are_named(options, message):
         ("DiverseCNN", dict(pooling="max"), "`pooling`.*Received: 'max'"),
         ("ConvDynamicCapsNet", dict(pose=(8, 8)), r"`pose`.*Received: \(8, 8\)"),
         ("ConvDynamicCapsNet", dict(convolutions=(16, 3, 1)), r"`convolutions`.*Received: \(16, 3, 1\)"),
+        ("ResNet18", dict(filters=64), "`filters`.*Received: 64"),
+        ("ResNet18", dict(filters=(64, 128)), r"`filters` and `blocks` .*Received: \(64, 128\) and \(2, 2, 2, 2\)"),
         ("BaselineCNN", dict(image_shape=(20, 32, 3)), r"at least 21 x 21.*Received: \(20, 32, 3\)"),
     ],
 )

@@ -33,12 +33,14 @@ def test_errors_name_what_was_received(tmp_path):
         tiny(weights="nowhere")
     with pytest.raises(ValueError, match="`weights`: no such file"):
         tiny(weights=tmp_path)
+    with pytest.raises(ValueError, match="`weights`: no such file, .*Received: 3"):
+        tiny(weights=3)
     tiny(dim=7).save_weights(tmp_path / "other.weights.h5")
     message = "other.weights.h5 does not hold weights of the network .*: it lacks arrays .* of shape .*another size"
     with pytest.raises(ValueError, match=message):
         tiny(weights=tmp_path / "other.weights.h5")
     tiny(decoder_units=None).save_weights(tmp_path / "bare.weights.h5")
-    with pytest.raises(ValueError, match="bare.weights.h5 does not hold"):
+    with pytest.raises(ValueError, match="bare.weights.h5 does not hold .*: it has no weights of a decoder; make"):
         tiny(weights=tmp_path / "bare.weights.h5")
     tiny().save_weights(tmp_path / "set.weights.h5")
     assert tiny(decoder_units=None, weights=tmp_path / "set.weights.h5").decoder is None

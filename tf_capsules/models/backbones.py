@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Tensor
-from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, positive_int, positive_ints
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.connections import alike
 
@@ -76,7 +76,7 @@ def SimpleBackbone(
 
 def ResNetBackbone(
     image_shape: Shape = (32, 32, 3),
-    stem: int = 64,
+    stem: int | None = 64,
     filters: Sequence[int] = (64, 128),
     blocks: Sequence[int] = (3, 4),
     name: str | None = "resnet_backbone",
@@ -88,7 +88,7 @@ def ResNetBackbone(
 
     Args:
         image_shape: (height, width, channels).
-        stem: channels of the first convolution.
+        stem: channels of the first convolution; None: as many as the first stage has.
         filters: channels of each stage.
         blocks: basic blocks of each stage.
         name: of the model.
@@ -102,8 +102,12 @@ def ResNetBackbone(
         >>> ResNetBackbone().output_shape
         (None, 16, 16, 128)
     """
+    filters = positive_ints("filters", filters, "stage", (64, 128))
+    blocks = positive_ints("blocks", blocks, "stage", (3, 4))
+    if len(filters) != len(blocks):
+        raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
     images = image_input(image_shape)
-    x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem, use_bias=False)))
+    x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem or filters[0], use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
         for block in range(count):
             strides = 2 if stage > 1 and not block else 1
@@ -132,6 +136,17 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
     if min(sizes[:2]) < smallest:
         raise ValueError(f"`image_shape` must be at least {smallest} x {smallest}. Received: {image_shape!r}")
     return keras.Input(sizes, name="images")
+
+
+def check_convolutions(convolutions: Sequence[Sequence[int]], channels: str = "types"):
+    """Raises a ValueError unless each convolution is (channels, kernel size, strides)."""
+    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
+    if not of_lists or any(len(x) != 3 for x in convolutions):
+        form = f"({channels}, kernel size, strides)"
+        raise ValueError(f"`convolutions` must be a list of {form}. Received: {convolutions!r}")
+    for convolution in convolutions:
+        for number in convolution:
+            positive_int("convolutions", number)
 
 
 def columns_of(pose: Size):

@@ -121,10 +121,10 @@ def TextCapsNet(
         >>> TextCapsNet().count_params()
         142912
     """
-    embeddings = keras.Input((None, layers, width), name="embeddings")
-    mask = keras.Input((None,), name="mask")
+    inputs = _hidden_states(layers, width)
+    embeddings, mask = inputs.values()
     poses, logits = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
-    inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
+    options = dict(iterations=iterations, density=density)
     return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
 
 
@@ -183,8 +183,8 @@ def SelfAttentionCapsNet(
     def normalized(x, name):
         return keras.layers.LayerNormalization(epsilon=1e-5, name=name)(x)
 
-    embeddings = keras.Input((None, layers, width), name="embeddings")
-    mask = keras.Input((None,), name="mask")
+    inputs = _hidden_states(layers, width)
+    embeddings, mask = inputs.values()
     present = keras.ops.expand_dims(mask > 0, 1)  # the same keys for every query
     x = keras.layers.Dense(dim, name="projection")(embeddings[:, :, 0])
     for block in range(1, blocks + 1):
@@ -200,7 +200,7 @@ def SelfAttentionCapsNet(
         y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
         x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
     poses, logits = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
-    inputs, options = {"embeddings": embeddings, "mask": mask}, dict(iterations=iterations, density=density)
+    options = dict(iterations=iterations, density=density)
     return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
 
 
@@ -219,14 +219,22 @@ def MeanPooling(
     Raises:
         ValueError: unknown weights.
     """
-    embeddings = keras.Input((None, layers, width), name="embeddings")
-    mask = keras.Input((None,), name="mask")
+    inputs = _hidden_states(layers, width)
+    embeddings, mask = inputs.values()
     # A Keras mask is true or false; this one has weights.
     total = keras.ops.einsum("bn,bnlm->blm", mask, embeddings)
     mean = total / keras.ops.maximum(keras.ops.sum(mask, axis=1), 1e-6)[:, None, None]
     mean = keras.layers.Flatten(name="mean")(mean)
     outputs = keras.layers.Dense(classes, "softmax", dtype="float32", name="classes")(mean)
-    return load_weights(keras.Model({"embeddings": embeddings, "mask": mask}, outputs, name=name), weights)
+    return load_weights(keras.Model(inputs, outputs, name=name), weights)
+
+
+def _hidden_states(layers, width):
+    layers, width = positive_int("layers", layers), positive_int("width", width)
+    return {
+        "embeddings": keras.Input((None, layers, width), name="embeddings"),
+        "mask": keras.Input((None,), name="mask"),
+    }
 
 
 def _classifier(inputs, poses, logits, parts, classes, dim, options, weights, name):

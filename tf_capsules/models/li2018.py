@@ -68,6 +68,7 @@ def CapNet(
     for argument, (value, default) in foreign.items():
         if value != default:
             raise ValueError(f"`{argument}` is no argument of {routing!r} routing. Received: {value!r}")
+    iterations = positive_int("iterations", iterations)
     images = image_input(image_shape, classes)
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
@@ -254,10 +255,6 @@ def ResNetTwin(
         >>> ResNetTwin().get_layer("stage_4").output.shape
         (None, 4, 4, 512)
     """
-    filters = positive_ints("filters", filters, "stage", (64, 128, 256, 512))
-    blocks = positive_ints("blocks", blocks, "stage", (2, 2, 2, 2))
-    if len(filters) != len(blocks):
-        raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
     positive_int("classes", classes)
     backbone = ResNetBackbone(image_shape, 32, filters, blocks, convolution=_convolution)
     x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(backbone.output)

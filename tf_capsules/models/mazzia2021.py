@@ -12,8 +12,8 @@ from tf_capsules.layers import (
     SelfAttentionRouting,
     UpsamplingDecoder,
 )
-from tf_capsules.layers.arguments import CHANNELS_LAST, one_of
-from tf_capsules.models.backbones import image_input
+from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, one_of, positive_int_or_none
+from tf_capsules.models.backbones import check_convolutions, image_input
 from tf_capsules.models.classifier import classifier
 
 # Filters, size of the kernel, stride.
@@ -72,9 +72,11 @@ def EfficientCapsNet(
     """
     one_of("normalization", normalization, ("batch", "instance"))
     one_of("decoder", decoder, ("dense", "upsampling", None))
-    if decoder == "upsampling" and tuple(image_shape[:2]) != (48, 48):
+    height, width, channels = image_sizes(image_shape)
+    check_convolutions(convolutions, "filters")
+    if decoder == "upsampling" and (height, width) != (48, 48):
         raise ValueError(f'decoder="upsampling" makes images of 48x48. Received image_shape {tuple(image_shape)}.')
-    smallest = primary_kernel_size or 1
+    smallest = positive_int_or_none("primary_kernel_size", primary_kernel_size) or 1
     for _, kernel_size, strides in reversed(convolutions):
         smallest = (smallest - 1) * strides + kernel_size
     images = image_input(image_shape, classes, smallest)
@@ -88,13 +90,12 @@ def EfficientCapsNet(
     # In float32 under every dtype policy: these are the model's answers.
     poses = SelfAttentionRouting(classes, dim, dtype="float32", name="class_capsules")(x)
     if reconstruction_weight is None:
-        height, width, channels = image_shape
         reconstruction_weight = 0.392 / (height * width * channels)
     layer = None
     if decoder == "dense":
         layer = Decoder(image_shape, name="decoder")
     elif decoder == "upsampling":
-        layer = UpsamplingDecoder(image_shape[-1], name="decoder")
+        layer = UpsamplingDecoder(channels, name="decoder")
     options = dict(decoder=layer, reconstruction_weight=reconstruction_weight, name=name)
     return classifier(images, {"poses": poses}, weights, **options)
 

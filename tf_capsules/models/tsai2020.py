@@ -81,7 +81,7 @@ def AttentionCapsNet(
     """
     one_of("probabilities", probabilities, ("softmax", "sigmoid"))
     rows, columns = pair("primary_kernel_size", primary_kernel_size)
-    _check_convolutions(convolutions)
+    backbones.check_convolutions(convolutions)
     if not isinstance(hidden, (tuple, list)):
         raise ValueError(f"`hidden` must be a list: the number of capsules of each layer. Received: {hidden!r}")
     dim = backbones.columns_of(pose)
@@ -172,7 +172,7 @@ def ConvDynamicCapsNet(
         A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     pose = positive_int("pose", pose)
-    _check_convolutions(convolutions)
+    backbones.check_convolutions(convolutions)
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
@@ -264,7 +264,7 @@ def ResNet18(
         A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes)
-    x = backbones.ResNetBackbone(image_shape, filters[0], filters, blocks=(2, 2, 2, 2))(images)
+    x = backbones.ResNetBackbone(image_shape, filters=filters, blocks=(2, 2, 2, 2), stem=None)(images)
     x = keras.layers.GlobalAveragePooling2D(**CHANNELS_LAST)(x)
     return load_weights(keras.Model(images, _probabilities(x, classes, "softmax"), name=name), weights)
 
@@ -308,12 +308,6 @@ def DiverseCNN(
     else:
         x = _dense(keras.layers.Flatten(**CHANNELS_LAST)(x), hidden)
     return load_weights(keras.Model(images, _probabilities(x, classes, "sigmoid"), name=name), weights)
-
-
-def _check_convolutions(convolutions):
-    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
-    if not of_lists or any(len(x) != 3 for x in convolutions):
-        raise ValueError(f"`convolutions` must be a list of (types, kernel size, strides). Received: {convolutions!r}")
 
 
 def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):

@@ -25,10 +25,12 @@ def names():
 
 def find(weights: str | os.PathLike):
     """The path of a weights file, given by its path or as the name of a shipped set; a ValueError for neither."""
-    path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
-    if not path.is_file():
+    path = None
+    if isinstance(weights, (str, os.PathLike)):
+        path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
+    if path is None or not path.is_file():
         shipped = ", ".join(names())
-        raise ValueError(f"`weights`: no such file, nor a shipped set ({shipped}). Received: {str(weights)!r}")
+        raise ValueError(f"`weights`: no such file, nor a shipped set ({shipped}). Received: {weights!r}")
     return path
 
 
@@ -128,6 +130,9 @@ def _check(model, path):
     bare = [shape for name, shape in kept.items() if not name.startswith(("decoder/", "growing_margins/"))]
     wanted = collections.Counter(tuple(weight.shape) for weight in model.weights)
     missed = "lacks arrays that the network has", wanted - collections.Counter(kept.values())
+    decoder = getattr(model, "decoder", None)
+    if missed[1] and decoder and missed[1] == collections.Counter(tuple(weight.shape) for weight in decoder.weights):
+        raise ValueError("it has no weights of a decoder; make the network without one")
     unused = "has arrays that the network lacks", collections.Counter(bare) - wanted
     for what, some in (missed, unused):
         if some:
