@@ -51,6 +51,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(text, "load", load_once)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("quick")
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="some of them serve")
 @pytest.mark.skipif(not PAGES, reason="the pages are part of the repository, not of the wheel")

@@ -68,6 +68,7 @@ print(time.process_time() - start, *(set(sys.modules) - before))
 """
 
 
+@pytest.mark.long
 def test_import_is_cheap_and_loads_nothing_that_is_used_elsewhere_only():
     """The aim is 0.3 s beyond `import keras`, best of three. The test allows 0.6 s, for busy machines."""
     seconds = []

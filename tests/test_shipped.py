@@ -71,6 +71,7 @@ def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card(
     np.testing.assert_allclose(answer["probabilities"], lengths, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_mnist_weights_and_the_saved_model_have_the_accuracy_on_their_card():
     test = prepared("mnist", "test")
     images = test["image"].astype(np.float32) / 255
@@ -91,6 +92,7 @@ def test_the_smallnorb_network_answers_as_its_weights_do():
     assert answer["label"].shape == (3,)
 
 
+@pytest.mark.long
 def test_the_matrix_capsule_network_answers_as_its_weights_do():
     recipe = recipes.get("hinton2018-smallnorb-small")
     images = np.random.default_rng(0).uniform(size=(3, 96, 96, 2)).astype("float32")
@@ -130,6 +132,7 @@ def test_the_attention_network_knows_photographs_that_it_has_not_seen():
     assert right.mean() > 0.75
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network, name", [(ShortEncapNet, "short-master"), (SameShapeCNN, "cnn")])
 def test_the_encapsulated_weights_and_their_baseline_know_photographs_that_they_have_not_seen(network, name):
     test = prepared("cifar10", "test[:300]")

@@ -50,6 +50,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_a_product_of_four_axes_of_which_the_second_is_1_is_wrong():
     """bfloat16 on processors with AMX: docs/guide.md warns of it, and SequenceCapsules multiplies three axes.
 

@@ -181,6 +181,7 @@ print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) 
 """
 
 
+@pytest.mark.long
 @of_graphs
 def test_the_estimated_peak_is_near_the_measured_one():
     """Measures in a separate process, above its memory before the first step."""

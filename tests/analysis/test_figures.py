@@ -112,6 +112,7 @@ def test_pictures_name_the_classes_of_the_data(tmp_path):
     assert "class kind" in figures["dimension_perturbation"].get_supxlabel()
 
 
+@pytest.mark.long
 def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_path, monkeypatch):
     recipe = recipes.get("sabour2017-multimnist").replace(
         dataset="diverse_multimnist",

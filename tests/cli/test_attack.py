@@ -1,9 +1,12 @@
 import csv
 import shutil
 
+import pytest
+
 from tf_capsules import cli
 
 
+@pytest.mark.long
 def test_attack_measures_runs_on_each_others_images_and_draws_them(trained, tmp_path, capsys, monkeypatch):
     folder, _ = trained
     other = shutil.copytree(folder, tmp_path / "other")

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_capsules import cli, recipes
 
 
+@pytest.mark.long
 def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     of = ["sabour2017-digits", "--weights", "sabour2017-digits"]

@@ -40,6 +40,7 @@ def test_the_batch_size_of_a_row_is_that_of_the_training(eager, trained, tmp_pat
     assert row["batch_size"] == "24"
 
 
+@pytest.mark.long
 def test_novel_viewpoints_and_crops_are_told_and_kept(eager, tmp_path, capsys, monkeypatch):
     random = np.random.default_rng(0)
     train, test, familiar = (

@@ -7,6 +7,7 @@ from small_runs import needs_tensorflow
 from tf_capsules import cli
 
 
+@pytest.mark.long
 @needs_tensorflow
 def test_export_to_litert_and_to_uint8_needs_no_data(trained, tmp_path, no_data):
     folder, _ = trained

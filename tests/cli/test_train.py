@@ -1,6 +1,7 @@
 import importlib.util
 
 import keras
+import pytest
 
 from tf_capsules import cli, recipes
 
@@ -19,6 +20,7 @@ def test_train_ends_with_pictures_export_a_served_prediction_and_the_accuracy(tr
         assert any(line.startswith("served by TensorFlow alone: test image 0 (label 7) is class") for line in lines)
 
 
+@pytest.mark.long
 def test_resume_needs_nothing_but_the_run_folder(eager, tmp_path, capsys):
     run, short = str(tmp_path / "run"), ["--no-export", "--no-figures"]
     given = ["--dataset", "digits", "--train-limit", "32", "--test-limit", "10", "--batch-size", "16"]

@@ -94,6 +94,7 @@ def test_expanded_mnist_keeps_the_digits_and_reaches_the_edges():
     assert len({image.tobytes() for image in first.numpy()} & {image.tobytes() for image in second.numpy()}) < 100
 
 
+@pytest.mark.long
 def test_published_sizes(mnist_at_hand):
     standin = datasets.load("affnist_standin", mnist_at_hand)
     assert (standin.train.size, standin.test.size, standin.image_shape) == (60_000, 320_000, (40, 40, 1))

@@ -138,6 +138,7 @@ def _first_four(prepared):
     return file
 
 
+@pytest.mark.long
 def test_a_recipe_trains_and_is_loaded(prepared, classes, tmp_path, monkeypatch):
     small = dataclasses.replace(
         recipes.get("li2018-imagenet").replace(

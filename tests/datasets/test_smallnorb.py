@@ -75,6 +75,7 @@ def test_prepared_and_original_files_give_the_same_arrays(tmp_path):
     assert norb.class_names == names and norb.note == ""
 
 
+@pytest.mark.long
 def test_the_real_set(prepare, monkeypatch):
     norb = datasets.load("smallnorb", prepare("smallnorb"))
     assert (norb.train.size, norb.test.size, norb.image_shape) == (24300, 24300, (96, 96, 2))

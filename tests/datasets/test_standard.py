@@ -32,6 +32,7 @@ def test_mnist(mnist):
     assert mnist.class_names == tuple("0123456789")
 
 
+@pytest.mark.long
 def test_cifar10(prepare):
     cifar = datasets.load("cifar10", prepare("cifar10"))
     assert (cifar.train.size, cifar.test.size, cifar.image_shape) == (50000, 10000, (32, 32, 3))

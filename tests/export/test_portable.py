@@ -67,6 +67,7 @@ def test_converted_files_give_the_models_numbers(tmp_path, converter, steps):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["MatrixCapsNet", "AttentionCapsNet", "EfficientCapsNet"])
 def test_networks_of_other_routings_are_converted(tmp_path, converter, name, monkeypatch):
     if name == "MatrixCapsNet" and converter[1] is run_litert and tf.__version__ < "2.21":
@@ -81,6 +82,7 @@ def test_networks_of_other_routings_are_converted(tmp_path, converter, name, mon
     assert_converted(converter, tmp_path / "model", model, images)
 
 
+@pytest.mark.long
 def test_loops_within_an_image_are_for_litert_alone(tmp_path):
     case = MODELS["CapNet"]
     model, images = case.make(), case.arrays()["images"][:2]

@@ -71,6 +71,7 @@ np.savez(sys.argv[3], **{f"{s}/{k}": v.numpy() for s, answer in answers.items() 
     return answers
 
 
+@pytest.mark.long
 def test_a_process_with_tensorflow_alone_gives_the_models_numbers(model, folder):
     images = make_images()
     want = call(model, images / np.float32(255))

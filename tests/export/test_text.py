@@ -156,6 +156,7 @@ def want(exported):
     return eager(*exported[:2], TEXTS)
 
 
+@pytest.mark.long
 def test_a_process_with_tensorflow_and_its_texts_alone_gives_the_models_numbers(exported, served, kind, want):
     model, transformer, folder = exported
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
@@ -296,6 +297,7 @@ def arrays(answers):
     return {name: np.array(value, dtypes.get(name, np.float32)) for name, value in encoded.items()}
 
 
+@pytest.mark.long
 def test_half_precision_and_a_network_without_capsules(load, bert, tmp_path):
     transformer = load(bert, "keras-hub")
     keras.config.set_dtype_policy("mixed_bfloat16")

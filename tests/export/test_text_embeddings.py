@@ -58,6 +58,7 @@ np.savez("answers.npz", **{name: value.numpy() for name, value in answer.items()
 """
 
 
+@pytest.mark.long
 def test_a_text_network_is_served_from_hidden_states(exported, tmp_path):
     (text_model, folder), (embeddings, mask) = exported, make_states()
     np.savez(tmp_path / "states.npz", embeddings=embeddings, mask=mask)
@@ -77,6 +78,7 @@ def test_a_text_network_is_served_from_hidden_states(exported, tmp_path):
     assert sum(numbers) == text_model.count_params()
 
 
+@pytest.mark.long
 def test_any_number_of_texts_and_tokens(exported, loaded, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     half = make_text_model()

@@ -40,6 +40,7 @@ def test_oracle_of_fixed_inputs():
     check(layer(x["mu_inp"], x["a_inp"], return_couplings=True), HEINSEN["H_single_beta"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="other backends know all shapes")
 def test_chunks_of_an_unknown_number_of_children():
     import tensorflow as tf
@@ -63,6 +64,7 @@ def test_chunks_of_an_unknown_number_of_children():
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
     options = dict(sharing="all", iterations=2)
     one, other = (HeinsenRouting(None, 4, votes_memory=how, **options) for how in ("auto", "recompute"))

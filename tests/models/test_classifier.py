@@ -101,6 +101,7 @@ def test_reconstruct_keeps_the_longest_or_the_label():
     assert np.abs(other - images).max() > 1e-4
 
 
+@pytest.mark.long
 def test_fit_reduces_the_loss_and_trains_every_weight(monkeypatch):
     model, steps = tiny(metrics=[keras.metrics.SparseCategoricalAccuracy("accuracy")]), []
     compute_loss = model.compute_loss
@@ -121,6 +122,7 @@ def test_fit_reduces_the_loss_and_trains_every_weight(monkeypatch):
     np.testing.assert_array_equal(class_scores(predictions).argmax(-1), LABELS)
 
 
+@pytest.mark.long
 def test_fit_with_parts_and_exact_match():
     model = tiny(metrics=[ExactMatch()])
     history = model.fit(IMAGES, WHOLE_AND_PARTS, batch_size=4, epochs=12, verbose=0).history
@@ -263,6 +265,7 @@ def test_a_layer_named_logits_makes_no_logits():
     np.testing.assert_allclose(array(class_probabilities(model, answer)), array(answer))
 
 
+@pytest.mark.long
 def test_a_fresh_process_loads_models_and_weights(tmp_path):
     model = tiny(run_eagerly=EAGER)
     model.fit(IMAGES, LABELS, verbose=0)

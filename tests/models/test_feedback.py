@@ -98,6 +98,7 @@ def test_the_loss_of_a_step_by_hand():
     np.testing.assert_allclose(evaluated["loss"], plain.evaluate(IMAGES, LABELS, **options), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_fit_reduces_the_loss_and_trains_every_weight():
     model = tiny()
     before = model.get_weights()
@@ -154,6 +155,7 @@ def test_saved_training_goes_on(tmp_path):
         np.testing.assert_allclose(array(b), array(a), atol=1e-5, err_msg=a.path)
 
 
+@pytest.mark.long
 def test_a_capsule_classifier(tmp_path):
     case = capsnet(padding="same")
     images, labels = case.arrays()["images"], np.array([0, 2, 1, 1, 2])

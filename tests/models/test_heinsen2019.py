@@ -216,6 +216,7 @@ def test_saved_self_attention_network_is_the_same(options, tmp_path):
     assert ("dropout" in options) == (np.abs(trained - before["activations"]).max() > 1e-3)
 
 
+@pytest.mark.long
 def test_self_attention_network_learns_from_mixed_examples():
     model, inputs = self_attention(blocks=1, iterations=2), texts(batch=6)
     inputs["mask"][::2, 6:] = 0.3

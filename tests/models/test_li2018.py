@@ -117,6 +117,7 @@ def test_skips_of_type_2_start_at_the_module_or_at_each_layer():
             assert (np.abs(array(given(images))).max() > 0) == skipped
 
 
+@pytest.mark.long
 def test_capnet_without_votes_is_capnet_with_stored_votes():
     images = np.random.default_rng(1).random((3, 9, 8, 2)).astype("float32")
     for routing in ("dynamic", "em"):

@@ -44,6 +44,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(eager, 
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before and folder.checkpoints() == [1]
 
 
+@pytest.mark.long
 def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_run, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass

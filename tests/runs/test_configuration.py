@@ -125,6 +125,7 @@ def test_a_configuration_of_an_older_version_matches_the_same_settings(path, tmp
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 
 
+@pytest.mark.long
 def test_a_run_of_an_older_version_resumes(eager, tmp_path, capsys):
     options = {"types": 4, "decoder_units": [8, 9]}
     settings = Settings(epochs=1, decay_steps=40, train_limit=200, test_limit=60, network=options)

@@ -5,6 +5,7 @@ import pytest
 from tf_capsules.runs import evaluate_ensemble, train
 
 
+@pytest.mark.long
 def test_probabilities_are_summed_over_random_crops(eager, views, tmp_path):
     run = train(views.replace(epochs=1), tmp_path / "run", verbose=0)
     scores, labels = 0, None

@@ -37,6 +37,7 @@ def in_this_process(monkeypatch):
     return commands
 
 
+@pytest.mark.long
 @needs_tensorflow
 def test_a_table_trains_each_row_once_and_goes_on_where_it_stopped(eager, tmp_path, capfd, in_this_process):
     command = ["table", *ROWS, "--output", str(tmp_path), *OPTIONS]

@@ -33,6 +33,7 @@ def test_a_run_folder_holds_config_history_weights_and_result(run):
     assert result["train_examples"] == 120 and result["test_examples"] == 70 and result["seed"] == 0
 
 
+@pytest.mark.long
 def test_feedback_units_train_along_and_are_left_behind(eager, tmp_path, monkeypatch):
     options = dict(types=3, layers=(1,), coefficients=None)
     recipe = DIGITS.replace(
@@ -58,6 +59,7 @@ def test_feedback_units_train_along_and_are_left_behind(eager, tmp_path, monkeyp
     assert all(row["feedback"] > 0 for row in run.history)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(run, tmp_path):
     def first_loss(seed):
         settings = dataclasses.replace(SHORT, seed=seed)
@@ -179,6 +181,7 @@ def test_epochs_of_few_steps_are_told(eager, tmp_path, capsys):
     assert "hint:" not in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
     settings = Settings(train_limit=120, test_limit=20, epoch_size=80)
     run = train(TINY.replace(epochs=3), tmp_path / "run", settings, verbose=0)
@@ -192,6 +195,7 @@ def test_epochs_of_a_part_are_tested_kept_and_named(eager, tmp_path):
     assert resumed.history[2]["loss"] == pytest.approx(rows[2]["loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_killed_process_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path):
     script = """
 import os, signal, sys
@@ -239,6 +243,7 @@ for folder in sys.argv[1:]:
     assert len(compared) > 10 and any("optimizer" in name for name in compared)
 
 
+@pytest.mark.long
 def test_two_mirrored_devices_give_the_weights_of_one(tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("MirroredStrategy needs the TensorFlow backend")
@@ -292,6 +297,7 @@ for a, b in zip(one[2], two[2], strict=True):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.long
 def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeypatch):
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
@@ -331,6 +337,7 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
     assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
 
 
+@pytest.mark.long
 def test_training_stops_where_familiar_viewpoints_are_known_well_enough(eager, views, tmp_path, capsys):
     results = tmp_path / "results.csv"
     first = train(views, tmp_path / "run", Settings(stop_at=0.001), verbose=0, results=results)

@@ -43,6 +43,7 @@ def quick(load):
         yield
 
 
+@pytest.mark.long
 def test_training_ends_with_pictures_a_served_text_and_the_accuracy(run):
     folder, said = run
     for name in ("training_curves", "sentence_attribution"):
@@ -89,6 +90,7 @@ def test_a_run_is_measured_and_exported_without_its_transformer(run, tmp_path, c
     assert "takes a transformer's hidden states" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_new_place_of_a_moved_transformer_can_be_named(run, bert, tmp_path, capsys):
     folder = shutil.copytree(run[0], tmp_path / "run", ignore=shutil.ignore_patterns("figures", "saved_model"))
     config = (folder / "config.json").read_text()
