@@ -1,22 +1,34 @@
-"""IPython runs this when it starts: a notebook then trains two epochs, of two steps for images.
+"""IPython runs this when it starts: a notebook then does less of what takes long.
 
-Its kept outputs are of whole trainings.
+It trains two epochs, of two steps for images, and draws a quarter of the toys. Its kept outputs are of all of it.
 """
 
 import keras
+
+from tf_capsules import datasets
+
+SHORT = 2  # epochs, and steps of each for images
+SOME = 64  # examples for validation
+
+
+def on_images(model):
+    """Whether the network takes images. Networks on texts are fast, and have to know some classes."""
+    return not isinstance(getattr(getattr(model, "encoder", model), "input", None), dict)
 
 
 def shortened(fit):
     """`fit` is held here, since a notebook shares the names of this file and can have a `fit` of its own."""
 
     def short_fit(model, *arguments, epochs=1, initial_epoch=0, **options):
-        few = min(epochs, 2) if initial_epoch == 0 else epochs  # a resumed training must end where it says
-        given = getattr(getattr(model, "encoder", model), "input", None)
-        if not isinstance(given, dict):  # networks on texts are fast, and have to know some classes
+        few = min(epochs, SHORT) if initial_epoch == 0 else epochs  # a resumed training must end where it says
+        if on_images(model):
             model.run_eagerly = True  # to trace a step takes longer than a few of them
-            options["steps_per_epoch"] = min(2, options.get("steps_per_epoch") or 2)
-            if "validation_data" in options:
-                options["validation_steps"] = 2
+            options["steps_per_epoch"] = min(SHORT, options.get("steps_per_epoch") or SHORT)
+            validation = options.get("validation_data")
+            if isinstance(validation, tuple):  # of arrays, of which Keras takes all, whatever `validation_steps` says
+                options["validation_data"] = keras.tree.map_structure(lambda array: array[:SOME], validation)
+            elif validation is not None:
+                options["validation_steps"] = SHORT
         history = fit(model, *arguments, epochs=few, initial_epoch=initial_epoch, **options)
         for values in history.history.values():
             values += values[-1:] * (epochs - few)  # in place of the epochs that are left out
@@ -25,4 +37,24 @@ def shortened(fit):
     return short_fit
 
 
+def without_xla(predict):
+    def predict_without_xla(model, *arguments, **options):
+        model.jit_compile = False  # to compile takes longer than a few batches
+        return predict(model, *arguments, **options)
+
+    return predict_without_xla
+
+
+def with_fewer_toys(load):
+    def load_fewer(name, *arguments, **options):
+        if name.startswith("rendered_toys"):
+            options = {"train_pairs": 2000, **options}  # test pairs are left out only where all are to be shown
+            options |= {pairs: options[pairs] // 4 for pairs in ("train_pairs", "test_pairs") if options.get(pairs)}
+        return load(name, *arguments, **options)
+
+    return load_fewer
+
+
 keras.Model.fit = shortened(keras.Model.fit)
+keras.Model.predict = without_xla(keras.Model.predict)
+datasets.load = with_fewer_toys(datasets.load)

@@ -84,8 +84,10 @@ def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **opt
         arguments["activations"] = np.random.default_rng(4).random(inputs[: 1 + places]).astype("float32")
     if mask is not None:
         arguments["mask"] = mask
-    # An orthogonal kernel and a variance floor: untrained couplings would amplify the rounding of half precision.
-    options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "iterations": 2, **options}
+    # An orthogonal kernel and a variance floor: untrained couplings would amplify the rounding of half precision. With
+    # the layer's own inverse temperature the activations of an untrained layer hardly differ.
+    options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "inverse_temperature": 1.0, **options}
+    options = {"iterations": 2, **options}
     return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
 
 

@@ -87,10 +87,11 @@ def test_a_process_with_tensorflow_alone_gives_the_models_numbers(model, folder)
     np.testing.assert_array_equal(answers["serving_bytes"]["poses"], answers["serving_uint8"]["poses"])
 
 
-def test_weights_are_stored_once_and_only_those_that_serve(model, folder):
+def test_weights_are_stored_once_and_only_those_that_serve(tmp_path):
     model = make_model()
     model.compile("adam", loss="mse")
     model.optimizer.build(model.trainable_variables)
+    folder = export.export_saved_model(model, tmp_path / "model")
     stored = tf.train.list_variables(str(folder / "variables" / "variables"))
     numbers = sum(
         int(np.prod(shape)) for name, shape in stored if "OBJECT_GRAPH" not in name and "save_counter" not in name
@@ -185,10 +186,11 @@ def test_colours_become_grey_by_their_luma_and_alpha_is_dropped(loaded):
 
 def test_jpeg_files_and_files_of_other_sizes_are_resized(loaded):
     big = np.repeat(np.repeat(make_images((8, 7, 1)), 4, axis=0), 4, axis=1)
-    for kind, tolerance in (("PNG", 1e-6), ("JPEG", 0.02)):
+    for kind, share in (("PNG", 1e-4), ("JPEG", 0.2)):
         answer = loaded.signatures["serving_bytes"](files=tf.constant([encoded(big, kind)]))
         small = tf.image.resize(big / np.float32(255), (8, 7), antialias=True)
-        np.testing.assert_allclose(answer["poses"], loaded.serve(small[None])["poses"], atol=tolerance)
+        want = loaded.serve(small[None])["poses"].numpy()
+        np.testing.assert_allclose(answer["poses"], want, atol=share * np.ptp(want))
 
 
 def test_two_channels_have_no_encoded_form(tmp_path):
@@ -210,7 +212,7 @@ def test_preprocessing_runs_inside_under_every_policy(tmp_path, policy):
     loaded = tf.saved_model.load(str(folder))
     answer = loaded.serve(images)
     assert answer["poses"].dtype == answer["probabilities"].dtype == tf.float32
-    tolerance = 1e-6 if policy == "float32" else 0.02
+    tolerance = 1e-6 if policy == "float32" else 0.02 * np.ptp(want["poses"])
     np.testing.assert_allclose(answer["poses"], want["poses"], atol=tolerance)
     files = tf.constant([encoded(image) for image in images])
     np.testing.assert_array_equal(loaded.signatures["serving_bytes"](files=files)["poses"], answer["poses"])

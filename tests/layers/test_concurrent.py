@@ -71,12 +71,12 @@ def test_all_iterations_on_request():
     np.testing.assert_allclose(array(both[0]), array(both[1]), atol=1e-6)
 
 
-class Halfway(keras.layers.Layer):
-    """Moves the parents' poses halfway to the sum of the children."""
+class Adding(keras.layers.Layer):
+    """Adds the sum of the children to the parents' poses."""
 
     def call(self, poses, parents=None):
         found = ops.sum(poses, axis=1, keepdims=True)
-        return found if parents is None else (found + parents) / 2
+        return found if parents is None else found + parents
 
     def compute_output_shape(self, poses_shape):
         return poses_shape[0], 1, *poses_shape[2:]
@@ -84,11 +84,13 @@ class Halfway(keras.layers.Layer):
 
 def test_a_layer_of_ones_own_in_a_chain():
     poses = np.arange(24, dtype="float32").reshape(2, 3, 4)
-    found = ConcurrentRouting([Halfway(), Halfway()], 3)(poses, return_iterations=True)
-    sums = poses.sum(1, keepdims=True)
-    assert all(np.array_equal(array(one), sums) for own in found for one in own)
+    found = ConcurrentRouting([Adding(), Adding()], 3)(poses, return_iterations=True)
+    lower, upper = ([array(one) / poses.sum(1, keepdims=True) for one in own] for own in found)
+    # In each iteration the upper layer adds what the lower one had in the iteration before.
+    np.testing.assert_allclose(lower, [np.full((2, 1, 4), factor) for factor in (1, 2, 3)])
+    np.testing.assert_allclose(upper, [np.full((2, 1, 4), factor) for factor in (1, 2, 4)])
     with pytest.raises(ValueError, match="takes no `mask`"):
-        ConcurrentRouting([Halfway()])(poses, mask=np.ones((2, 3), bool))
+        ConcurrentRouting([Adding()])(poses, mask=np.ones((2, 3), bool))
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "sequential"])
