@@ -1,5 +1,3 @@
-import pytest
-
 from tf_capsules import cli
 
 
@@ -13,7 +11,6 @@ def test_the_header_names_the_iterations_that_are_set(capsys):
         )
 
 
-@pytest.mark.parametrize("value, parameters", [("false", "561,201"), ("False", "561,201"), ("true", "561,297")])
-def test_truth_values_of_a_network(value, parameters, capsys):
-    assert cli.main(["cost", "tsai2020-cifar10", "--batch-size", "2", "--network", f"layer_norm={value}"]) == 0
-    assert parameters in capsys.readouterr().out
+def test_a_truth_value_of_the_network(capsys):
+    assert cli.main(["cost", "tsai2020-cifar10", "--batch-size", "2", "--network", "layer_norm=False"]) == 0
+    assert "561,201" in capsys.readouterr().out  # with it 561,297

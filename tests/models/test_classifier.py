@@ -230,7 +230,7 @@ def test_keras_exports_it(tmp_path):
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_training_stays_finite(policy):
     keras.config.set_dtype_policy(policy)
-    model = tiny(jit_compile=False)
+    model = tiny(jit_compile=False, run_eagerly=EAGER)
     losses = [model.train_on_batch(IMAGES, LABELS) for _ in range(6)]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
 

@@ -46,8 +46,9 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
     assert result.dtype == dtype and result.shape == expected.shape
     tolerance = TOLERANCE[dtype]
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
-    through_store = run(answer(lambda *v: make(*v).store()), *values)
-    np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
+    if method in ("weighted_sum", "means"):  # the stored votes are the same for all methods
+        through_store = run(answer(lambda *v: make(*v).store()), *values)
+        np.testing.assert_allclose(through_store, expected, rtol=tolerance, atol=tolerance)
 
     for name, gradient, reference in zip(names, gradients, expected_gradients, strict=True):
         scale = tolerance * max(1.0, np.abs(reference).max())
@@ -55,16 +56,19 @@ def compare(form, method, matrix, use_bias, dtype, one_column=False):
 
 
 @slow_on_jax
-@pytest.mark.parametrize(
-    "matrix, use_bias, dtype",
-    [(False, False, "float64"), (True, True, "float64"), (True, True, "float32")],
-    ids=["vectors", "matrices and bias", "matrices and bias in float32"],
-)
+@pytest.mark.parametrize("matrix, use_bias", [(False, False), (True, True)], ids=["vectors", "matrices and bias"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("form", FORMS)
-def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix, use_bias, dtype):
+def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix, use_bias):
     with float64():
-        compare(form, method, matrix, use_bias, dtype)
+        compare(form, method, matrix, use_bias, "float64")
+
+
+@slow_on_jax
+@pytest.mark.parametrize("method", ["log_density", "variances"])  # those that lose digits
+@pytest.mark.parametrize("form", FORMS)
+def test_float32_is_enough(form, method):
+    compare(form, method, True, True, "float32")
 
 
 @pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
