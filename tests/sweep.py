@@ -177,7 +177,12 @@ LAYERS = {
     "CapFC": Case(CapFC, {"capsules": 4, "kernel_regularizer": "l2"}, {"poses": (BATCH, 2, 3, 5, 6)}),
     "EMRouting": em(capsules=1, kernel_regularizer="l2"),
     "EMRouting without stored votes": em(
-        (BATCH, 9, 6, 3), votes_memory="recompute", sharing="all", normalization="data", use_bias=True
+        (BATCH, 9, 6, 3),
+        votes_memory="recompute",
+        sharing="all",
+        normalization="data",
+        inverse_temperature=0.01,
+        use_bias=True,
     ),
     "EMRouting in chunks": em(
         (BATCH, 7, 3),
