@@ -1,6 +1,7 @@
 """Helpers of all benchmarks: they time steps in separate processes."""
 
 import argparse
+import importlib.metadata
 import json
 import statistics
 import subprocess
@@ -78,6 +79,8 @@ def compare(script, description, measure, case, cases, forms, batch, output):
                 "gradient_norm": round(three[0]["value"], 3),
                 **environment(),
             }
+            if "PyTorch" in form:
+                row |= {"backend": f"torch {importlib.metadata.version('torch')}", "keras": ""}
             append_row(options.output, row)
             print(
                 f"{name!s:20} {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB  {row['gradient_norm']}",
