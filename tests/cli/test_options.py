@@ -52,3 +52,11 @@ def test_values_of_arguments(text, value):
 def test_what_is_no_assignment(text):
     with pytest.raises(argparse.ArgumentTypeError, match="must be NAME=VALUE"):
         assignment(text)
+
+
+@pytest.mark.parametrize("command", [["train"], ["evaluate", "run"], ["attack", "run"], ["figures", "run"]])
+def test_data_are_not_named_twice(command, capsys):
+    for other in (["--data-dir", "there"], ["--download"], ["--dataset", "mnist", "--download"]):
+        assert cli.main([*command, "--data", "my.npz", *other]) == 2
+        flags = ", ".join(word for word in other if word.startswith("--"))
+        assert f"--data my.npz is all the data of the command: leave out {flags}." in capsys.readouterr().err

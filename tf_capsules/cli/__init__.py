@@ -9,6 +9,7 @@ import importlib
 import sys
 import warnings
 
+from tf_capsules.cli.options import check_sources
 from tf_capsules.version import __version__
 
 COMMANDS = ("list", "cost", "train", "table", "evaluate", "attack", "predict", "export", "figures")
@@ -30,6 +31,7 @@ def main(arguments=None):
         return 0
     warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
     try:
+        check_sources(options)
         options.run(options)
     except KeyboardInterrupt:
         print("\ninterrupted; a training goes on from its last finished epoch with --resume", file=sys.stderr)
