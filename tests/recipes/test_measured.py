@@ -10,6 +10,7 @@ sabour2017-mnist,mnist,,,60000,5,128,0.001,0,accuracy,0.994
 sabour2017-mnist,mnist,,,60000,20,128,0.001,0,accuracy,0.997
 sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
 sabour2017-mnist,mnist,,,60000,20,128,0.001,1,accuracy,0.995
+sabour2017-mnist,mnist,,,60000,60,128,0.001,0,accuracy,0.1
 sabour2017-mnist,mnist,,stop_at 0.99,60000,10,128,0.001,0,accuracy,0.1
 sabour2017-mnist,mnist,10 random crops,,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,90 of 10000 test examples,,60000,40,128,0.001,1,accuracy,0.1

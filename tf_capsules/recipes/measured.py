@@ -36,7 +36,7 @@ class Measured:
 
 
 def measured(recipe):
-    """The longest training of a `Recipe` in `results/`, with its own network and data; None where there is none."""
+    """The longest training of a `Recipe` in `results/`, of its own epochs at most; None where there is none."""
 
     def conditions(row):
         """The key to sort by: the longest training is last; of equal ones, that with the fewest settings and notes."""
@@ -45,7 +45,8 @@ def measured(recipe):
         return seen, -len(told), told, row["batch_size"], row["learning_rate"]
 
     own = (recipe.name, recipe.dataset, recipe.metric)
-    rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own and int(row["epochs"])]
+    rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own]
+    rows = [row for row in rows if 0 < int(row["epochs"]) <= recipe.epochs]
     # Another network or loss, or another test than the whole split as it is.
     others = re.compile(
         r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation|weights of epoch|"
