@@ -86,9 +86,8 @@ def em(inputs=(BATCH, 9, 2, 3), activations=True, mask=None, of=EMRouting, **opt
         arguments["mask"] = mask
     # An orthogonal kernel and a variance floor: untrained couplings would amplify the rounding of half precision. With
     # the layer's own inverse temperature the activations of an untrained layer hardly differ.
-    options = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "inverse_temperature": 1.0, **options}
-    options = {"iterations": 2, **options}
-    return Case(of, {"capsules": 4, "dim": 5, **options}, arguments)
+    smooth = {"kernel_initializer": "orthogonal", "variance_floor": 0.1, "inverse_temperature": 1.0}
+    return Case(of, {"capsules": 4, "dim": 5, "iterations": 2, **smooth, **options}, arguments)
 
 
 def heinsen(inputs=(BATCH, 9, 2, 3), logits=True, unused=None, **options):

@@ -106,8 +106,9 @@ def ResNetBackbone(
     blocks = positive_ints("blocks", blocks, "stage", (3, 4))
     if len(filters) != len(blocks):
         raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
+    stem = filters[0] if stem is None else positive_int("stem", stem)
     images = image_input(image_shape)
-    x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem or filters[0], use_bias=False)))
+    x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem, use_bias=False)))
     for stage, (channels, count) in enumerate(zip(filters, blocks, strict=True), start=1):
         for block in range(count):
             strides = 2 if stage > 1 and not block else 1
