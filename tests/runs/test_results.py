@@ -1,10 +1,11 @@
 import re
+from dataclasses import replace
 
 import pytest
 from small_runs import SHORT, TINY
 
 from tf_capsules.runs import TrainingError, train
-from tf_capsules.runs.results import append_row
+from tf_capsules.runs.results import append_row, lacks_bfloat16
 
 
 def test_results_are_appended_and_other_columns_refused(tmp_path, run):
@@ -43,3 +44,27 @@ def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(e
     assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
     train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
     assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("about", "lacks"),
+    [
+        ("flags : fma avx2 avx512f", True),
+        ("flags : fma avx2 avx512f amx_bf16", False),
+        ("flags : avx512_bf16 avx512f", False),
+        ("Features : fp asimd", False),
+        (None, False),
+    ],
+    ids=["AVX-512", "AMX", "AVX-512 with bfloat16", "ARM", "unknown"],
+)
+def test_a_cpu_without_instructions_for_bfloat16_is_known(tmp_path, about, lacks):
+    if about is not None:
+        (tmp_path / "cpuinfo").write_text(about)
+    assert lacks_bfloat16(tmp_path / "cpuinfo") is lacks
+
+
+def test_a_training_hints_that_float32_is_faster(eager, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tf_capsules.runs.training.lacks_bfloat16", lambda: True)
+    for dtype, hints in ("mixed_bfloat16", 1), ("float32", 0):
+        train(TINY.replace(epochs=1), tmp_path / dtype, replace(SHORT, dtype=dtype))
+        assert capsys.readouterr().out.count("hint: this CPU has no instructions for bfloat16") == hints

@@ -121,7 +121,7 @@ class Recipe:
     def short(self, name, epochs, **changes):
         """The regime for two CPU cores: few epochs in one cycle of the learning rate, up and down as a half cosine."""
         title = changes.pop("title", self.title.partition(": ")[0])
-        source, device = "no row of the paper: a short regime", "two CPU cores, with --dtype mixed_bfloat16"
+        source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
         regime = dict(epochs=epochs, decays=None, drops=(), warmup=self.warmup or 0.2, source=source, device=device)
         return self.row(name, f"{title}, a short regime for two cores", **{**regime, **changes})
 

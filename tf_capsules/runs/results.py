@@ -91,6 +91,16 @@ def device_name():
     return f"{cores} CPU core{'s' * (cores != 1)} ({platform.machine()})"
 
 
+def lacks_bfloat16(cpu="/proc/cpuinfo"):
+    """Whether the device is a CPU without instructions for bfloat16. Only Linux says so, of x86, in the file `cpu`."""
+    try:
+        instructions = pathlib.Path(cpu).read_text()
+    except OSError:
+        return False
+    on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
+    return on_cpu and "avx" in instructions and "_bf16" not in instructions
+
+
 def check_row(path, row):
     """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
     path = pathlib.Path(path).absolute()
