@@ -34,9 +34,9 @@ def arguments(rows, bias, dtype, types=3):
     return [x.astype(dtype) for x in arrays]
 
 
-def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, **options):
-    votes = TransformedVotes(WINDOWS.gather(poses), kernel, bias, WINDOWS.gather(activations)).store()
-    competition = WINDOWS.couple if competes else None
+def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, windows=WINDOWS, competes=True, **options):
+    votes = TransformedVotes(windows.gather(poses), kernel, bias, windows.gather(activations)).store()
+    competition = windows.couple if competes else None
     means, _, scores, _ = em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
     return means, scores
 
@@ -44,7 +44,7 @@ def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=Tr
 def recomputed(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, chunk=3, **options):
     betas = dict(beta_u=beta_u, beta_a=beta_a)
     options = dict(competes=competes, examples_per_chunk=chunk, epsilon=1e-9, variance_floor=1e-9) | options
-    return windowed_em_routing(poses, activations, kernel, bias, windows=WINDOWS, **betas, **options)
+    return windowed_em_routing(poses, activations, kernel, bias, **betas, **dict(windows=WINDOWS) | options)
 
 
 def weighted(form, options):
@@ -81,6 +81,18 @@ def test_windows_with_few_active_children_are_as_exact_as_with_stored_votes(case
     found, wanted = (keras.tree.map_structure(array, f(poses, activations, *others)) for f in run)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
+
+
+def test_gradients_are_exact_where_parents_have_one_child():
+    """Their variances are at the floor, and slopes of 1 / variance must multiply nothing but small differences."""
+    random = np.random.default_rng(0)
+    shapes = (2, 4, 4, 1, 4, 4), (2, 4, 4, 1), (1, 3, 4, 5), (3,), (3,)
+    arrays = [random.uniform(0.1, 1, size).astype("float32") for size in shapes]
+    options = CASES["data"] | {"windows": Windows(4, 4, (1, 1))}
+    wanted = gradients_of(weighted(stored, options))(*arrays)[1]
+    found = gradients_of(weighted(recomputed, options))(*arrays)[1]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])

@@ -17,6 +17,7 @@ from tf_capsules.routing.chunks import by_examples
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.em import cost_factor, costs_of_a_unit, e_step, em_states, temperatures, uniform_couplings
 from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.votes import StoredVotes
 from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
 
@@ -95,6 +96,10 @@ def windowed_em_routing(
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         upstream = ops.reshape(upstream, (-1, parents, entries + 1))
         states = [split(states[:, t]) for t in range(iterations)]
+        # Relative to the last means: multiplied by 1 / variance, far votes and means would cancel and leave rounding.
+        origin = states[-1][1]
+        votes = StoredVotes(votes.votes - origin[..., None], votes.activations, origin=origin, children_last=True)
+        states = [(logits, means - origin, variances) for logits, means, variances in states]
         weights = ops.expand_dims(votes.activations, 1)  # (B, 1, i)
 
         # Parents first, as in the stored votes: couplings and the like are (B, j, i) from here on.
@@ -133,7 +138,7 @@ def windowed_em_routing(
             left.append(pair)
             right.append(d_coupling_logits)
 
-        # The gradient of a vote V is slope * V + offset.
+        # The gradient of a vote V, relative to the origin, is slope * V + offset.
         stacked = ops.stack(right, axis=2)
         slopes, offsets = (ops.matmul(ops.stack(x, axis=-1), stacked) for x in zip(*left, strict=True))
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
@@ -169,9 +174,12 @@ def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
     means = sum_i shares V / (mass + epsilon); variances = sum_i shares (V - means)^2 / (mass + epsilon)
     """
     d_masses, d_means, d_variances = upstream
-    divisor = ops.sum(shares, axis=-1, keepdims=True) + epsilon
+    masses = ops.sum(shares, axis=-1, keepdims=True)
+    divisor = masses + epsilon
     d_squares = d_variances / divisor
-    d_sums = (d_means - 2 * epsilon * d_squares * means) / divisor
+    # Nearly 0: epsilon draws means to zero. It is summed as it is, since rounding must not differ from that of votes.
+    deviations = over_children(votes.votes, shares) - means * masses
+    d_sums = (d_means - 2 * d_squares * deviations) / divisor
     d_masses = d_masses - ops.sum(d_squares * variances + d_sums * means, axis=-1)
     d_shares = d_masses[..., None] + over_entries(d_sums, votes.votes) + over_entries(d_squares, votes.squares(means))
     return d_shares, (2 * d_squares, d_sums - 2 * d_squares * means)
