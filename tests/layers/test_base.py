@@ -190,6 +190,7 @@ def test_a_mask_of_keras_is_used_beside_another_array(name):
         (lambda: EMRouting(3, 4, coordinates="no"), "coordinates"),
         (lambda: ConvEMRouting(3, 4, 3, use_bias=2), "use_bias"),
         (lambda: HeinsenRouting(3, 4, single_beta="no"), "single_beta"),
+        (lambda: DynamicRouting(3, 4, leaky=np.ones(2)), "leaky"),
     ],
 )
 def test_flags_are_true_or_false(make, name):

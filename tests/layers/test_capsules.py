@@ -64,3 +64,10 @@ def test_label_mask_names_labels_that_do_not_fit(shape):
         ValueError, match=r"(?s)Labels must be.*\(batch, 4\).*Received labels of shape \(.*\(3, 4, 2, 5\)"
     ):
         LabelMask()(POSES, np.zeros(shape, "int32"))
+
+
+@pytest.mark.parametrize("layer", [CapsuleLength, LabelMask])
+@pytest.mark.parametrize("shape", [(2, 3), (2, 4, 4, 3, 5)])
+def test_poses_with_other_axes_are_named(layer, shape):
+    with pytest.raises(ValueError, match=f"{layer.__name__} takes poses .*Received shape \\({shape[0]}, {shape[1]}"):
+        layer()(np.ones(shape))

@@ -153,8 +153,8 @@ def test_votes_are_stored_where_they_are_smaller():
         ({"normalization": "none"}, "`normalization`.*Received: 'none'"),
         ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
         ({"children_per_chunk": 0, "sharing": "all"}, "`children_per_chunk`.*Received: 0"),
-        ({"votes_memory": "recompute"}, 'votes_memory="recompute" does not go with children'),
-        ({"children_per_chunk": 9}, "children_per_chunk=9 does not go with children"),
+        ({"votes_memory": "recompute"}, 'votes_memory="recompute" needs sharing="positions"'),
+        ({"children_per_chunk": 9}, "children_per_chunk=9 needs sharing="),
         (
             {"children_per_chunk": 9, "sharing": "all", "votes_memory": "store"},
             'children_per_chunk=9 does not go with votes_memory="store"',

@@ -83,11 +83,12 @@ def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
 
 
 def test_options_of_weights_reach_those_that_break_the_symmetry():
-    options = {"bias_regularizer": "l2", "kernel_constraint": "non_neg"}
+    options = {"bias_regularizer": "l2", "kernel_constraint": "non_neg", "beta_regularizer": "l1"}
     layer = HeinsenRouting(None, 4, sharing="all", symmetry_breaking="all", **options)
     layer.build((None, None, 2, 4))
     breaking = {weight.name: weight for weight in layer.weights if weight.name.endswith("_breaking")}
     assert breaking["bias_breaking"].regularizer and breaking["kernel_breaking"].constraint
+    assert breaking["beta_use_breaking"].regularizer and breaking["beta_ignore_breaking"].regularizer
 
 
 @pytest.mark.parametrize("votes", ["auto", "store"])
@@ -255,8 +256,8 @@ def test_runs_in_float32_under_half_precision():
         ({"children_per_chunk": 0}, "`children_per_chunk`.*Received: 0"),
         ({"epsilon": 0.0}, "`epsilon`.*Received: 0.0"),
         ({"symmetry_breaking": "kernel"}, "`symmetry_breaking`.*Received: 'kernel'"),
-        ({"votes_memory": "recompute"}, 'votes_memory="recompute" does not go with children'),
-        ({"children_per_chunk": 9}, "children_per_chunk=9 does not go with children"),
+        ({"votes_memory": "recompute"}, 'votes_memory="recompute" needs sharing="positions"'),
+        ({"children_per_chunk": 9}, "children_per_chunk=9 needs sharing="),
         (
             {"children_per_chunk": 9, "sharing": "all", "votes_memory": "store"},
             'children_per_chunk=9 does not go with votes_memory="store"',

@@ -234,3 +234,20 @@ def test_gradients_with_activations_are_those_of_stored_votes():
     for a, b in zip(*found, strict=True):
         assert a.dtype == "float64" and np.abs(b).max() > 0
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
+
+
+def test_one_child_leaves_no_variance_however_far_its_votes_are_from_zero():
+    poses = RANDOM.normal(size=(2, 4, 4, 1, 4)).astype("float32") + 100
+    found = []
+    for votes in ("auto", "store"):
+        layer = ConvInvertedAttentionRouting(3, 4, kernel_size=1, use_activations=True, votes_memory=votes)
+        layer.build(poses.shape)
+        layer.kernel.assign(np.sin(np.arange(48.0)).reshape(layer.kernel.shape))
+
+        def scalar(poses, layer=layer):
+            parents, activations = layer(poses)
+            return ops.sum(parents[..., 0]) + ops.sum(ops.square(activations))
+
+        found.append([*layer(poses), *gradients_of(scalar)(poses)[1]])
+    for a, b in zip(*map(keras.tree.flatten, found), strict=True):
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-4, atol=1e-4 * np.abs(array(b)).max())

@@ -99,6 +99,8 @@ def test_image_size_may_be_unknown():
         ({"pose": (2, -3)}, "`pose`.*Received: -3"),
         ({"activation": "squish"}, "squish"),
         ({"padding": "some"}, "some"),
+        ({"kernel_size": True}, "`kernel_size`.*Received: True"),
+        ({"strides": (1, 2, 3)}, r"`strides`.*\(1, 2, 3\)"),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from backend import array
 
-import tf_capsules  # noqa: F401, registers the layers
+from tf_capsules.layers import InvertedAttentionRouting
 
 SAVED = pathlib.Path(__file__).parent / "saved"
 
@@ -33,3 +33,13 @@ def test_older_names_and_values_are_mapped():
     older = {"votes", "chunk", "scores", "activations"}
     layers = [*model.layers, *model.get_layer("concurrent").chain]
     assert not [layer.name for layer in layers if older & set(layer.get_config())]
+
+
+class Named(InvertedAttentionRouting):
+    def __init__(self, capsules, dim, activations="relu", **kwargs):
+        super().__init__(capsules, dim, **kwargs)
+        self.activations = activations
+
+
+def test_a_layer_of_one_s_own_may_have_an_older_name():
+    assert Named.from_config(Named(3, 4, activations="tanh").get_config()).activations == "tanh"

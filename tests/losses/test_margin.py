@@ -113,7 +113,7 @@ def test_config_round_trip(loss, arguments):
         np.testing.assert_array_equal(array(other(*arguments)), array(loss(*arguments)))
 
 
-@pytest.mark.parametrize("label", [-1, 4, 2**30])
+@pytest.mark.parametrize("label", [-1, 4, 2**30, 1.7, -0.5])
 def test_a_number_that_is_no_class_gives_nan_and_not_a_row_of_zeros(label):
     losses = array(MarginLoss(reduction=None)(np.array([1, label, 3, 0, 2]), PREDICTIONS))
     np.testing.assert_array_equal(np.isnan(losses), [False, True, False, False, False])

@@ -119,3 +119,9 @@ def critic_by_hand(layers, x):
 
 def parameters(layer):
     return sum(int(np.prod(weight.shape)) for weight in layer.trainable_weights)
+
+
+def test_a_frozen_unit_is_frozen_whole():
+    unit = FeedbackAgreement(groups=1, trainable=False)
+    unit.build((None, 4, 4, 3), (None, 4, 4, 2))
+    assert not unit.trainable_weights and not unit.critic.trainable and not unit.normalization.trainable

@@ -59,6 +59,7 @@ def test_initial_weights(rule, bias):
     assert abs(pointwise.std() / expected - 1) < 0.02
     assert (np.abs(pointwise).max() <= limit) == (rule == "uniform")
     assert abs(weights["scores/bias"].std() - bias) < 0.015
+    assert not np.isin(weights["scores/kernel"].ravel()[:9], pointwise).all()
 
 
 def test_the_first_loss_is_that_of_chance():

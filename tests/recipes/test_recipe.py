@@ -17,6 +17,8 @@ def test_a_row_has_words_of_its_own():
     mnist = recipes.get("sabour2017-mnist")
     row = mnist.row("sabour2017-other", "another", epochs=3)
     assert (row.published, row.note, row.epochs, row.source) == (None, "", 3, mnist.source)
+    short = mnist.replace(decays=None, decay_steps=100).short("sabour2017-shorter", 3)
+    assert (short.warmup, short.decay_steps) == (0.2, None)
 
 
 def test_what_the_learning_rate_does_is_said_in_words():

@@ -35,7 +35,8 @@ class Views:
         """The row of a category's toy with this number (None: its first toy); a ValueError if there is none."""
         wanted = (self.labels == label) & (instance is None or self.instances == instance)
         if not wanted.any():
-            raise ValueError(f"There is no instance {instance} of category {label}.")
+            toy = "toy" if instance is None else f"instance {instance}"
+            raise ValueError(f"There is no {toy} of category {label}.")
         return wanted.argmax()
 
 

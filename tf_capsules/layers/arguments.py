@@ -1,6 +1,7 @@
 """Checks of constructor arguments, input shapes and labels, with errors that name what was received."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from tf_capsules.routing.arguments import one_of as one_of
@@ -34,7 +35,7 @@ def image_sizes(image_shape):
 
 def truth_value(name, value):
     """The value as a bool. A word is refused: "False" would count as true."""
-    if value not in (True, False):
+    if np.ndim(value) or value not in (True, False):
         raise ValueError(f"`{name}` must be true or false. Received: {value!r}")
     return bool(value)
 
@@ -54,12 +55,13 @@ def positive_int_or_none(name, value):
 
 def check_memory(votes_memory, children_per_chunk, needs_votes=None, sharing=None):
     """Raises a ValueError for memory options in conflict; `needs_votes`: why the layer needs stored votes, or None."""
-    if sharing == "none":
-        needs_votes = needs_votes or "children with matrices of their own"
-    if needs_votes and (votes_memory == "recompute" or children_per_chunk):
-        recompute = votes_memory == "recompute"
-        asked = 'votes_memory="recompute"' if recompute else f"children_per_chunk={children_per_chunk}"
-        raise ValueError(f"{asked} does not go with {needs_votes}: their votes are stored.")
+    if votes_memory == "recompute" or children_per_chunk:
+        chunks = f"children_per_chunk={children_per_chunk}"
+        asked = 'votes_memory="recompute"' if votes_memory == "recompute" else chunks
+        if needs_votes:
+            raise ValueError(f"{asked} does not go with {needs_votes}: the votes are stored.")
+        if sharing == "none":
+            raise ValueError(f'{asked} needs sharing="positions" or "all". Received: sharing="none"')
     if children_per_chunk and votes_memory == "store":
         raise ValueError(f'children_per_chunk={children_per_chunk} does not go with votes_memory="store".')
 
@@ -92,8 +94,10 @@ def class_targets(labels, predictions):
     if fits and len(shape) == 2 and shape[1] == classes:
         return ops.cast(labels, predictions.dtype)
     if fits and (len(shape) == 1 or shape[1] == 1):
-        numbers = ops.cast(ops.reshape(labels, (-1, 1)), "int32")
+        labels = ops.reshape(labels, (-1, 1))
+        numbers = ops.cast(labels, "int32")
         known = ops.logical_and(numbers >= 0, numbers < classes)
+        known = ops.logical_and(known, ops.cast(numbers, labels.dtype) == labels)  # 1.7 is no class, nor is 2**32
         rows = ops.one_hot(numbers[:, 0], classes, dtype=predictions.dtype)
         return ops.where(known, rows, ops.full_like(rows, float("nan")))
     raise ValueError(

@@ -7,6 +7,12 @@ from tf_capsules.layers.arguments import class_targets
 from tf_capsules.routing.squash import length
 
 
+def _check_poses(layer, shape):
+    if len(shape) not in (3, 4):
+        forms = "(batch, capsules, dim) or (batch, capsules, rows, dim)"
+        raise ValueError(f"{type(layer).__name__} takes poses {forms}. Received shape {tuple(shape)}.")
+
+
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapsuleLength(keras.layers.Layer):
     """The length of each capsule: the probability that its entity is present.
@@ -20,6 +26,9 @@ class CapsuleLength(keras.layers.Layer):
     Returns:
         (batch, capsules), not negative.
 
+    Raises:
+        ValueError: poses with other axes.
+
     Example:
         >>> round(float(CapsuleLength()(np.array([[[0.3, 0.4]]]))[0, 0]), 4)
         0.5
@@ -30,6 +39,7 @@ class CapsuleLength(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, poses):
+        _check_poses(self, poses.shape)
         return ops.cast(length(poses, tuple(range(2, len(poses.shape)))), self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
@@ -52,7 +62,7 @@ class LabelMask(keras.layers.Layer):
         Poses of the same shape.
 
     Raises:
-        ValueError: labels that are neither class numbers nor one row a sample.
+        ValueError: poses with other axes; labels that are neither class numbers nor one row a sample.
 
     Example:
         >>> LabelMask()(np.ones((1, 3, 2)), labels=np.array([1]))[0, :, 0].numpy().tolist()
@@ -63,6 +73,7 @@ class LabelMask(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)  # half precision would round class numbers
 
     def call(self, poses, labels=None, activations=None):
+        _check_poses(self, poses.shape)
         poses = ops.cast(poses, self.compute_dtype)
         if labels is None:
             if activations is None:

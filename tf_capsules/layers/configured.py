@@ -61,7 +61,7 @@ class Configured(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         for one in cls.__mro__:
-            names = vars(one).get("older_names", {})
+            names = {old: new for old, new in vars(one).get("older_names", {}).items() if old not in _arguments(cls)}
             config = {names.get(name, name): value for name, value in config.items()}
         for name, values in cls.older_values.items():
             if isinstance(config.get(name), str):

@@ -38,7 +38,7 @@ class DynamicRouting(_DynamicRoutingLayer):
     Args:
         capsules: number of parents.
         dim: columns of a parent's pose; for vectors the number of entries.
-        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
+        iterations: routing iterations, at least 1; 1 without initial logits leaves the couplings uniform.
         sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
             poses on a grid; "all": one matrix for each parent, for any number of children.
         leaky: whether a child may belong to no parent.
@@ -103,9 +103,9 @@ class DynamicRouting(_DynamicRoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
-        check_dynamic_routing(iterations, competition, leaky)
-        self.iterations = positive_int("iterations", iterations)
         self.leaky = truth_value("leaky", leaky)
+        check_dynamic_routing(iterations, competition, self.leaky)
+        self.iterations = positive_int("iterations", iterations)
         self.competition = competition
         self.use_bias = truth_value("use_bias", use_bias)
         self.use_vote_bias = truth_value("use_vote_bias", use_vote_bias)
@@ -133,7 +133,6 @@ class DynamicRouting(_DynamicRoutingLayer):
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
             self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
-        self.supports_jit = takes_xla(self.parents_per_chunk is None or self.stores_votes)
         super().build(input_shape)
 
     def call(self, poses, mask=None, return_couplings=False):

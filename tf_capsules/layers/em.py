@@ -61,8 +61,8 @@ class EMRouting(EMRoutingLayer):
             poses on a grid; "all": one matrix for each parent, for any number of children.
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
-        votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto" does if
-            this takes less memory, and in layers built for fewer than 128 children, whose variances would otherwise
+        votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto"
+            stores them if that takes less memory, and for fewer than 128 children, whose variances would otherwise
             lose digits. Where a mask or the activations leave only a few of many children, "store" is more exact.
             Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs

@@ -138,10 +138,10 @@ class HeinsenRouting(RoutingLayer):
             self.breaking["bias"] = self._add("bias_breaking", (*rows, self.dim), "zeros", "bias")
         if self.capsules is None and self.symmetry_breaking == "all":
             self.breaking["kernel"] = self._add("kernel_breaking", (columns, self.dim), cloned(initializer), "kernel")
-            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros")
+            self.breaking["beta_use"] = self._add("beta_use_breaking", (), "zeros", "beta")
             self.breaking["beta_ignore"] = self.breaking["beta_use"]
             if not self.single_beta:
-                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros")
+                self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros", "beta")
         memory = "store" if callable(self.density) else self.votes_memory
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)

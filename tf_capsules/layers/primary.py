@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.arguments import positive_number
@@ -83,11 +83,12 @@ class PrimaryCapsules(Configured):
         for size in self.pose_shape:
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
-        self.kernel_size, self.strides, self.padding = kernel_size, strides, padding
+        self.kernel_size, self.strides = pair("kernel_size", kernel_size), pair("strides", strides)
+        self.padding = padding
         self.scale, self.use_bias = float(positive_number("scale", scale)), truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
         options = dict(
-            kernel_size=kernel_size, strides=strides, padding=padding, bias_initializer=self.bias_initializer,
+            kernel_size=self.kernel_size, strides=self.strides, padding=padding, bias_initializer=self.bias_initializer,
             kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer, kernel_constraint=self.kernel_constraint,
             bias_constraint=self.bias_constraint, **self._inner, **CHANNELS_LAST, use_bias=use_bias,

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import class_targets
+from tf_capsules.layers.arguments import class_targets, truth_value
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -30,7 +30,7 @@ class SoftmaxCrossentropy(keras.losses.Loss):
 
     def __init__(self, name: str | None = "softmax_crossentropy", from_logits: bool = True, **kwargs):
         super().__init__(name, **kwargs)
-        self.from_logits = from_logits
+        self.from_logits = truth_value("from_logits", from_logits)
 
     def call(self, y_true, y_pred):
         scores = ops.convert_to_tensor(y_pred)

@@ -97,11 +97,13 @@ class FeedbackAgreement(keras.layers.Layer):
         self.bias = self.add_weight((channels,), unit_normal(), name="bias")
         self.normalization = _normalization(self.dtype_policy)
         self.normalization.build((None, *self.size, channels))
+        self.normalization.trainable = self.trainable
         if self.use_critic:
             first, second = self.critic_strides or _strides_of_critic(shapes, max(size))
             layers = [*self._convolution(max(1, channels // 4), first), *self._convolution(1, second)]
             self.critic = keras.Sequential(layers, name="critic")
             self.critic.build((None, *self.size, channels))
+            self.critic.trainable = self.trainable
             if math.prod(self.critic.output_shape[1:]) == 1:
                 warnings.warn(
                     f"The critic's strides {self.critic_strides} leave a single number of a lower map of shape "

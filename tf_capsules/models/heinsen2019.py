@@ -1,7 +1,5 @@
 """Networks of "An algorithm for routing capsules in all domains" (Heinsen 2019)."""
 
-from typing import Any
-
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
@@ -60,11 +58,14 @@ def ImageCapsNet(
     x = None if backbone is None else features_of(images, backbone)
     width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
-    pointwise: dict[str, Any] = dict(kernel_initializer=scaling(2.0, "fan_in", "untruncated_normal"))
-    if pointwise_initializer == "uniform":
+
+    def pointwise():
+        """Options of a pointwise convolution, for one layer each: a shared initializer would draw the same numbers."""
+        if pointwise_initializer == "kaiming":
+            return {"kernel_initializer": scaling(2.0, "fan_in", "untruncated_normal")}
         limit = width**-0.5
-        pointwise["kernel_initializer"] = scaling(1 / 3, "fan_in", "uniform")
-        pointwise["bias_initializer"] = keras.initializers.RandomUniform(-limit, limit)
+        bias = keras.initializers.RandomUniform(-limit, limit)
+        return {"kernel_initializer": scaling(1 / 3, "fan_in", "uniform"), "bias_initializer": bias}
 
     # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
     def normalized(x, name):
@@ -77,8 +78,8 @@ def ImageCapsNet(
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
-    logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise)(normalized(x, "norm_scores"))
-    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise)(normalized(x, "norm_poses"))
+    logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(normalized(x, "norm_scores"))
+    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(normalized(x, "norm_poses"))
     options = dict(iterations=iterations, density=density)
     return _classifier(images, poses, logits, parts, classes, columns_of(pose), options, weights, name)
 

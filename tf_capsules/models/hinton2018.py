@@ -77,7 +77,7 @@ def MatrixCapsNet(
     strides = (2, *[1] * (len(capsules) - 1)) if strides is None else strides
     strides = positive_ints("strides", strides, "convolutional layer", (2, 1))
     if len(strides) != len(capsules):
-        raise ValueError(f"`strides` has {len(capsules)} numbers, as `capsules` has. Received: {strides!r}")
+        raise ValueError(f"`strides` must have {len(capsules)} numbers, as `capsules` has. Received: {strides!r}")
     one_of("padding", padding, ("valid", "same"))
     grid = 1  # the smallest grid of each layer, from the last to the first
     for stride in reversed(strides):

@@ -88,7 +88,7 @@ class Recipe:
 
     def __post_init__(self):
         schedules = {name: getattr(self, name) for name in ("decays", "decay_steps", "drops", "warmup")}
-        given = [f"{name} {value}" for name, value in schedules.items() if value not in (None, ())]
+        given = [f"{name} {value}" for name, value in schedules.items() if value not in (None, (), [])]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other.")
         if not all(0 < drop < 1 for drop in self.drops) or list(self.drops) != sorted(self.drops):
@@ -122,7 +122,8 @@ class Recipe:
         """The regime for two CPU cores: few epochs in one cycle of the learning rate, up and down as a half cosine."""
         title = changes.pop("title", self.title.partition(": ")[0])
         source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
-        regime = dict(epochs=epochs, decays=None, drops=(), warmup=self.warmup or 0.2, source=source, device=device)
+        regime = dict(epochs=epochs, warmup=self.warmup or 0.2, decays=None, decay_steps=None, drops=())
+        regime |= dict(source=source, device=device)
         return self.row(name, f"{title}, a short regime for two cores", **{**regime, **changes})
 
     @property

@@ -31,7 +31,7 @@ def dynamic_routing(
 
     Args:
         votes: `tf_capsules.routing.votes.Votes`.
-        iterations: how often couplings are computed, at least 1; 1 leaves them uniform.
+        iterations: how often couplings are computed, at least 1; 1 without `initial_logits` leaves them uniform.
         bias: added to each parent's sum before it is squashed, (parents, *pose); or None.
         leaky: whether a child may belong to none of the parents.
         competition: "parents": a child's couplings sum to 1 over the parents; "children": a parent's over the children.

@@ -78,8 +78,8 @@ def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0
     Args:
         memory, shared, rows, columns, dim: see `for_sums`.
         parents: their number; None where it is unknown: votes are then not stored.
-        few: whether "auto" stores votes because children are few: without stored votes variances near zero lose digits.
-        fewest: the same, decided in each call: "auto" stores votes if there are fewer children than this.
+        few: the layer has so few children that "auto" stores votes: otherwise variances near zero would lose digits.
+        fewest: "auto" stores votes in each call with fewer children than this.
     """
     rows = math.prod(rows)
     features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers that replace the votes of a child

@@ -53,12 +53,12 @@ def windowed_inverted_attention(
     # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
     kernel = ops.reshape(kernel, kernel.shape)
     shape = (windows.positions, count, entries)
-    # For each parent the sum; with `return_moments` also the sum of squares and the sum of couplings.
+    # For each parent the sum; with `return_moments` also the sum of squared deviations and the sum of couplings.
     width = 2 * entries + 1 if return_moments else entries
     shape_of_sums = (*shape[:2], width)
 
     def split(x):
-        """The parts that `forward` joins: sums, sums of squares and sums of couplings; the last two may be empty."""
+        """The parts that `forward` joins: sums, squared deviations, sums of couplings; the last two may be empty."""
         x = ops.reshape(x, (-1, count, width))
         return x[..., :entries], x[..., entries : 2 * entries], x[..., 2 * entries :]
 
@@ -73,7 +73,9 @@ def windowed_inverted_attention(
         couplings = weighted(couplings_of(votes, ops.reshape(parents, (-1, *shape[1:]))), weights)
         sums = [over_children(votes, couplings)]
         if return_moments:
-            sums += [over_children(ops.square(votes), couplings), ops.sum(couplings, axis=-1, keepdims=True)]
+            masses = ops.sum(couplings, axis=-1, keepdims=True)
+            means = sums[0] / (masses + TINY)
+            sums += [over_children(ops.square(votes - means[..., None]), couplings), masses]
         return (ops.reshape(ops.concatenate(sums, axis=-1), (-1, *shape_of_sums)),)
 
     def backward(kernel, poses, parents, upstream, *weights):
@@ -82,9 +84,17 @@ def windowed_inverted_attention(
         upstream, d_squares, d_masses = split(upstream)
         couplings = couplings_of(votes, parents)
         shares = weighted(couplings, weights)
-        d_shares = over_entries(upstream, votes)
+        d_shares = 0.0
         if return_moments:
-            d_shares = d_shares + over_entries(d_squares, ops.square(votes)) + d_masses
+            divisor = ops.sum(shares, axis=-1, keepdims=True) + TINY
+            means = over_children(votes, shares) / divisor
+            deviations = votes - means[..., None]
+            # Nearly 0. It is summed as it is, since rounding must not differ from that of the deviations.
+            d_sums = -2 * d_squares * over_children(deviations, shares) / divisor
+            upstream = upstream + d_sums
+            d_shares = d_masses - ops.sum(d_sums * means, axis=-1, keepdims=True)
+            d_shares = d_shares + over_entries(d_squares, ops.square(deviations))
+        d_shares = d_shares + over_entries(upstream, votes)
         d_weights = [windows.scatter(ops.sum(d_shares * couplings, axis=1))] if weights else []
         d_couplings = weighted(d_shares, weights)
         d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
@@ -94,7 +104,7 @@ def windowed_inverted_attention(
         left = ops.stack([upstream, parents], axis=-1)
         d_votes = ops.matmul(left, ops.stack([shares, d_agreement], axis=2))
         if return_moments:
-            d_votes = d_votes + 2 * d_squares[..., None] * shares[:, :, None] * votes
+            d_votes = d_votes + 2 * d_squares[..., None] * shares[:, :, None] * deviations
         d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
         return d_poses, d_parents, *d_weights, d_kernel
 
@@ -104,7 +114,5 @@ def windowed_inverted_attention(
     sums, squares, masses = split(sums)
     results = [ops.reshape(sums, (-1, count, *pose_shape))]
     if return_moments:
-        means = sums / (masses + TINY)
-        variances = ops.maximum(squares / (masses + TINY) - ops.square(means), 0)
-        results += [masses[..., 0], ops.reshape(variances, (-1, count, *pose_shape))]
+        results += [masses[..., 0], ops.reshape(squares / (masses + TINY), (-1, count, *pose_shape))]
     return results if return_moments else results[0]
