@@ -76,7 +76,8 @@ def test_mistakes_are_named_in_one_line_with_status_2(command, message, capsys, 
 @pytest.mark.parametrize(
     "error, words",
     [
-        (tf.errors.ResourceExhaustedError(None, None, "OOM when\nallocating"), "out of memory; a smaller --batch-size"),
+        (tf.errors.ResourceExhaustedError(None, None, "OOM when\nallocating"), "out of memory"),
+        (tf.errors.ResourceExhaustedError(None, None, "/tmp/x; No space left on device"), "/tmp/x; No space left"),
         (tf.errors.DataLossError(None, None, "a broken\nrecord"), "a broken record"),
     ],
 )

@@ -54,9 +54,11 @@ def test_what_is_no_assignment(text):
         assignment(text)
 
 
-@pytest.mark.parametrize("command", [["train"], ["evaluate", "run"], ["attack", "run"], ["figures", "run"]])
-def test_data_are_not_named_twice(command, capsys):
+@pytest.mark.parametrize("command", ["train", "evaluate", "attack", "figures"])
+def test_data_are_not_named_twice(command, trained, capsys):
+    folder, _ = trained
+    run = ["-o", str(folder)] if command == "train" else [str(folder)]
     for other in (["--data-dir", "there"], ["--download"], ["--dataset", "mnist", "--download"]):
-        assert cli.main([*command, "--data", "my.npz", *other]) == 2
+        assert cli.main([command, *run, "--data", "my.npz", *other]) == 2
         flags = ", ".join(word for word in other if word.startswith("--"))
-        assert f"--data my.npz is all the data of the command: leave out {flags}." in capsys.readouterr().err
+        assert f"--data my.npz is all the data: leave out {flags}." in capsys.readouterr().err

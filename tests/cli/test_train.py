@@ -65,3 +65,9 @@ def test_absent_data_are_named_at_once(tmp_path, capsys, monkeypatch):
     else:
         assert "nowhere" in error and "--download" in error
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_a_run_is_not_resumed_as_the_default_recipe(tmp_path, capsys):
+    assert cli.main(["train", "--resume", "-o", str(tmp_path / "mistyped")]) == 2
+    assert "mistyped holds no run to resume. To start one there, name a recipe." in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -320,6 +320,7 @@ def test_images_of_another_shape_or_dtype_are_refused(loaded):
         ({"preprocess": (("pad", 4),)}, "Received: 0"),
         ({"image_shape": (8, 9, 1)}, r"images \(8, 7, 1\); images \(8, 9, 1\) are \(8, 9, 1\)"),
         ({"image_shape": (8, None, 1)}, "Received: None"),
+        ({"image_shape": (8, 7)}, r"`image_shape` must be \(height, width, channels\). Received: \(8, 7\)"),
     ],
 )
 def test_bad_arguments_are_refused_and_nothing_is_written(model, tmp_path, options, message):

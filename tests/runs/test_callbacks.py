@@ -35,7 +35,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(eager, 
     model = good.model
     model.compile("sgd", NotANumber())
     batches = good.data.train(batch_size=50, training=True)
-    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Try a smaller"):
+    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Start another"):
         model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
     # The last step of an epoch spoiled the weights.
     recorder.on_epoch_begin(1)

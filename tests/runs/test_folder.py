@@ -11,6 +11,10 @@ def test_checkpoints_are_ordered_by_their_number(tmp_path):
     assert folder.weights().name == "last-10000.weights.h5" and folder.weights(2).name == "last-0002.weights.h5"
     with pytest.raises(TrainingError, match="no weights of epoch 3, but of: 2, 9999, 10000[.]"):
         folder.weights(3)
+    with pytest.raises(
+        TrainingError, match='weights are "last", "best" or the number of an epoch. Received: \'final\''
+    ):
+        folder.weights("final")
 
 
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path):

@@ -69,6 +69,7 @@ def test_values_become_words_of_the_command_line_and_of_results():
     settings = Settings(momentum_cycle=False, download=True, batch_size=3)
     assert settings.as_arguments() == ["--batch-size", "3", "--no-momentum-cycle", "--download"]
     assert settings.stated() == ["momentum_cycle False"]
+    assert Settings(mixup=1).stated() == Settings(mixup=1.0).stated() == ["mixup 1.0"]
 
 
 def test_a_row_of_results_states_each_setting_or_has_a_column_for_it():

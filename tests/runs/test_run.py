@@ -162,3 +162,17 @@ def test_the_length_of_an_epoch_is_not_that_of_other_data(eager, tmp_path, monke
 
 def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):
     assert run.models() == {"": run.model}
+
+
+def test_a_run_on_data_of_one_s_own_takes_no_other_folder(eager, run_on_arrays, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    with pytest.raises(TrainingError, match="is all the data: leave out --data-dir"):
+        load_run(run_on_arrays.folder, data_dir="elsewhere")
+
+
+def test_a_run_that_downloaded_its_data_downloads_no_others(eager, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    run = train(
+        TINY.replace(epochs=1), tmp_path / "run", Settings(train_limit=50, test_limit=20, download=True), verbose=0
+    )
+    assert not load_run(run.folder).settings.download

@@ -21,7 +21,7 @@ from tf_capsules.runs import Settings, TrainingError, load_run, train
         (Settings(strategy="magic"), "--strategy must be none or mirrored. Received: magic"),
         (Settings(dataset="mnits"), "--dataset must be one of .* Received: mnits"),
         (Settings(data="absent.npz"), "absent.npz: there is no such file"),
-        (Settings(data="absent.npz", dataset="mnist"), "exclude each other"),
+        (Settings(data="absent.npz", dataset="mnist"), "--data absent.npz is all the data: leave out --dataset"),
         (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
         (Settings(image_size=16), "--image-size 16 is for a folder of images. Received: digits"),
         (
@@ -98,3 +98,4 @@ def test_paths_are_absolute_but_for_addresses(tmp_path, monkeypatch):
         settings = Settings(data_dir=given)
         settings.check(TINY)
         assert settings.with_absolute_paths().data_dir == kept
+    assert Settings(transformer=pathlib.Path("a-name")).with_absolute_paths().transformer == "a-name"

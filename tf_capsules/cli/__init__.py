@@ -9,10 +9,13 @@ import importlib
 import sys
 import warnings
 
-from tf_capsules.cli.options import check_sources
 from tf_capsules.version import __version__
 
 COMMANDS = ("list", "cost", "train", "table", "evaluate", "attack", "predict", "export", "figures")
+_GOES_ON = {
+    "train": "; the training goes on from its last finished epoch with --resume",
+    "table": "; the same command goes on",
+}
 
 
 def main(arguments=None):
@@ -31,18 +34,21 @@ def main(arguments=None):
         return 0
     warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
     try:
-        check_sources(options)
         options.run(options)
     except KeyboardInterrupt:
-        print("\ninterrupted; a training goes on from its last finished epoch with --resume", file=sys.stderr)
+        print(f"\ninterrupted{_GOES_ON.get(options.command, '')}", file=sys.stderr)
         return 130
     except Exception as error:
         # TensorFlow's errors, and those of its data sets, have no base of their own.
         theirs = type(error).__module__.startswith("tensorflow")
         if not theirs and not isinstance(error, (ValueError, OSError, RuntimeError, ImportError, MemoryError)):
             raise
-        full = isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
-        words = "out of memory; a smaller --batch-size needs less" if full else " ".join(str(error).split())
+        words = " ".join(str(error).split())
+        # TensorFlow says the same of a disk.
+        exhausted = type(error).__name__ == "ResourceExhaustedError" and "No space left" not in words
+        if exhausted or isinstance(error, MemoryError):
+            smaller = "; a smaller --batch-size needs less" if hasattr(options, "batch_size") else ""
+            words = f"out of memory{smaller}"
         print(f"{command}: {words}", file=sys.stderr)
         return 2
     finally:

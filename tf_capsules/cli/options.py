@@ -36,15 +36,6 @@ def given_settings(options):
     return {name: dict(value) if DECLARED[name].kind is dict else value for name, value in values.items()}
 
 
-def check_sources(options):
-    """Raises a ValueError for `--data` beside another source of data, which it would replace without a word."""
-    sources = [
-        DECLARED[name].flag for name in ("data", "dataset", "data_dir", "download") if getattr(options, name, None)
-    ]
-    if len(sources) > 1 and sources[0] == "--data":
-        raise ValueError(f"--data {options.data} is all the data of the command: leave out {', '.join(sources[1:])}.")
-
-
 def add_weights(parser):
     parser.add_argument(
         "--weights",

@@ -21,8 +21,8 @@ def add_parser(parser):
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue the run in the folder, or start one if there is none; without RECIPE the run's own recipe and "
-        "settings apply",
+        help="continue the run in the folder, or start one if there is none; without RECIPE the folder must hold one, "
+        "whose recipe and settings apply",
     )
     add_settings(parser, (*TRAINING, *PROCESSES, "iterations"))
     add_results(parser)
@@ -42,6 +42,8 @@ def run(options):
     recipe, settings = None, runs.Settings(**given)
     if options.resume and name is None:
         recipe, settings = resumed(output, **given)
+        if recipe is None and options.output:
+            raise ValueError(f"{output} holds no run to resume. To start one there, name a recipe.")
     recipe = recipe or recipes.get(name or recipes.DEFAULT)
     if not options.no_export:
         need_tensorflow()

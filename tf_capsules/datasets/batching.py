@@ -23,9 +23,8 @@ class Batching:
         epoch_size: number of examples in an epoch of training. An epoch goes on where the last one stopped: order,
             augmentation and generated images depend on the pass over all examples, not on the epoch. None: all.
         pad: fill an epoch's last batch with examples from the epoch's start, and yield weights (batch,). The fill has
-            weight 0. In training, real examples have batch_size / (their number in the batch), so that a mean over the
-            batch is the mean over them. In evaluation they have steps * batch_size / size, so that the mean over the
-            epoch is the mean over its examples.
+            weight 0. Real examples weigh more, so that means are over them alone: in training over those of the batch
+            (batch_size / their number), in evaluation over those of the epoch (steps * batch_size / size).
         mixup: (alpha, classes) mixes every training batch after its preprocessing (Zhang et al. 2018, as in Heinsen
             2019). x becomes (1 - r) x + r x[permutation], and so do the one-hot labels. There is one r from
             Beta(alpha, alpha) for each sample and one permutation for the batch. They are a pure function of (seed,

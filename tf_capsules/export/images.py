@@ -5,7 +5,7 @@ import numpy as np
 from tf_capsules.analysis.inference import shape_of_images
 from tf_capsules.datasets import augment
 from tf_capsules.export.answers import ROUNDING, class_answers, hidden_states, need_tensorflow, warn_of_logits
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import image_sizes
 from tf_capsules.lazy import tf, tnp
 
 
@@ -18,7 +18,7 @@ def served_shape(model, preprocess, image_shape):
     wanted = shape_of_images(model)
     if image_shape is None:
         image_shape = _shape_before(steps, wanted)
-    image_shape = tuple(positive_int("image_shape", size) for size in image_shape)
+    image_shape = image_sizes(image_shape)
     given = augment.output_shape(steps, image_shape)
     if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
         received = f"images {image_shape} are {given} after the steps {steps!r}"
@@ -82,6 +82,8 @@ def decoded(file, shape):
 
 def _shape_before(steps, shape):
     """The shape of images before `steps`; a ValueError if it can't be told."""
+    if len(shape) != 3:
+        raise ValueError(f"The model takes inputs of shape {shape}, not images (height, width, channels).")
     height, width, channels = shape
     if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
         raise ValueError(

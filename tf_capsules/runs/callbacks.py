@@ -36,8 +36,7 @@ class Recorder(keras.callbacks.Callback):
         if not math.isfinite(loss):
             done = self.folder.checkpoints() if self.folder else []
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
-            resume = "; --resume goes on from the checkpoint" if done else ""
-            advice = f"Try a smaller --learning-rate, a larger --batch-size, or --dtype float32{resume}."
+            advice = "Start another run with a smaller --learning-rate, a larger --batch-size, or --dtype float32."
             raise TrainingError(f"{found} of epoch {len(self.rows) + 1}. {good} {advice}")
 
     def on_test_begin(self, logs=None):

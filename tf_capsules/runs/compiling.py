@@ -99,11 +99,9 @@ def compile_learner(model, recipe, spec, jit="auto"):
     return learner
 
 
-def load_checkpoint(model, path):
-    """Loads a run's weights. A TrainingError for a damaged or another network's file says if the best are there."""
+def load_checkpoint(model, path, otherwise=""):
+    """Loads a run's weights. A TrainingError for a damaged or another network's file ends with what to do otherwise."""
     try:
         fill(model, path)
     except ValueError as error:
-        other = path.with_name("best.weights.h5")
-        hint = f". {other.name} is there, too: --weights best." if other.exists() and path != other else ""
-        raise TrainingError(f"{error}{hint}") from error
+        raise TrainingError(f"{error}{otherwise}") from error

@@ -1,6 +1,7 @@
 """Exports a run for users without this package, and tries the export as they will use it."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -117,7 +118,8 @@ def serve_example(run, target):
         file = pathlib.Path(folder) / "inputs.npz"
         np.savez(file, **inputs)
         command = [sys.executable, "-c", _SERVE, str(target), str(file)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        on_cpu = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}  # this process has taken the memory of the GPU
+        done = subprocess.run(command, env=on_cpu, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"The exported model could not be served: {(done.stderr.strip() or 'no message')[-500:]}")
     answer = json.loads(done.stdout.strip().splitlines()[-1])

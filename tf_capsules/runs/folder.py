@@ -19,7 +19,7 @@ _HISTORY = "is no history of a run"
 
 
 class RunFolder:
-    """The files of a run. If a process is killed at any moment, the old or the new file is there, whole.
+    """The files of a run. A file is replaced as a whole: after a crash the old or the new one is there, complete.
 
     A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
     `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN; on demand for every epoch), `best.weights.h5`,
@@ -116,7 +116,10 @@ class RunFolder:
         if isinstance(which, int):
             there = f"no weights of epoch {which}, but of: {', '.join(map(str, epochs)) or 'none'}"
             raise TrainingError(f"{self.path} has {there}. A training with --keep-epochs keeps those of all epochs.")
-        raise TrainingError(f"{self.path} holds no {which} weights: no epoch has been finished.")
+        if which not in ("last", "best"):
+            raise TrainingError(f'The weights are "last", "best" or the number of an epoch. Received: {which!r}')
+        missing = "no epoch has been finished" if not epochs else "the file is not there"
+        raise TrainingError(f"{self.path} holds no {which} weights: {missing}.")
 
     def history(self, metric=None):
         """Rows of history.csv as dicts of numbers; [] without the file; a ValueError without a column for `metric`."""

@@ -47,8 +47,8 @@ class Option:
         recipe: the field of `Recipe` that it changes: the one of the same name, or a dict of options that it extends.
         path: whether it is a path, which the configuration keeps as an absolute one.
         fixed: whether a resumed run must have the same value.
-        outside_run: whether it does not define the run: where things are, how many processes share the work, what is
-            measured besides the training. It may differ between processes and in a resumed run.
+        outside_run: true for what does not change the trained weights, such as paths, the number of processes, or
+            diagnostics. It may differ between processes and in a resumed run.
         name, hint: those of the field; `declared` fills them in.
     """
 
@@ -101,7 +101,7 @@ class Option:
 
     def as_texts(self, value):
         """What a row of results says of a value; the value is not None."""
-        texts = assignments(value) if self.kind is dict else [value]
+        texts = assignments(value) if self.kind is dict else [float(value) if self.kind is float else value]
         return [f"{self.name} {text}" for text in texts]
 
 

@@ -18,8 +18,8 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results: what was measured, on what, with what.
 
     The arguments are those of the run; `spec` is the `DataSpec` of the tested examples. The batch size is that of the
-    training, as that of an evaluation changes nothing. `measured` has loss and metric on the test split. None: the test
-    split is the validation split, and the history has them.
+    training. `measured` has loss and metric on the test split. None takes those of the history's last epoch, where the
+    test split is the validation split.
     """
     metric, best = recipe.metric, ""
     if measured is None and history:
@@ -101,14 +101,20 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
     return on_cpu and "avx" in instructions and "_bf16" not in instructions
 
 
-def check_row(path, row):
-    """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
+def check_writable(path):
+    """Raises a TrainingError unless the file can be written."""
     path = pathlib.Path(path).absolute()
     there = next(one for one in (path, *path.parents) if one.exists())
     fits = there.is_file() if there == path else there.is_dir()
     if not fits or not os.access(there, os.W_OK):
         raise TrainingError(f"{path} can't be written as a file of results.")
-    if there == path and path.stat().st_size:
+
+
+def check_row(path, row):
+    """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
+    check_writable(path)
+    path = pathlib.Path(path).absolute()
+    if path.exists() and path.stat().st_size:
         with reading(path, "can't be read as a file of results"), path.open(newline="", encoding="utf-8") as file:
             header = next(csv.reader(file), [])
         if header != list(row):
@@ -116,7 +122,7 @@ def check_row(path, row):
 
 
 def has_row(path, row):
-    """Whether a CSV file of results has this row; how and when its run was resumed makes no difference."""
+    """Whether a CSV file of results has this row. Device, versions, date, strategy and memory may differ."""
     told = {
         name: str(value) for name, value in row.items() if name not in ("strategy", "peak_memory_mb", *environment())
     }

@@ -112,7 +112,9 @@ def load_run(folder, weights="last", **changes):
     folder = RunFolder(folder)
     config = folder.config()
     trained_on = DataSpec.from_json(config["data"])
-    kept = {**config["settings"], **ONE_PROCESS, "strategy": "none", "devices": None}
+    kept = {**config["settings"], **ONE_PROCESS, "strategy": "none", "devices": None, "download": False}
+    if kept["data"] is not None or changes.get("data") is not None:
+        kept["data_dir"] = None
     with reading(folder.path / "config.json", OTHER_VERSION):
         trained = recorded_recipe(config)
         Settings(**kept).check(trained)
@@ -126,7 +128,9 @@ def load_run(folder, weights="last", **changes):
         recipe = settings.apply(trained)
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
-    load_checkpoint(learner, path)
+    best = folder.path / "best.weights.h5"
+    there = best.exists() and path != best
+    load_checkpoint(learner, path, f". {best.name} is there, too: --weights best." if there else "")
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     before = Settings(**config["settings"])
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)

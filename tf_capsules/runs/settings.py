@@ -49,7 +49,7 @@ class Settings:
     )
     momentum_cycle: bool | None = option(
         "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
-        "2019 do this, as the author's code does and the paper does not",
+        "2019 do this; it is in the author's code, not in the paper",
         recipe="momentum_cycle",
     )
     mixup: float | None = option(
@@ -113,7 +113,7 @@ class Settings:
     )
     process: int | None = option("number of this process, from 0; process 0 writes the run folder", outside_run=True)
     coordinator: str | None = option("address of process 0, for all processes", metavar="HOST:PORT", outside_run=True)
-    deterministic: bool = option("bitwise repeatable, slower", default=False)
+    deterministic: bool = option("bitwise repeatable on TensorFlow, slower", default=False)
     keep_epochs: bool = option("keep the weights after every epoch", default=False)
     diagnostics: bool = option("measure after each epoch what the routing does", default=False, outside_run=True)
 
@@ -138,7 +138,7 @@ class Settings:
         check_arguments("network", self.network, recipe.model, {*of_data, "weights", "name"})
         if "iterations" in (self.network or {}):
             count = self.network["iterations"]
-            raise TrainingError(f"--network iterations={count}: give --iterations {count}.")
+            raise TrainingError(f"--network iterations={count}: give --iterations {count}, in a table RECIPE@{count}.")
         if self.feedback and recipe.feedback is None:
             given = assignments(self.feedback)[0]
             raise TrainingError(f"--feedback {given} is for recipes with feedback units; {recipe.name} has none.")
@@ -164,8 +164,9 @@ class Settings:
                 raise TrainingError(f"--{name} {value} is for recipes on texts; {recipe.name} is on images.")
         if self.dataset is not None and self.dataset not in datasets.names():
             raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
-        if self.data is not None and self.dataset is not None:
-            raise TrainingError(f"--data {self.data} and --dataset {self.dataset} exclude each other.")
+        others = [DECLARED[name].flag for name in ("dataset", "data_dir", "download") if getattr(self, name)]
+        if self.data is not None and others:
+            raise TrainingError(f"--data {self.data} is all the data: leave out {', '.join(others)}.")
         if self.dataset is not None and datasets.of_texts(self.dataset) != of_texts:
             kinds = ("texts", "images") if of_texts else ("images", "texts")
             raise TrainingError(f"The recipe {recipe.name} is on {kinds[0]}, --dataset {self.dataset} has {kinds[1]}.")
@@ -238,7 +239,7 @@ class Settings:
 
     def stated(self):
         """The values that were set, as a row of results states them, for instance "iterations 1"."""
-        # Where a run may end early, or has no data set's name, a row needs these to be told from others.
+        # With `stop_at` the number of epochs, and for a folder of images its path, tell a row from others.
         further = ["epochs"] * (self.stop_at is not None) + ["data_dir"] * (self.dataset == "folder")
         values = ((DECLARED[name], getattr(self, name)) for name in [*_STATED, *further])
         return [text for one, value in values if value not in (None, one.default) for text in one.as_texts(value)]
@@ -252,11 +253,13 @@ class Settings:
         """The same settings, its paths independent of the current folder."""
         paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.path}
         paths = {name: path for name, path in paths.items() if path is not None and "://" not in str(path)}
+        names = {} if self.transformer is None else {"transformer": str(self.transformer)}
         if not pathlib.Path(paths.get("transformer", "")).is_dir():
             paths.pop("transformer", None)  # a name
         if self.cache == "none":
             del paths["cache"]
-        return dataclasses.replace(self, **{name: str(pathlib.Path(path).resolve()) for name, path in paths.items()})
+        paths = {name: str(pathlib.Path(path).resolve()) for name, path in paths.items()}
+        return dataclasses.replace(self, **names | paths)
 
 
 DECLARED = declared(Settings)

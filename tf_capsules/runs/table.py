@@ -13,9 +13,10 @@ from tf_capsules.files import read_csv
 from tf_capsules.runs.configuration import WORDS
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
+from tf_capsules.runs.results import check_writable
 from tf_capsules.runs.run import BEST
 
-# Notes of a test of other weights than the last, or of altered ones, or on other data, or on a part of the data.
+# Notes that mark a row as no full test of the last weights: crops, other iterations, data or weights, part of the data.
 _OF_EVALUATION = re.compile(f" crops$|^evaluated with |^trained on |^{BEST}$|^weights of epoch | test examples$")
 
 
@@ -73,7 +74,7 @@ def make_table(names, folder, settings, results, test=True):
 
     Raises:
         TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
-            have; later: a row whose process failed.
+            have, a file of results that can't be written; later: a row whose process failed.
     """
     rows = [Row(name) for name in names]
     if not rows or len(set(names)) < len(names):
@@ -84,6 +85,8 @@ def make_table(names, folder, settings, results, test=True):
         options.check(recipe)
         options.apply(recipe)
     folder, results = pathlib.Path(folder), pathlib.Path(results)
+    if test:
+        check_writable(results)
     for number, row in enumerate(rows, 1):
         options = row.settings(settings)
         print(f"\n[{number}/{len(rows)}] {row.name}: {options.title(row.recipe)}", flush=True)

@@ -74,7 +74,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             raise TrainingError(f"--jit on does not go with {reason}.")
         if done:
             with group.first_weights(folder.weights() if group.index == 0 else None) as path:
-                load_checkpoint(learner, path)
+                kept = folder.checkpoints()[:-1]
+                load_checkpoint(learner, path, f". Remove it to go on after epoch {kept[-1]}." if kept else "")
                 load_random_states(learner, path)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))

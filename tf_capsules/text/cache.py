@@ -151,7 +151,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
             with np.errstate(over="ignore"):
                 states[place : place + len(rows)] = rows
             if not np.isfinite(states[place : place + len(rows)]).all():
-                raise ValueError(f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}; take 'float32'")
+                most = f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}"
+                raise ValueError(f"{most}; take 'float32', or --cache none")
             place += len(rows)
         with replacing(path / _shard_name(number)) as part:
             np.save(part, states)
