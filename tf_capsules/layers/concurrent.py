@@ -92,7 +92,7 @@ class ConcurrentRouting(keras.layers.Layer):
                 children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
-                    # Skips updates too late to reach the last layer: a result takes one iteration for each layer above.
+                    # A result rises by a layer an iteration. Updates that can't reach the last layer are skipped.
                     if return_iterations or len(found) - 1 - number <= left:
                         own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]

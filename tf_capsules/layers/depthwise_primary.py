@@ -13,8 +13,8 @@ from tf_capsules.routing.squash import squash_exponential
 class DepthwisePrimaryCapsules(Configured):
     """Primary capsules by a depthwise convolution: one filter for each channel, then read as capsules.
 
-    Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. Where it has a single
-    position, as there, a product and a sum replace the convolution: they are faster on a CPU.
+    Source: Mazzia et al. 2021, section 3.1, where the filter is as large as the feature map. The result then has one
+    position, and a product and a sum replace the convolution: they are faster on a CPU.
 
     Args:
         pose: entries of a pose; it divides the number of channels. Capsule c holds `pose` channels, from `c * pose` on.

@@ -58,7 +58,7 @@ class DynamicRouting(_DynamicRoutingLayer):
         seed: of random initial logits.
 
     Call arguments:
-        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration, which sum to 1 as `competition`
             says. With `leaky` a child's sum to less than 1. Those of masked children are 0.
@@ -177,7 +177,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
             see `DynamicRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
         mask: (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration. Those of a child sum to 1 over
             the parents at each position, to 0 if it is masked.

@@ -114,10 +114,10 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer holds an array of the
-            size of a child's pose for each (child, parent) pair, a few examples at a time; the backward pass makes it
-            again. "store": always. "recompute": never; not with `use_activations`. Only stored votes have gradients of
-            higher order.
+        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer computes an array of the
+            size of a child's pose for each (child, parent) pair, for a few examples at a time, and again in the
+            backward pass. "store": always. "recompute": never; not with `use_activations`. Only stored votes have
+            gradients of higher order.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.
         kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
@@ -125,7 +125,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         seed: of the dropout and of a random initial pose.
 
     Call arguments:
-        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         activations: (batch, children) or (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
@@ -228,7 +228,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
             kernel_constraint, beta_u_constraint, beta_a_constraint: see `InvertedAttentionRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
+        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
         activations: (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.

@@ -32,7 +32,7 @@ class SelfAttentionRouting(RoutingLayer):
         prior_initializer, prior_regularizer, prior_constraint: of the prior.
 
     Call arguments:
-        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d).
+        poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
         mask: (batch, children) or (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients: the softmax plus the prior, 0 for masked children. With
             a prior they need not sum to 1 over the parents, and may be negative; with `use_prior=False` they sum to 1.

@@ -18,8 +18,8 @@ class SpreadMargin(keras.layers.Layer):
     The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
     adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
     `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
-    layer, which returns its input unchanged. A loaded loss does not know the layer of its network: after `load_model`
-    compile such a network with a new `SpreadLoss` of its layer.
+    layer, which returns its input unchanged. Compile such a network again after `load_model`, with a new `SpreadLoss`
+    of its layer: a loaded loss does not know the layer.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".

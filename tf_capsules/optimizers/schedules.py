@@ -73,10 +73,10 @@ def one_cycle(
         [0.9, 0.855, 0.81, 0.9]
     """
     if not 0 <= low <= high < math.inf:
-        raise ValueError(f"`low` and `high` must be 0 <= low <= high. Received: low={low!r}, high={high!r}")
+        raise ValueError(f"`low` and `high` must satisfy 0 <= low <= high. Received: low={low!r}, high={high!r}")
     end, turn = (high, low) if inverted else (low, high)
     if not turn > 0:
-        raise ValueError(f"the value at the turn must be above 0. Received: {turn!r}")
+        raise ValueError(f"`{'low' if inverted else 'high'}` must be above 0. Received: {turn!r}")
     if not 0 < warmup < 1:
         raise ValueError(f"`warmup` must be between 0 and 1. Received: {warmup!r}")
     rising = warmup * positive_int("total_steps", total_steps)

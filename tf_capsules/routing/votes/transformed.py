@@ -30,7 +30,7 @@ class TransformedVotes(Votes):
         if poses.shape[-1] != self.columns:
             raise ValueError(f"Received poses of shape {tuple(poses.shape)}, whose last axis does not fit {given}")
         if poses.shape[1] is not None and poses.shape[1] % self.groups:
-            raise ValueError(f"Received {poses.shape[1]} children, which are not whole runs over the groups of {given}")
+            raise ValueError(f"Received {poses.shape[1]} children, which is no multiple of the groups of {given}")
         self.rows = poses.shape[2] if len(poses.shape) == 4 else 1
         self.pose_shape = (self.rows, out) if len(poses.shape) == 4 else (out,)
         self.batch, self.children = ops.shape(poses)[0], ops.shape(poses)[1]
