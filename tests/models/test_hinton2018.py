@@ -111,7 +111,7 @@ def test_the_weights_of_all_kernels_are_in_the_loss():
         (dict(image_shape=(24, 32, 2), capsules=(6, 7, 8)), r"at least 25 x 25. Received: \(24, 32, 2\)"),
         (dict(capsules=32), "`capsules` must have a number for each convolutional layer.*Received: 32"),
         (dict(capsules=()), r"`capsules` must have a number for each convolutional layer.*Received: \(\)"),
-        (dict(strides=(2,)), r"`strides` has 2 numbers, as `capsules` has. Received: \(2,\)"),
+        (dict(strides=(2,)), r"`strides` must have 2 numbers, as `capsules` has. Received: \(2,\)"),
         (dict(padding="full"), "`padding` must be one of 'valid', 'same'. Received: 'full'"),
         (dict(inverse_temperature=[0.1]), "`inverse_temperature`"),
         (dict(capsules=(32, 0)), "`capsules`.*Received: 0"),

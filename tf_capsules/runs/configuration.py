@@ -19,7 +19,7 @@ _FUNCTIONS = ("model", "loss", "optimizer", "feedback")
 WORDS = ("name", "title", "source", "published", "device", "note")
 
 # Resets the settings of a run that several processes shared.
-ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
+_ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
 
 _OVER_THE_WHOLE_RUN = {
     "decays": "the learning rate falls over the whole run, so that it depends on the number of epochs; start a new run",
@@ -103,6 +103,15 @@ def recorded_recipe(config):
     return dataclasses.replace(recipe, **values)
 
 
+def recorded_settings(config):
+    """The recorded values of `Settings`, for a single process.
+
+    Earlier versions kept a `data_dir` and `download` beside `data`, which is all the data.
+    """
+    kept = {**config["settings"], **_ONE_PROCESS}
+    return kept if kept.get("data") is None else {**kept, "data_dir": None, "download": False}
+
+
 def resumed(folder, **given):
     """The `Recipe` and the `Settings` with which a run is resumed, in a single process unless more are given.
 
@@ -115,7 +124,7 @@ def resumed(folder, **given):
     config = folder.config()
     with reading(folder.path / "config.json", OTHER_VERSION):
         recipe = recorded_recipe(config)
-    return recipe, Settings(**{**config["settings"], **ONE_PROCESS, **given})
+    return recipe, Settings(**{**recorded_settings(config), **given})
 
 
 def _differences(before, after):

@@ -14,7 +14,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.files import reading
 from tf_capsules.models.weights import find
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
-from tf_capsules.runs.configuration import ONE_PROCESS, recorded_recipe
+from tf_capsules.runs.configuration import recorded_recipe, recorded_settings
 from tf_capsules.runs.data import load_data
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError, reported
@@ -112,14 +112,14 @@ def load_run(folder, weights="last", **changes):
     folder = RunFolder(folder)
     config = folder.config()
     trained_on = DataSpec.from_json(config["data"])
-    kept = {**config["settings"], **ONE_PROCESS, "strategy": "none", "devices": None, "download": False}
-    if kept["data"] is not None or changes.get("data") is not None:
-        kept["data_dir"] = None
+    kept = {**recorded_settings(config), "strategy": "none", "devices": None, "download": False}
     with reading(folder.path / "config.json", OTHER_VERSION):
         trained = recorded_recipe(config)
         Settings(**kept).check(trained)
     if {"dataset", "data"} & set(changes):
         kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
+    if changes.get("data") is not None:
+        kept["data_dir"] = None
     settings = Settings(**{**kept, **changes})
     settings.check(trained)
     settings = settings.with_absolute_paths()
@@ -128,9 +128,9 @@ def load_run(folder, weights="last", **changes):
         recipe = settings.apply(trained)
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
-    best = folder.path / "best.weights.h5"
-    there = best.exists() and path != best
-    load_checkpoint(learner, path, f". {best.name} is there, too: --weights best." if there else "")
+    other = folder.path / "best.weights.h5"
+    there = other.exists() and path != other
+    load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     before = Settings(**config["settings"])
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)

@@ -57,7 +57,7 @@ class SharedVotes(TransformedVotes):
     Votes are affine in the child's pose. So a weighted sum of votes is the transformed weighted sum of poses, and an
     agreement is that of the child's pose with the parent's pose transformed back. A Gaussian's log density is a
     quadratic form in the child's pose, and a weighted variance follows from its second moments: both are matrix
-    products over the features (1, x, x x^T) of a pose. The votes are never made, and no approximation.
+    products over the features (1, x, x x^T) of a pose. The votes are never made, and nothing is approximated.
 
     Args:
         poses, kernel, bias, activations: see `TransformedVotes`.
