@@ -11,8 +11,6 @@ QUICK = not os.environ.get("AS_USERS_COMPILE")
 if QUICK:
     flags = "backend_optimization_level=0", "llvm_disable_expensive_passes=true", "cpu_use_fusion_emitters=false"
     os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in flags))
-    # Tests run in two processes: further threads would take the cores from each other.
-    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 
 def pytest_collection_finish():
