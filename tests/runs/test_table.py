@@ -187,3 +187,9 @@ def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, n
     with pytest.raises(TrainingError, match=message):
         table.make_table(names, tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
     assert not (tmp_path / "table").exists()
+
+
+def test_a_file_of_results_that_cannot_be_written_is_refused_before_anything_is_trained(tmp_path):
+    with pytest.raises(TrainingError, match="can't be written as a file of results"):
+        table.make_table(ROWS, tmp_path / "runs", Settings(), tmp_path)
+    assert not list(tmp_path.iterdir())
