@@ -82,6 +82,9 @@ PARAMETERS = {
     "tsai2020-diverse-multimnist-dynamic": 42_478_592,
     "tsai2020-diverse-multimnist-cnn": 19_553_162 + 4_096,
     "tsai2020-diverse-multimnist-cnn-learned": 42_490_762 + 4_096,
+    "tsai2020-diverse-multimnist-short": 1_697_473,
+    "tsai2020-diverse-multimnist-dynamic-short": 34_212_096,
+    "tsai2020-diverse-multimnist-cnn-learned-short": 3_253_130 + 512,
     # With the moving means and variances of the batch normalizations.
     # Feedback units are not a part of the network.
     **dict.fromkeys((f"li2018-cifar10{row}" for row in ("", "-mild", "-strong", "-skip-1")), 36_567_168),
