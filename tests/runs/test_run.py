@@ -134,6 +134,8 @@ def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):
     part = run.result["note"]
     assert measured_row(load_run(run.folder, iterations=2))["note"] == f"{part}; evaluated with 2 iterations"
     assert [measured_row(load_run(run.folder, iterations=count))["note"] for count in (1, None)] == [part, part]
+    with pytest.raises(ValueError, match="^`types` must be"):  # and not that config.json is wrong
+        load_run(run.folder, network={"types": -1})
     assert part == "70 of 360 test examples"
 
 

@@ -1,5 +1,6 @@
 """A trained model and its origin: a run that is loaded from its folder, or made of published weights."""
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -112,41 +113,38 @@ def load_run(folder, weights="last", **changes):
     folder = RunFolder(folder)
     config = folder.config()
     trained_on = DataSpec.from_json(config["data"])
-    kept = {**recorded_settings(config), "strategy": "none", "devices": None, "download": False}
     with reading(folder.path / "config.json", OTHER_VERSION):
         trained = recorded_recipe(config)
-        Settings(**kept).check(trained)
-    if {"dataset", "data"} & set(changes):
-        kept |= {"dataset": None, "data": None, "image_size": None, "class_list": None, "box_file": None}
-    if changes.get("data") is not None:
-        kept["data_dir"] = None
-    settings = Settings(**{**kept, **changes})
+        before = Settings(**{**recorded_settings(config), "strategy": "none", "devices": None, "download": False})
+        before.check(trained)
+    settings = _for_evaluation(before, changes)
     settings.check(trained)
     settings = settings.with_absolute_paths()
+    recipe = settings.apply(trained)
+    named = [pathlib.Path(one.transformer or "").name for one in (trained, recipe)]
+    if named[0] != named[1]:
+        raise TrainingError(f"--transformer {named[1]}: {folder.path} was trained on hidden states of {named[0]}.")
     path, history = folder.weights(weights), folder.history(trained.metric)
-    with reading(folder.path / "config.json", OTHER_VERSION):
-        recipe = settings.apply(trained)
+    own_network = recipe.model_options == trained.model_options
+    with reading(folder.path / "config.json", OTHER_VERSION) if own_network else contextlib.nullcontext():
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
     other = folder.path / "best.weights.h5"
     there = other.exists() and path != other
     load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
-    before = Settings(**config["settings"])
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
-    named = [pathlib.Path(one.transformer or "").name for one in (trained, recipe)]
-    if named[0] != named[1]:
-        raise TrainingError(f"--transformer {named[1]}: {folder.path} was trained on hidden states of {named[0]}.")
     if other_data:  # they are for tests: the length of an epoch is not theirs
         load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
     else:
         load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
-    history = history[: max(folder.checkpoints(), default=None)]  # history is written before the weights
+    last = max(folder.checkpoints(), default=None)
+    history = history[:last]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
     remarks = [BEST] if weights == "best" else []
-    if isinstance(weights, int) and weights != max(folder.checkpoints()):
+    if isinstance(weights, int) and weights != last:
         remarks.append(f"weights of epoch {weights}")
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
@@ -154,6 +152,14 @@ def load_run(folder, weights="last", **changes):
         remarks.append(f"trained on {before.data or trained_on.name}")
     remark = "; ".join(remarks)
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
+
+
+def _for_evaluation(settings, changes):
+    """A run's settings with other values. With other data, what belongs to the replaced ones goes."""
+    gone = ["dataset", "data", "image_size", "class_list", "box_file"] if {"dataset", "data"} & set(changes) else []
+    if changes.get("data") is not None:
+        gone.append("data_dir")
+    return dataclasses.replace(settings, **{**dict.fromkeys(gone), **changes})
 
 
 def _own_data(recipe, settings, trained_on, same_test):
