@@ -56,6 +56,12 @@ def test_the_callback_writes_a_row_a_layer_and_iteration_and_goes_on(tmp_path):
     assert again.rows[:3] == first.rows[:3]
 
 
+def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="rows.csv can't be written"):
+        RoutingDiagnostics(IMAGES, tmp_path / "file" / "rows.csv").on_train_begin()
+
+
 def test_outputs_without_activations_are_refused_and_logits_become_probabilities():
     poses = keras.Input((6, 4))
     (routed, logits, _) = HeinsenRouting(3, 4, name="heinsen")(poses)

@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import pytest
 
 from tf_capsules.analysis import inference
 
@@ -8,5 +9,9 @@ def test_predictions_do_not_depend_on_the_batches(model, images):
     whole, parts = inference.predict(model, images), inference.predict(model, images, batch_size=4)
     for name in ("activations", "poses"):
         np.testing.assert_allclose(parts[name], whole[name], atol=1e-6)
+    with pytest.raises(ValueError, match="`batch_size` .* Received: -1"):
+        inference.predict(model, images, batch_size=-1)
+    with pytest.raises(ValueError, match=r"takes one or more images \(8, 7, 1\)"):
+        inference.predict(model, {"embeddings": images})
     plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
     assert inference.predict(plain, images, batch_size=4).shape == (6, 5)

@@ -56,6 +56,14 @@ def test_photographs_of_any_mode_are_turned_or_refused(mode, tmp_path):
             exported._upright(path)
 
 
+def test_a_transparent_picture_is_sent_on_white(tmp_path):
+    from PIL import Image
+
+    Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    sent = Image.open(io.BytesIO(exported._upright(tmp_path / "clear.png")))
+    assert sent.mode == "RGB" and sent.getpixel((0, 0)) == (255, 255, 255)
+
+
 @pytest.mark.parametrize("ending", ["webp", "gif", "bmp"])
 def test_animations_and_palettes_are_read_as_for_training(ending, tmp_path):
     from PIL import Image

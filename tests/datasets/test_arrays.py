@@ -171,10 +171,16 @@ def test_keras_fits_all_epochs():
         ({"batch_size": 4, "part": (0, 2)}, "pad=False"),
         ({"batch_size": 4, "pad": True, "part": (2, 2)}, r"part \(2, 2\)"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "mixup of 2 classes .* Received: 0 to 2"),
-        ({"batch_size": 2, "training": True, "mixup": (0.2, 2), "y": np.arange(11) % 3 - 1}, "Received: -1 to 1"),
+        ({"batch_size": 2, "training": True, "y": np.arange(11) % 3 - 1}, r"labels .* int64 \(11,\): \[-1, +0"),
         ({"batch_size": 2, "training": True, "mixup": (-0.2, 3)}, "alpha .* not -0.2"),
         ({"batch_size": 2, "training": True, "mixup": (0.2,)}, "pair"),
         ({"batch_size": 2, "y": [1]}, r"\(11, 5, 6, 2\) and \(1,\)"),
+        ({"batch_size": 2, "y": np.arange(11) + 0.7}, r"labels .* float64 \(11,\): \[ 0.7"),
+        ({"batch_size": 2, "y": np.zeros((11, 1), int)}, r"labels .* \(11, 1\)"),
+        ({"batch_size": 2, "x": np.full((11, 5, 6, 2), 255)}, "uint8 or floats .* int64 from 255 to 255"),
+        ({"batch_size": 2, "x": np.full((11, 5, 6, 2), 1.5)}, "floats in .* float64 from 1.5 to 1.5"),
+        ({"batch_size": 2, "seed": 1.5}, "seed .* not 1.5"),
+        ({"batch_size": 2, "epochs": 2.5}, "epochs 0 to 2.5"),
     ],
 )
 def test_bad_arguments_are_named(options, words):

@@ -75,6 +75,14 @@ def test_16_bits_are_turned_and_cut_off_at_the_highest():
     np.testing.assert_array_equal(upright(Image.fromarray(np.array([[100_000]], np.int32)), "L"), [[255]])
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "L"])
+def test_what_is_transparent_becomes_white(mode):
+    image = Image.fromarray(np.array([[[0, 0], [9, 255]]], np.uint8), "LA").convert(mode)
+    file = io.BytesIO()
+    image.save(file, "png", **({"transparency": 0} if mode == "L" else {}))
+    np.testing.assert_array_equal(upright(Image.open(file), "L"), [[255, 9]])
+
+
 def test_images_keep_their_orientation(tmp_path):
     fill(tmp_path)
     half = np.zeros((8, 4, 3), "uint8")

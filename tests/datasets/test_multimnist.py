@@ -106,6 +106,8 @@ def test_published_sizes(mnist_at_hand):
     assert x.shape == (8, 36, 36, 1) and float(x.numpy().max()) <= 1
     with pytest.raises(ValueError, match="one label an image, not 'multimnist'"):
         datasets.load("diverse_multimnist", mnist_at_hand, source="multimnist")
+    with pytest.raises(ValueError, match="one label an image, not 'sst_fine'"):
+        datasets.load("affnist_standin", source="sst_fine")
 
 
 @pytest.mark.parametrize(

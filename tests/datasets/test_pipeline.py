@@ -215,6 +215,13 @@ def test_columns_of_floats_stay_floats_and_labels_become_whole_numbers():
     assert y.dtype == tf.int32 and y.numpy().tolist() == list(range(11))
 
 
+def test_labels_that_are_no_class_numbers_are_named():
+    with pytest.raises(
+        ValueError, match=r"labels are whole numbers \(N,\) from 0. .* int64 \(2,\): \[ +0, 2147483648\]"
+    ):
+        Split({"image": np.zeros((2, 3, 3, 1), "uint8"), "label": np.array([0, 2**31])}).batches(2)
+
+
 def test_example_of_another_shape_is_refused():
     source = Split(split().arrays, image_shape=(5, 5, 2), example=lambda t, i, d: (t["image"][0], t["label"][0]))
     with pytest.raises(ValueError, match=r"shape \(5, 6, 2\), not \(5, 5, 2\)"):

@@ -141,6 +141,11 @@ def test_half_precision_passes_through_and_is_compared_in_float32(dtype):
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
 
 
+def test_a_row_must_name_one_class():
+    for row in ([1, 1, 0], [0, 0, 0], [0.7, 0.3, 0], [2, 0, 0]):
+        assert np.isnan(float(SpreadLoss()(np.array([row], "float32"), ACTIVATIONS[:1]))), row
+
+
 def test_what_does_not_fit_is_named():
     for margin in (0, -0.2, True, "0.9", None, float("nan")):
         with pytest.raises(ValueError, match=f"`margin`.*Received: {margin!r}"):

@@ -162,6 +162,8 @@ class TestRefused:
         assert caught.value.found.endswith("--cache-limit)")
         with pytest.raises(CacheTooLarge, match="raise the limit, or compute them on the fly"):
             cache_states(transformer, texts(), tmp_path / "new", limit_gb=1e-6)
+        with pytest.raises(ValueError, match="limit_gb must be a number .* not nan"):
+            cache_states(transformer, texts(), tmp_path / "new", limit_gb=float("nan"))
         assert transformer.encoded == 0 and not (tmp_path / "new").exists()
 
     def test_beyond_the_free_room(self, toy, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 
 from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, measure_couplings
 from tf_capsules.analysis.inference import predict_probabilities
-from tf_capsules.files import read_csv, reading, write_csv
+from tf_capsules.files import read_csv, reading, writable, write_csv
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -52,6 +52,8 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             raise ValueError("`log_dir` needs TensorFlow, which writes for TensorBoard.")
 
     def on_train_begin(self, logs=None):
+        if self.path is not None:
+            writable(self.path)
         measure_couplings(self.model, self.inputs)  # a model that can't be measured fails before it is trained
         outputs = self.model(self.inputs, training=False)
         if isinstance(outputs, dict) and "activations" not in outputs:

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.models import class_probabilities
+from tf_capsules.routing.arguments import positive_int
 
 
 def predict(model, images, batch_size=100):
@@ -43,8 +44,8 @@ def shape_of_images(model):
 
 def in_batches(model, images, batch_size):
     """The images as a list of float32 batches; a ValueError for no images, or images of another shape."""
-    shape = shape_of_images(model)
-    images = np.asarray(images, "float32")
+    shape, batch_size = shape_of_images(model), positive_int("batch_size", batch_size)
+    images = np.asarray(images, None if isinstance(images, dict) else "float32")
     fits = images.ndim == 4 and all(size in (None, given) for size, given in zip(shape, images.shape[1:], strict=True))
     if not fits or not len(images):
         raise ValueError(f"The model takes one or more images {shape}. Received an array of shape {images.shape}.")

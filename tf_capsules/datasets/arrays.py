@@ -99,6 +99,9 @@ class ArrayBatches(ShuffledBatches):
     def __init__(self, x, y, batch_size, *, preprocess=(), **batching):
         if np.ndim(x) != 4 or len(x) != len(y) or not len(x):
             raise ValueError(f"need images (N, H, W, C) and N labels, not {np.shape(x)} and {np.shape(y)}")
+        x = np.asarray(x)
+        if x.dtype != np.uint8 and (x.dtype.kind != "f" or not (x.min() >= 0 and x.max() <= 1)):
+            raise ValueError(f"images are uint8 or floats in [0, 1], not {x.dtype} from {x.min()} to {x.max()}")
         super().__init__(y, batch_size, **batching)
         self._x, self._preprocess = x, self.batching.check_steps(preprocess)
         augment.output_shape(self._preprocess, x.shape[1:])

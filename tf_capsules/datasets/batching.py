@@ -60,9 +60,9 @@ class Batching:
         for name in ("limit", "epoch_size"):
             if getattr(self, name) is not None:
                 positive_int(name, getattr(self, name))
-        if not 0 <= self.seed < 2**31:
-            raise ValueError(f"seed must be in 0 .. 2**31 - 1, not {self.seed!r}")
-        if not 0 <= self.initial_epoch < self.epochs < 2**20:
+        if not is_whole(self.seed, 0, 2**31 - 1):
+            raise ValueError(f"seed must be a whole number in 0 .. 2**31 - 1, not {self.seed!r}")
+        if not is_whole(self.epochs, 1, 2**20 - 1) or not is_whole(self.initial_epoch, 0, self.epochs - 1):
             epochs = f"epochs {self.initial_epoch!r} to {self.epochs!r}"
             raise ValueError(f"{epochs}: need 0 <= initial_epoch < epochs < 2**20")
         if self.epoch_size is not None and not self.training:
@@ -90,9 +90,14 @@ class Batching:
                 raise ValueError(f"crop {crop!r} is for evaluation; in training each epoch has random crops of its own")
 
     def check_labels(self, labels):
-        """Raises a ValueError if `mixup` has too few classes for these labels."""
-        if self.mixup is not None and not 0 <= np.min(labels) <= np.max(labels) < self.mixup[1]:
-            found = f"{np.min(labels)} to {np.max(labels)}"
+        """Raises a ValueError unless these are numbers of classes, and few enough for `mixup`."""
+        labels = np.asarray(labels)
+        whole = labels.dtype.kind in "iuf" and (labels == np.rint(labels)).all()
+        if not whole or labels.ndim != 1 or not 0 <= labels.min() <= labels.max() < 2**31:
+            found = f"{labels.dtype} {labels.shape}: {np.array2string(labels, threshold=9, separator=', ')}"
+            raise ValueError(f"labels are whole numbers (N,) from 0. Received: {found}")
+        if self.mixup is not None and labels.max() >= self.mixup[1]:
+            found = f"{labels.min()} to {labels.max()}"
             raise ValueError(f"mixup of {self.mixup[1]!r} classes needs labels from 0 to one less. Received: {found}")
 
     def check_steps(self, steps):

@@ -19,8 +19,9 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     If PATH has the folders `train` and `test`, each holds the class folders of one split; a warning names other folders
     beside them. Otherwise 20% of each class are the test split (seed 0); with other files it is another one. Images are
     turned upright, resized to `image_size` without keeping their proportions, and put into a fixed random order. Of an
-    animation, the first picture is used. Files with other suffixes than png, jpg, jpeg, bmp, gif and webp, and folders
-    in a class folder, are left out; a warning counts them. Names that begin with a dot are left out without a warning.
+    animation, the first picture is used. What is transparent becomes white. Files with other suffixes than png, jpg,
+    jpeg, bmp, gif and webp, and folders in a class folder, are left out; a warning counts them. Names that begin with a
+    dot are left out without a warning.
 
     Args:
         data_dir: PATH.
@@ -109,12 +110,18 @@ def _counted(files):
 
 
 def upright(image, mode):
-    """A Pillow image in this mode, turned by its EXIF data; 16 bits are brought to 8, which `convert` would cut off."""
+    """A Pillow image in this mode, turned by its EXIF data, on white where it is transparent.
+
+    16 bits are brought to 8, which `convert` would cut off.
+    """
     from PIL import Image, ImageOps
 
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
         image = Image.fromarray(np.clip(np.rint(np.asarray(image) / 257), 0, 255).astype(np.uint8))
+    if image.has_transparency_data:  # what lies under a transparent pixel is of no colour that anyone chose
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert(mode)
 
 

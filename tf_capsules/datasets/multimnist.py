@@ -60,8 +60,8 @@ def single_digits(source, data_dir, download):
     """The data set of that name, if it has one label an image."""
     from tf_capsules import datasets
 
-    digits = datasets.load(source, data_dir, download)
-    if digits.multi_label:
+    digits = None if datasets.of_texts(source) else datasets.load(source, data_dir, download)
+    if digits is None or digits.multi_label:
         raise ValueError(f"source must have one label an image, not {source!r}")
     return digits
 

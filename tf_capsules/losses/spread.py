@@ -108,7 +108,7 @@ class SpreadLoss(keras.losses.Loss):
         y_pred: class activations (batch, classes) in (0, 1), without softmax.
 
     Returns:
-        A scalar, the mean over the batch.
+        A scalar, the mean over the batch; NaN if a row does not name exactly one class.
 
     Raises:
         ValueError: a margin that is no number above 0, or a layer that is in no network; labels or predictions of
@@ -140,6 +140,8 @@ class SpreadLoss(keras.losses.Loss):
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
         targets = class_targets(y_true, y_pred)
+        one = ops.logical_and(ops.max(targets, axis=-1) == 1, ops.sum(targets, axis=-1) == 1)
+        targets = ops.where(one[:, None], targets, float("nan"))
         right = ops.sum(targets * y_pred, axis=-1, keepdims=True)
         return ops.sum((1 - targets) * ops.square(ops.relu(margin - (right - y_pred))), axis=-1)
 

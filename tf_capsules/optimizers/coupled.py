@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.routing.arguments import is_number
 
 
 class _Coupled:
@@ -13,8 +14,8 @@ class _Coupled:
 
     def __init__(self, learning_rate, *args, decay, **kwargs):
         super().__init__(learning_rate, *args, **kwargs)
-        if not decay >= 0:
-            raise ValueError(f"`decay` must not be negative. Received: {decay!r}")
+        if not is_number(decay, 0):
+            raise ValueError(f"`decay` must be a number of at least 0. Received: {decay!r}")
         self.decay = decay
 
     def update_step(self, gradient, variable, learning_rate):

@@ -32,8 +32,10 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay_rate: float = 0.96,
         floor: float = 1e-6,
     ):
-        self.initial_learning_rate, self.floor = initial_learning_rate, floor
-        self.decay_steps, self.decay_rate = positive_number("decay_steps", decay_steps), decay_rate
+        self.initial_learning_rate = positive_number("initial_learning_rate", initial_learning_rate)
+        self.decay_steps = positive_number("decay_steps", decay_steps)
+        self.decay_rate = positive_number("decay_rate", decay_rate)
+        self.floor = positive_number("floor", floor)
 
     def __call__(self, step):
         exponent = ops.cast(step, "float32") / self.decay_steps

@@ -125,16 +125,16 @@ def _run_config(exported):
 
 
 def _upright(path):
-    """An image file as a client would send it: upright PNG or JPEG, as a folder's images are read for training."""
+    """An image file as a client would send it: upright, opaque PNG or JPEG, as images are read for training."""
     from PIL import ExifTags, Image
 
     content = pathlib.Path(path).read_bytes()
     try:
         image = Image.open(io.BytesIO(content), formats=("PNG", "JPEG", "BMP", "GIF", "WEBP"))
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        as_it_is = image.getexif().get(ExifTags.Base.Orientation, 1) == 1 and not image.has_transparency_data
     except Exception:  # no image that Pillow knows; TensorFlow decides whether it is one
         return content
-    if image.format in ("PNG", "JPEG", "MPO") and not turned:
+    if image.format in ("PNG", "JPEG", "MPO") and as_it_is:
         return content
     sent = io.BytesIO()
     with reading(path, "can't be read as an image"):

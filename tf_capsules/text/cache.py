@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from tf_capsules.files import read_npz, reading, replacing
+from tf_capsules.routing.arguments import is_number
 from tf_capsules.text.transformer import unicode_texts
 
 _FORMAT = 1  # part of the key: raise it when the format of the files changes
@@ -117,6 +118,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     """
     if dtype not in ("float16", "float32"):
         raise ValueError(f"dtype must be 'float16' or 'float32', not {dtype!r}")
+    if not is_number(limit_gb, 0):
+        raise ValueError(f"limit_gb must be a number of at least 0, not {limit_gb!r}")
     texts = unicode_texts(texts)
     if not texts:
         raise ValueError("there are no texts whose hidden states could be kept")
