@@ -50,8 +50,9 @@ class ConvRoutingLayer(RoutingLayer):
             self.windows = Windows(*poses_shape[1:3], self.kernel_size, self.strides)
         except ValueError as error:
             raise ValueError(f"{type(self).__name__} {self.name!r}: {error}") from None
-        pairs = math.prod(self._couplings_shape(poses_shape)[1:])
-        self.plan = plan.in_windows(memory or self.votes_memory, rows_of(poses_shape), self.dim, pairs)
+        pairs, pose = math.prod(self._couplings_shape(poses_shape)[1:]), (rows_of(poses_shape), poses_shape[-1])
+        memory = memory or self.votes_memory
+        self.plan = plan.in_windows(memory, *pose, self.dim, pairs, self.windows.positions)
         return *self.kernel_size, poses_shape[3]
 
     def make_votes(self, poses, activations=None):

@@ -31,7 +31,8 @@ def by_examples(function, size, arrays, results, sums=()):
     widths = [math.prod(x.shape[1:]) for x in arrays]
 
     def step(previous, packed):
-        parts = ops.split(packed, [sum(widths[:i]) for i in range(1, len(widths))], axis=1)
+        ends = [sum(widths[:i]) for i in range(1, len(widths))]
+        parts = ops.split(packed, ends, axis=1) if ends else [packed]
         found = function(*(ops.reshape(part, (-1, *x.shape[1:])) for part, x in zip(parts, arrays, strict=True)))
         found, added = found[: len(results)], found[len(results) :]
         # TensorFlow's scan needs results shaped like its carried state, and one array of inputs where their length is

@@ -50,6 +50,14 @@ def squash(poses: Tensor, axis: int | Sequence[int] = -1):
     return poses / (norm + 1 / norm)
 
 
+def squash_gradient(poses: Tensor, upstream: Tensor):
+    """The gradient of `squash` over the last axis with respect to the poses, where `upstream` is that of its result."""
+    norm = length(poses, keepdims=True)
+    factor = 1 / (norm + 1 / norm)
+    along = ops.sum(poses / norm * upstream, axis=-1, keepdims=True)
+    return factor * upstream + factor * factor * (1 / norm - norm) * along * (poses / norm)
+
+
 def squash_exponential(poses: Tensor, axis: int | Sequence[int] = -1):
     """Shrinks each capsule to a length below 1, keeping its direction: `(1 - exp(-|s|)) * s / |s|`.
 

@@ -43,8 +43,12 @@ def test_bytes():
     assert of(plan.for_sums("recompute", False, (2,), 7, 6), iterates=False) == (tensor, 0)
     assert of(plan.for_sums("recompute", False, (2,), 7, 6, examples=1)) == (tensor, 4 * pairs * 2 * 7)
     assert of(plan.for_sums("auto", True, (2,), 7, 6)) == (tensor, 0)
-    windows = plan.in_windows("auto", (2,), 6, pairs)
+    windows = plan.in_windows("auto", (2,), 7, 6, pairs, positions=pairs)
     assert windows.examples == 2_000_000 // (pairs * 12) and of(windows) == (tensor, tensor)
+    large = plan.in_windows(
+        "auto", (), 600, 500, 9_000, positions=9
+    )  # 4.5 million numbers of votes, 300 million weights
+    assert large.examples == 900_000_000 // 4_500_000
 
 
 def test_a_chunk_of_examples_has_at_least_one():

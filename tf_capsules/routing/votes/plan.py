@@ -88,10 +88,14 @@ def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0
     return Plan(stored, rows * dim, fewest=fewest if memory == "auto" else 0)
 
 
-def in_windows(memory, rows, dim, pairs):
-    """The plan for windows with so many (child, parent) pairs: votes exist for some examples at a time."""
-    size = math.prod(rows) * dim
-    return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs))
+def in_windows(memory, rows, columns, dim, pairs, positions):
+    """The plan for windows at so many positions, with so many (child, parent) pairs in all.
+
+    Votes exist for some examples at a time. Each chunk reads the kernel twice and writes its gradient: a chunk has
+    three times as many numbers at the least.
+    """
+    size, kernel = math.prod(rows) * dim, pairs // positions * columns * dim
+    return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs, at_least=3 * kernel))
 
 
 def examples_at_a_time(numbers, at_least=0):

@@ -1,10 +1,25 @@
-"""Dynamic routing in windows (Sabour et al. 2017)."""
+"""Dynamic routing in windows (Sabour et al. 2017). The backward pass recomputes the votes, for some examples at a time.
+
+The gradient is written out. The forward pass keeps each iteration's sums of votes. The backward pass recomputes votes
+and couplings. Each iteration adds outer products to the gradient of the votes: of values for the entries of a parent
+(`left`) and values for its children (`right`). One matrix product at the end sums them.
+"""
+
+import functools
+import math
+
+from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.dynamic import check_dynamic_routing
-from tf_capsules.routing.squash import squash
-from tf_capsules.routing.windowed.inverted_attention import windowed_inverted_attention
+from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.squash import squash, squash_gradient
+from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
+
+# Axis legend as in `votes.py`; t iteration.
 
 
 def windowed_dynamic_routing(
@@ -17,10 +32,11 @@ def windowed_dynamic_routing(
     bias: Tensor | None = None,
     mask: Tensor | None = None,
 ):
-    """`dynamic_routing` in windows: the parent types at each position compete. No votes are kept.
+    """`dynamic_routing` in windows: the parent types at each position compete.
 
     A logit sums a vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the
-    sum of these parents. So each iteration is an inverted attention to sums of parents.
+    sum of these parents. Votes exist for some examples at a time; the gradient recomputes them, and is of first order
+    only. One iteration is a plain convolution.
 
     Source: Sabour et al. 2017, procedure 1.
 
@@ -33,12 +49,68 @@ def windowed_dynamic_routing(
         (batch * positions, parents, *pose).
     """
     check_dynamic_routing(iterations)
-    attended, parents = None, None
-    for _ in range(iterations):
-        if parents is not None:
-            attended = parents if attended is None else attended + parents
-        sums = windowed_inverted_attention(
-            poses, attended, kernel, windows=windows, examples_per_chunk=examples_per_chunk, weights=mask
-        )
-        parents = squash(sums if bias is None else sums + bias, tuple(range(2, len(sums.shape))))
-    return parents
+    poses, kernel = at_least_float32(poses), at_least_float32(kernel)
+    children, parents, _, out = kernel.shape
+    pose_shape = (*poses.shape[4:-1], out)
+    if mask is not None:  # a masked child votes for zero, and so for nothing
+        poses = poses * ops.cast(ops.reshape(mask, (*ops.shape(mask), *[1] * (len(poses.shape) - 4))), poses.dtype)
+    if iterations == 1:
+        sums = summed_votes(windows, poses, kernel) / parents
+        return squash(sums if bias is None else sums + ops.cast(bias, sums.dtype), tuple(range(2, len(sums.shape))))
+    bias = ops.zeros((parents, *pose_shape), poses.dtype) if bias is None else ops.cast(bias, poses.dtype)
+    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
+    kernel, bias = ops.reshape(kernel, kernel.shape), ops.reshape(bias, (parents, -1))
+    shape = (windows.positions, parents, math.prod(pose_shape))
+
+    def couplings_of(votes, attended):
+        return softmax(over_entries(attended, votes), axis=1)
+
+    def forward(poses, *, kernel, bias):
+        votes = make_votes(windows, poses, kernel).votes
+        biased = [ops.sum(votes, axis=-1) / parents + bias]
+        attended = squash(biased[0])
+        for _ in range(1, iterations):
+            biased.append(over_children(votes, couplings_of(votes, attended)) + bias)
+            attended = attended + squash(biased[-1])
+        return (ops.stack([ops.reshape(x, (-1, *shape)) for x in biased], axis=1),)
+
+    def backward(poses, biased, upstream, *, kernel, bias):
+        votes = make_votes(windows, poses, kernel).votes
+        biased = [ops.reshape(biased[:, t], (-1, *shape[1:])) for t in range(iterations)]
+        attended = [0.0]  # the sum of all parents before an iteration
+        for x in biased[:-1]:
+            attended.append(attended[-1] + squash(x))
+        upstream = ops.reshape(upstream, (-1, *shape[1:]))
+        d_attended, d_bias, left, right = 0.0, 0.0, [], []
+        for t in reversed(range(iterations)):
+            d_sums = squash_gradient(biased[t], upstream)
+            d_bias += ops.sum(d_sums, axis=0)
+            left.append(d_sums)
+            if t == 0:
+                right.append(ops.full_like(right[-1], 1 / parents))
+                break
+            couplings = couplings_of(votes, attended[t])
+            d_couplings = over_entries(d_sums, votes)
+            d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
+            left.append(attended[t])
+            right += [couplings, d_logits]
+            # Every parent before this iteration is a part of what it attends to.
+            upstream = d_attended = d_attended + over_children(votes, d_logits)
+        d_votes = ops.matmul(ops.stack(left, axis=-1), ops.stack(right, axis=2))
+        d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
+        return d_poses, d_kernel, d_bias
+
+    @ops.custom_gradient
+    def route(poses, kernel, bias):
+        shared = dict(kernel=kernel, bias=bias)
+        run = functools.partial(forward, **shared)
+        (biased,) = by_examples(run, examples_per_chunk, [poses], [(iterations, *shape)])
+
+        def gradient(*args, upstream=None):
+            arrays = (poses, biased, args[0] if upstream is None else upstream)
+            run = functools.partial(backward, **shared)
+            return by_examples(run, examples_per_chunk, arrays, [poses.shape[1:]], [kernel.shape, bias.shape])
+
+        return squash(biased[:, -1]), gradient
+
+    return ops.reshape(route(poses, kernel, bias), (-1, parents, *pose_shape))
