@@ -1,12 +1,13 @@
 """Measures the cost of routing in the MNIST capsule network: seconds and peak memory of a training step.
 
-    python benchmarks/dynamic_routing.py [--batch 64] [--steps 20] [--output results/dynamic_routing_cost.csv]
+    python benchmarks/dynamic_routing.py [--variants VARIANT ...] [--batch 64] [--steps 20]
+        [--output results/dynamic_routing_cost.csv]
 
 Each variant of the network (Sabour et al. 2017, MNIST, with decoder) runs in its own process, one after another, three
 times in turn. A row has the median of the three times and the largest memory. Variants: routing without stored votes
 (the layer's own choice), routing with stored votes (the usual implementation), and the mean of the votes in place of
-routing. The share of routing is (step - step with mean) / step. The last rows measure the class capsule layer alone,
-forward and backward. Close other jobs first.
+routing. The share of routing is (step - step with mean) / step. "layer" is the class capsule layer alone, "convolution"
+a `ConvDynamicRouting` of 14x14x8 capsules of 16 to 6x6x16 of 16, each forward and backward. Close other jobs first.
 """
 
 import argparse
@@ -23,6 +24,9 @@ VARIANTS = {
     "layer, with stored votes": dict(votes_memory="store"),
     "layer, with stored votes, XLA": dict(votes_memory="store"),
     "layer, mean": dict(iterations=1, competition="children"),
+    "convolution, without stored votes": dict(votes_memory="auto"),
+    "convolution, with stored votes": dict(votes_memory="store"),
+    "convolution, mean": dict(iterations=1),
 }
 
 
@@ -34,7 +38,11 @@ def measure(variant, batch, steps):
     options = {"iterations": 3, **VARIANTS[variant]}
     if variant.startswith("network"):
         return measure_network(options, batch, steps)
-    return measure_layer(options, batch, steps, xla="XLA" in variant)
+    from tf_capsules.layers import ConvDynamicRouting, DynamicRouting
+
+    if variant.startswith("convolution"):
+        return measure_layer(ConvDynamicRouting(16, 16, 3, 2, **options), (batch, 14, 14, 8, 16), steps)
+    return measure_layer(DynamicRouting(10, 16, **options), (batch, 1152, 8), steps, xla="XLA" in variant)
 
 
 def measure_network(options, batch, steps):
@@ -68,16 +76,12 @@ def measure_network(options, batch, steps):
     return {"seconds": statistics.median(seconds[3:]), "memory": peak_memory_mb() - before}
 
 
-def measure_layer(options, batch, steps, xla):
-    """The class capsule layer alone, forward and backward."""
+def measure_layer(layer, shape, steps, xla=False):
+    """A layer alone, forward and backward."""
     import numpy as np
     import tensorflow as tf
 
-    import tf_capsules
-
-    layer = tf_capsules.layers.DynamicRouting(10, 16, **options)
-    rng = np.random.default_rng(0)
-    poses = tf.constant(rng.normal(scale=0.1, size=(batch, 1152, 8)).astype(np.float32))
+    poses = tf.constant(np.random.default_rng(0).normal(scale=0.1, size=shape).astype(np.float32))
     layer.build(poses.shape)
 
     @tf.function(jit_compile=xla)
@@ -109,21 +113,23 @@ def network(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--output", default="results/dynamic_routing_cost.csv")
     options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
-    runs = {variant: [] for variant in VARIANTS}
+    runs = {variant: [] for variant in options.variants}
     for _ in range(3):
-        for variant in VARIANTS:
+        for variant in runs:
             runs[variant].append(alone(__file__, variant, options.batch, options.steps))
             print(variant, runs[variant][-1], flush=True)
     seconds = {variant: statistics.median(run["seconds"] for run in both) for variant, both in runs.items()}
-    mean = seconds["network, mean in place of routing"]
+    mean = seconds.get("network, mean in place of routing")
     for variant, both in runs.items():
-        share = round((seconds[variant] - mean) / seconds[variant], 3) if variant.startswith("network") else ""
+        shared = mean is not None and variant.startswith("network")
+        share = round((seconds[variant] - mean) / seconds[variant], 3) if shared else ""
         row = {
             "variant": variant,
             "batch": options.batch,
