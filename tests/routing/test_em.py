@@ -358,6 +358,7 @@ def test_half_precision_is_routed_in_float32(form, dtype, jit):
         ({"gradients": "first"}, "`gradients`.*Received: 'first'"),
         ({"epsilon": 0}, "`epsilon`.*Received: 0"),
         ({"variance_floor": -1e-9}, "`variance_floor`.*Received: -1e-09"),
+        ({"variance_floor": 1e-50}, "`variance_floor` must be from 1.2e-38 to 3.4e\\+38. Received: 1e-50"),
     ],
 )
 def test_arguments_out_of_range_are_named(options, message):

@@ -4,6 +4,10 @@ import math
 import numbers
 import operator
 
+import numpy as np
+
+FLOAT32 = np.finfo(np.float32)
+
 
 def is_whole(value, low=-math.inf, high=math.inf):
     """Whether the value is a whole number from `low` to `high`, of Python or of NumPy. True and False are none."""
@@ -32,9 +36,11 @@ def is_positive(value):
 
 
 def positive_number(name, value):
-    """The value, if it is a finite real number above 0."""
+    """The value, if it is a finite real number above 0, and not too small or large for float32."""
     if not is_positive(value):
         raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
+    if not FLOAT32.tiny <= value <= FLOAT32.max:
+        raise ValueError(f"`{name}` must be from {FLOAT32.tiny:.1e} to {FLOAT32.max:.1e}. Received: {value!r}")
     return value
 
 
