@@ -3,6 +3,7 @@
 import functools
 import pathlib
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -57,6 +58,8 @@ def test_every_shipped_set_has_a_card():
     ]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
+        with h5py.File(weights.find(name)) as file:
+            assert "sha256" in file.attrs  # a flipped bit is found
 
 
 def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card():
