@@ -52,7 +52,8 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
     """Share of the samples whose class is among the k most active ones, for class numbers and for rows alike.
 
     The class of a row is that of its largest entry: of a mixed example, the one with the larger share. A class number
-    that is no class is never right. Of equal scores the first is the most active, but all are among the k, as in Keras.
+    that is no class is never right. With `k=1`, of equal activations only the first counts. With a larger k, all
+    classes that tie with the k-th count, as in Keras.
 
     Args:
         k: at least 1.

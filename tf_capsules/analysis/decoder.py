@@ -91,7 +91,9 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
         labels: (batch,).
         right: how many correctly classified images to show at most: the first ones.
         wrong: how many wrongly classified images to show at most, each twice: decoded from prediction and from label.
-            A ValueError if there is no image to show; for the other errors see `reconstruct_parts`.
+
+    Raises:
+        ValueError: no image to show; for the other errors see `reconstruct_parts`.
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = np.flatnonzero(predictions == labels)[:right]
@@ -136,7 +138,10 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     Args:
         model, images: see `reconstruct_parts`; the merged images.
         parts: (batch, 2, height, width, channels), the single objects.
-        part_labels: (batch, 2), their classes. A ValueError if arrays do not fit; for others see `reconstruct_parts`.
+        part_labels: (batch, 2), their classes.
+
+    Raises:
+        ValueError: arrays that do not fit; for the other errors see `reconstruct_parts`.
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):

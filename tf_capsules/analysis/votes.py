@@ -48,19 +48,19 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     """How similar the votes for the right class are to its capsule, and how long they are.
 
     Source: Li et al. 2018, figure 2. The similarity is the cosine of a vote and the capsule's pose. Votes are counted
-    in bins `floor(10 cosine + 10)`; the last bin is for a cosine of exactly 1.
+    in bins `floor(h cosine + h)`, where h is half of the bins; the last bin is for a cosine of exactly 1.
 
     Args:
         model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer whose parents are the classes.
         images, layer, batch_size: see `measure_vote_distances`.
         labels: (batch,).
-        bins: an odd number.
+        bins: an odd number, at least 3.
 
     Returns:
         A pair of arrays (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
 
     Raises:
-        ValueError: a layer of another kind, an even number of bins, or images and labels that do not fit.
+        ValueError: a layer of another kind, bins that are even or below 3, or images and labels that do not fit.
     """
     routing = find_layer(model, layer, DynamicRouting, EMRouting)
     if bins < 3 or not bins % 2:
@@ -111,8 +111,10 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
         model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
         images, labels: (batch, height, width, channels) and (batch,).
         right: how many correctly classified images to show at most: the first ones, each of another class.
-        wrong: how many wrongly classified images to show at most, of further classes. A ValueError if there is no
-            image to show; for the other errors see `measure_vote_similarities`.
+        wrong: how many wrongly classified images to show at most, of further classes.
+
+    Raises:
+        ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
     """
     predictions, labels = predict_classes(model, images, labels)
     hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)

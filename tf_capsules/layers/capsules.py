@@ -59,7 +59,7 @@ class LabelMask(keras.layers.Layer):
         activations: (batch, classes); None takes the lengths.
 
     Returns:
-        Poses of the same shape.
+        Poses of the same shape; NaN where a number is no class.
 
     Raises:
         ValueError: poses with other axes; labels that are neither class numbers nor one row a sample.

@@ -21,7 +21,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
     Each parent position has a window of children, without padding. All positions share transformations and betas. By
     default a child's couplings sum to 1 over all parents whose windows contain it, of all types and at all positions.
     Children in no window take no part. An example has (rows x columns of the parents' grid) x (children of a window) x
-    `capsules` votes. Votes exist for some examples at a time, and the backward pass recomputes them.
+    `capsules` votes. By default votes exist for some examples at a time, and the backward pass recomputes them.
 
     Source: Hinton et al. 2018, section 4 and procedure 1.
 
@@ -32,8 +32,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": votes are kept for the backward pass if `normalization` is "min_max" or the call returns
-            couplings; "store": always; "recompute": only if the call returns couplings. Only stored votes have
-            gradients of higher order.
+            couplings; "store": always; "recompute": only if the call returns couplings, and not with "min_max". Only
+            stored votes have gradients of higher order.
         use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
             each position.
@@ -54,7 +54,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         height, new width, children of a window, capsules), the children in the order row, column, type.
 
     Raises:
-        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+        ValueError: arguments out of range or that exclude each other, poses that are not on a grid of known size, a
+            grid smaller than the window.
 
     Example:
         >>> layer = ConvEMRouting(8, 4, kernel_size=3, strides=2)

@@ -20,7 +20,7 @@ class CoordinateChannels(keras.layers.Layer):
         (batch, height, width, channels + 2).
 
     Raises:
-        ValueError: features that are not of rank 4.
+        ValueError: features that are not of rank 4, or an unknown number of channels.
 
     Example:
         >>> CoordinateChannels()(np.zeros((1, 3, 2, 1)))[0, :, 0, 1].numpy().tolist()

@@ -30,7 +30,8 @@ class Decoder(Configured):
         (batch, height, width, channels) in (0, 1).
 
     Raises:
-        ValueError: an image shape that is not three positive numbers, or units below 1.
+        ValueError: an image shape that is not three positive numbers, units below 1, or an unknown number or size of
+            capsules.
 
     Example:
         >>> Decoder((4, 5, 1), units=(8,))(np.zeros((2, 3, 6))).shape

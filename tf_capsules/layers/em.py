@@ -62,12 +62,12 @@ class EMRouting(EMRoutingLayer):
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto"
-            stores them if that takes less memory, and for fewer than 128 children, whose variances would otherwise
-            lose digits. Where a mask or the activations leave only a few of many children, "store" is more exact.
-            Without sharing votes are always stored.
+            stores them if that takes less memory, and if the layer is built for fewer than 128 children: their
+            variances would otherwise lose digits. Where a mask or the activations leave only a few of many children,
+            "store" is more exact. Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            votes that are not stored: with "store" it is an error, and if "auto" stores votes it has no effect.
-            TensorFlow then does without XLA.
+            `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect; otherwise
+            TensorFlow does without XLA.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of

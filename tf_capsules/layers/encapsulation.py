@@ -67,9 +67,10 @@ class CapConv(Configured):
         `return_coefficients` also two arrays of that shape, with a last axis of 1.
 
     Raises:
-        ValueError: arguments out of range, poses that are not vectors on a grid, a residual of another shape,
-            `return_coefficients` of a layer without coefficients. The aide branch and the skip are Keras's `Conv2D`,
-            which on TensorFlow takes no batch of 0 examples.
+        ValueError: arguments out of range, arguments of coefficients for a layer without, poses that are not vectors on
+            a grid, a residual of another shape.
+
+    The aide branch and the skip are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape

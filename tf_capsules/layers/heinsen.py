@@ -50,9 +50,10 @@ class HeinsenRouting(RoutingLayer):
         votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
             whose variances would otherwise lose digits; "store": always, best where a mask or the logits leave only a
             few of many children; "recompute": never, which needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. With "auto"
-            it has no effect if votes are stored; "recompute" makes sure that they are not. On TensorFlow XLA is off
-            with this option, and with `capsules=None`, "auto" and an unknown number of children.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
+            shared transformations, and neither "store" nor a function as density. If "auto" stores votes, it has no
+            effect; otherwise TensorFlow does without XLA, as with `capsules=None`, "auto" and an unknown number of
+            children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.

@@ -31,7 +31,8 @@ class SequenceCapsules(Configured):
         plus infinity for 1 and minus infinity for 0.
 
     Raises:
-        ValueError: `dim` below 1, another `norm`, embeddings of another rank, an unknown number of layers or width.
+        ValueError: `dim` below 1, another `norm`, embeddings of another rank, an unknown number of layers or width, a
+            mask of another shape.
 
     Example:
         >>> poses, logits = SequenceCapsules(64)(np.zeros((2, 11, 7, 384)))

@@ -20,6 +20,9 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
         y_pred: logits, or probabilities, (batch, classes).
 
+    Returns:
+        A scalar, the mean over the batch; NaN if a number is no class.
+
     Raises:
         ValueError: predictions of other shapes; labels that are neither class numbers nor one row a sample.
 

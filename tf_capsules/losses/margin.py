@@ -33,7 +33,8 @@ class MarginLoss(keras.losses.Loss):
         A scalar, the mean over the batch.
 
     Raises:
-        ValueError: numbers out of [0, 1], or `absent` not below `present`; predictions of another shape.
+        ValueError: numbers out of [0, 1], `absent` not below `present`, an unknown variant, predictions of another
+            shape.
 
     Example:
         >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)

@@ -98,6 +98,9 @@ def ResNetBackbone(
         A Keras model from images to (batch, new height, new width, filters of the last stage). The first convolution
         ends with the layer "stem", stage s, from 1, with "stage_s".
 
+    Raises:
+        ValueError: arguments out of range, or `filters` and `blocks` of different lengths.
+
     Example:
         >>> ResNetBackbone().output_shape
         (None, 16, 16, 128)

@@ -63,8 +63,8 @@ def MatrixCapsNet(
         name: of the model.
 
     Returns:
-        A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), unless `logits` is true;
-        its further output "logits" holds the logits, of which activations are the logistic function.
+        A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of
+        its further output "logits"; with `logits=True` they are these logits.
 
     Raises:
         ValueError: arguments out of range, an image that is too small, unknown weights.

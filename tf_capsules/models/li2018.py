@@ -32,8 +32,8 @@ def CapNet(
     """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
     Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
-    and 9,991,540 with EM routing. All positions share a type's transformations, so no votes are made: dynamic routing
-    handles 64 parents at a time, EM routing the children of one type at a time.
+    and 9,991,540 with EM routing. All positions share a type's transformations, so by default no votes are made:
+    dynamic routing handles 64 parents at a time, EM routing the children of one type at a time.
 
     Args:
         image_shape: (height, width, channels).
@@ -45,7 +45,8 @@ def CapNet(
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
         normalization: of EM routing, see `EMRouting`; 1.0: none.
-        votes_memory: see `DynamicRouting`; "store" keeps all votes, as other libraries do.
+        votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
+            "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
         weights: None; the path of a weights file; or the name of a shipped set.
         name: of the model.
 

@@ -20,6 +20,9 @@ class FlooredExponentialDecay(keras.optimizers.schedules.LearningRateSchedule):
         decay_rate: factor.
         floor: smallest rate.
 
+    Raises:
+        ValueError: a value that is not above 0.
+
     Example:
         >>> round(float(FlooredExponentialDecay(0.001, 2000, 0.96)(2000)), 7)
         0.00096

@@ -47,7 +47,7 @@ def heinsen_routing(
         over the parents.
 
     Raises:
-        ValueError: iterations below 1, or an unknown density.
+        ValueError: iterations below 1, an unknown density, or an epsilon out of range.
     """
     check_heinsen_routing(iterations, density, epsilon)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
