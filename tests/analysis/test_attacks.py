@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from analysis.classifiers import SHAPE, expected_gradient, probabilities
 
-from tf_capsules.analysis.attacks import basic_iterative, fgsm, input_units
+from tf_capsules.analysis.attacks import basic_iterative, craft, fgsm, input_units
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +72,9 @@ def test_units_follow_the_preprocessing():
     assert input_units((("shift", 2), ("crop", 24))) == ("shares of the pixel range", (0.0, 1.0))
     assert input_units((("crop", 24), ("standardize",)))[1] is None
     assert input_units((("standardize_each",), ("crop", 24))) == ("standard deviations of a channel", None)
+
+
+@pytest.mark.parametrize("attack", ["fgsm", "bim"])
+def test_crafted_images_stay_within_bounds(gradient, images, labels, attack):
+    (made,) = craft(gradient, attack, images, labels, [0.9], 2, False, (0, 1))
+    assert made.min() == 0 and made.max() == 1

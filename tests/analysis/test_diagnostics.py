@@ -101,3 +101,14 @@ def test_dead_capsules_are_told():
     row = {"epoch": 2, "layer": routing.name, "iteration": 3, "coupling_entropy": 0.2, "dead_capsules": 0.7}
     with pytest.warns(UserWarning, match=r"70% of the capsules .*fewer iterations"):
         callback._warn(row)
+
+
+def test_logits_are_counted_as_probabilities():
+    x = np.random.default_rng(0).normal(size=(4, 6, 4)).astype("float32")
+    poses = keras.Input((6, 4))
+    model = keras.Model(poses, 0 * HeinsenRouting(3, 4)(poses)[1] + np.log([25.0, 9.0, 6.0]).astype("float32"))
+    callback = RoutingDiagnostics(x)
+    callback.set_model(model)
+    callback.on_epoch_end(0)
+    shares = [row["share"] for row in callback.lengths]
+    np.testing.assert_allclose(shares, [0, 1 / 3, 1 / 3, 0, 0, 0, 1 / 3, 0, 0, 0], atol=1e-9)

@@ -6,6 +6,7 @@ from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear
 from tf_capsules.analysis.attacks import fgsm
 from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.analysis.robustness import measure_gradients
+from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.sabour2017 import CapsNet
 
 
@@ -75,3 +76,13 @@ def test_losses_that_make_no_sense_are_refused(gradient):
         InputGradient(gradient.model, "hinge")
     with pytest.raises(ValueError, match="needs a compiled model"):
         InputGradient(linear(KERNEL), "trained")
+
+
+def test_logits_of_a_capsule_network_are_its_scores(images, labels):
+    inputs = keras.Input(SHAPE)
+    logits = keras.layers.Dense(4, use_bias=False)(keras.layers.Flatten()(inputs))
+    told = keras.Model(inputs, {"activations": keras.ops.sigmoid(logits), "logits": logits, "poses": logits})
+    told.set_weights([KERNEL])
+    np.testing.assert_allclose(InputGradient(told)(images, labels), expected_gradient(images, labels), atol=1e-6)
+    scores = CapsuleClassifier(keras.Model(inputs, {"activations": logits, "poses": logits}), logits=True)
+    np.testing.assert_allclose(InputGradient(scores)(images, labels), expected_gradient(images, labels), atol=1e-6)

@@ -6,6 +6,7 @@ from sweep import MODELS
 
 from tf_capsules.analysis import measure_parse_tree, measure_routing_maps
 from tf_capsules.analysis.attribution import class_shares
+from tf_capsules.analysis.parse_tree import Level
 from tf_capsules.models.heinsen2019 import TextCapsNet
 
 
@@ -74,3 +75,9 @@ def test_wrong_arguments():
         measure_parse_tree(MODELS["EfficientCapsNet"].make(), np.zeros((11, 12, 2)))
     with pytest.raises(ValueError, match="for texts use `class_shares`"):
         measure_parse_tree(TextCapsNet(layers=2, width=4, classes=3, dim=4, parts=3), np.zeros((5, 2, 4)))
+
+
+def test_what_each_class_took_sums_to_one():
+    shares = np.array([[0.25, 0.75], [0.5, 0.5], [1.0, 0.0]])
+    level = Level("classes", shares, np.array([1.0, 2.0, 0.5]), None)
+    np.testing.assert_allclose(level.taken, np.array([[0.25, 0.75], [1, 1], [0.5, 0]]) / 1.75)

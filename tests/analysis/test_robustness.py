@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from analysis.classifiers import KERNEL, SHAPE, linear
+from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear
 
 from tf_capsules.analysis.attacks import basic_iterative
 from tf_capsules.analysis.input_gradient import InputGradient
@@ -93,3 +93,9 @@ def test_measurements_that_make_no_sense_are_refused_at_once(gradient, images, l
     ):
         with pytest.raises(ValueError, match=message):
             measure_attacks(*arguments)
+
+
+def test_the_norm_is_the_mean_over_images(gradient, images, labels):
+    wanted = np.linalg.norm(expected_gradient(images, labels).reshape(7, -1), axis=1).mean()
+    zeros, norm = measure_gradients(gradient, images, labels)
+    assert zeros == 0 and norm == pytest.approx(wanted, rel=1e-5)

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from analysis.capsnets import array
+from analysis.capsnets import array, small_capsnet, small_images
 
 from tf_capsules import analysis
 from tf_capsules.models.hinton2018 import MatrixCapsNet
@@ -84,3 +84,31 @@ def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
 def test_bad_input_is_named(model, images, call, message):
     with pytest.raises(ValueError, match=message):
         call(model, images)
+
+
+def test_a_wrong_image_is_of_a_class_not_yet_shown(monkeypatch):
+    monkeypatch.setattr(
+        analysis.votes, "predict_classes", lambda model, images, labels: (np.array([0, 1, 2, 2]), labels)
+    )
+    monkeypatch.setattr(analysis.votes, "measure_vote_distances", lambda model, images: (None, None))
+    found = analysis.measure_example_votes(None, np.zeros((4, 2, 2, 1)), np.array([0, 1, 0, 3]))
+    assert found.labels.tolist() == [0, 1, 3] and found.predictions.tolist() == [0, 1, 2]
+
+
+def test_lengths_are_those_of_the_votes_in_a_bin():
+    model, images, labels = small_capsnet(), small_images(), np.array([0, 1, 2, 3, 4, 0])
+    layer = model.encoder.get_layer("class_capsules")
+    poses = array(keras.Model(model.encoder.input, layer.input)(images))
+    parents = array(model(images)["poses"])
+    votes = array(layer.votes(poses))
+    counts, lengths = np.zeros(21), np.zeros(21)
+    for sample, label in enumerate(labels):
+        for vote in votes[sample, :, label]:
+            norm, parent = np.linalg.norm(vote), parents[sample, label]
+            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
+            counts[place] += 1
+            lengths[place] += norm
+    shares, means = analysis.measure_vote_similarities(model, images, labels, batch_size=4)
+    same = np.isclose(shares * counts.sum(), counts) & (counts > 0)  # not where a vote is on the edge of a bin
+    assert same.sum() > 8
+    np.testing.assert_allclose(means[same], (lengths / np.maximum(counts, 1))[same], rtol=1e-3)

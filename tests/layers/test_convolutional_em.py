@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from backend import array
@@ -61,3 +63,15 @@ def test_one_iteration_holds_votes_as_several_do():
         layer.build((None, 4, 5, 2, 4))
     once, twice = (layer.votes_cost((2, 4, 5, 2, 4)) for layer in layers)
     assert once == twice and once.held == once.tensor
+
+
+@pytest.mark.parametrize("competition", ["all", "types"])
+def test_recomputed_votes_give_what_stored_ones_give(competition):
+    poses = RANDOM.normal(size=(3, 5, 4, 2, 2, 3)).astype("float32")
+    activations = RANDOM.random((3, 5, 4, 2)).astype("float32")
+    options = dict(competition=competition, use_bias=True, bias_initializer="uniform", inverse_temperature=1.0)
+    layer = ConvEMRouting(3, 4, (3, 2), variance_floor=0.1, **options)
+    expected = layer(poses, activations, return_couplings=True)[:3]
+    layer.plan = dataclasses.replace(layer.plan, examples=2)
+    for result, wanted in zip(layer(poses, activations), expected, strict=True):
+        np.testing.assert_allclose(array(result), array(wanted), rtol=1e-4, atol=1e-5)

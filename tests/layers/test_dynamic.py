@@ -208,3 +208,26 @@ def test_initial_logits_are_learned_or_drawn_once(initial_logits, trained):
             layer(np.zeros((2, 7, 5)))
         with pytest.raises(ValueError, match="needs to know the number of children"):
             DynamicRouting(3, 2, sharing="all", initial_logits=initial_logits).build((None, None, 5))
+
+
+@pytest.mark.parametrize("rows", [(), (2,)], ids=["vectors", "matrices"])
+def test_one_iteration_is_a_convolution(rows):
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(2, 4, 5, 3, *rows, 6)).astype("float32")
+    mask = random.integers(0, 2, size=poses.shape[:4]).astype(bool)
+    layer = ConvDynamicRouting(4, 5, (2, 3), (2, 1), iterations=1, use_bias=True, bias_initializer="random_normal")
+    for given in (None, mask):
+        expected, _ = layer(poses, mask=given, return_couplings=True)
+        np.testing.assert_allclose(array(layer(poses, mask=given)), array(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_some_parents_at_a_time_are_as_all_at_once():
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(2, 2, 3, 4, 5)).astype("float32")
+    mask = random.integers(0, 2, size=poses.shape[:4]).astype(bool)
+    options = dict(sharing="positions", competition="children", use_vote_bias=True, initial_logits="random", seed=0)
+    layer = DynamicRouting(
+        7, 6, parents_per_chunk=3, use_bias=True, bias_initializer="ones", kernel_initializer="orthogonal", **options
+    )
+    expected, _ = layer(poses, mask=mask, return_couplings=True)
+    np.testing.assert_allclose(array(layer(poses, mask=mask)), array(expected), rtol=1e-4, atol=1e-6)

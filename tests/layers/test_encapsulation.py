@@ -214,3 +214,16 @@ def test_options_of_the_kernel_of_a_fully_connected_layer():
 def test_no_examples_have_the_grid_of_others():
     layer, poses = CapConv(3, strides=2), np.ones((0, 6, 5, 2, 4), "float32")
     assert layer(poses).shape == layer(poses, residual=np.zeros((0, 3, 3, 2, 3))).shape == (0, 3, 3, 2, 3)
+
+
+def test_the_skip_is_added_before_the_last_activation():
+    layer = CapConv(2, skip=True)
+    poses = np.random.default_rng(3).normal(size=(2, 3, 4, 5, 2)).astype("float32")
+    layer.build(poses.shape)
+    layer.master.set_weights([0 * w for w in layer.master.get_weights()])
+    kernel, bias = layer.skip_convolution.get_weights()
+    same = np.zeros(kernel.shape)
+    same[1, 1] = np.eye(10)
+    layer.skip_convolution.set_weights([same, 0 * bias])
+    expected = squash(np.maximum(poses / np.sqrt(1 + 1e-5), 0))
+    np.testing.assert_allclose(array(layer(poses)), expected, atol=1e-6)

@@ -251,3 +251,30 @@ def test_one_child_leaves_no_variance_however_far_its_votes_are_from_zero():
         found.append([*layer(poses), *gradients_of(scalar)(poses)[1]])
     for a, b in zip(*map(keras.tree.flatten, found), strict=True):
         np.testing.assert_allclose(array(a), array(b), rtol=1e-4, atol=1e-4 * np.abs(array(b)).max())
+
+
+@pytest.mark.parametrize("of", [InvertedAttentionRouting, ConvInvertedAttentionRouting])
+def test_sums_are_dropped_before_they_are_normalized(of):
+    poses = RANDOM.normal(size=(2, 4, 5, 3, 2, 3)).astype("float32")
+    found = array(of(4, 5, dropout=0.5)(poses, training=True))
+    np.testing.assert_allclose(found.mean((-2, -1)), 0, atol=1e-5)
+    np.testing.assert_allclose(found.std((-2, -1)), 1, atol=1e-2)
+
+
+@pytest.mark.parametrize("of", [InvertedAttentionRouting, ConvInvertedAttentionRouting])
+def test_training_reaches_dropout(of):
+    poses = RANDOM.normal(size=(2, 4, 5, 3, 2, 3)).astype("float32")
+    layer = of(4, 5, layer_norm=False, dropout=0.5)
+    assert np.mean(array(layer(poses)) == 0) == 0
+    assert 0.2 < np.mean(array(layer(poses, training=True)) == 0) < 0.8
+
+
+def test_unscaled_agreements():
+    poses = RANDOM.normal(size=(2, 9, 2, 3)).astype("float32")
+    layer = InvertedAttentionRouting(4, 5, scaled=False)
+    parents = layer(poses)
+    couplings = array(layer(poses, parents=parents, return_couplings=True)[1])
+    votes = np.einsum("bird,ijde->bijre", poses, array(layer.kernel))
+    logits = np.einsum("bijre,bjre->bij", votes, array(parents))
+    wanted = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(couplings, wanted, rtol=1e-4, atol=1e-6)

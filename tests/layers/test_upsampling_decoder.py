@@ -20,3 +20,35 @@ def test_what_does_not_fit_is_named():
         UpsamplingDecoder(0)
     with pytest.raises(ValueError, match="needs to know the capsules"):
         UpsamplingDecoder().build((None, None, 4))
+
+
+def test_against_numpy():
+    decoder = UpsamplingDecoder(channels=1)
+    random = np.random.default_rng(0)
+    poses = random.normal(size=(1, 2, 3)).astype("float32")
+    decoder.build(poses.shape)
+    for weight in decoder.weights:
+        weight.assign(random.normal(size=weight.shape) / np.prod(weight.shape[:-1]) ** 0.5)
+
+    def enlarged(x):  # a new pixel is three parts of its own and one of the nearest neighbour
+        for axis in (1, 2):
+            place, last = np.arange(x.shape[axis]), x.shape[axis] - 1
+            nearest = (np.take(x, np.clip(place + step, 0, last), axis) for step in (-1, 1))
+            x = np.stack([0.75 * x + 0.25 * other for other in nearest], axis + 1)
+            x = x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+        return x
+
+    def convolved(x, kernel, bias):
+        rows, columns = (size - 2 for size in x.shape[1:3])
+        return bias + sum(x[:, i : i + rows, j : j + columns] @ kernel[i, j] for i in range(3) for j in range(3))
+
+    (kernel, bias), *convolutions, last = (
+        map(array, one.weights) for one in (decoder.dense, *decoder.convolutions, decoder.last)
+    )
+    x = (poses.reshape(1, 6) @ kernel + bias).reshape(1, 8, 8, 1)
+    for weights in convolutions:
+        x = convolved(enlarged(x), *weights)
+        x = np.where(x > 0, x, 0.2 * x)
+    expected = 1 / (1 + np.exp(-convolved(x, *last)))
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(array(decoder(poses)), expected, atol=1e-4)
