@@ -62,20 +62,13 @@ def test_a_place_that_cannot_be_written_is_found_before_training(tmp_path):
         RoutingDiagnostics(IMAGES, tmp_path / "file" / "rows.csv").on_train_begin()
 
 
-def test_outputs_without_activations_are_refused_and_logits_become_probabilities():
+def test_outputs_without_activations_are_refused():
     poses = keras.Input((6, 4))
-    (routed, logits, _) = HeinsenRouting(3, 4, name="heinsen")(poses)
-    data = np.random.default_rng(0).normal(size=(4, 6, 4)), np.zeros((4, 3))
-    for outputs, kind in (({"pose": routed, "length": logits}, ValueError), (20 * logits - 7, None)):
-        model = keras.Model(poses, outputs)
-        model.compile("sgd", "mse" if kind is None else {"pose": None, "length": "mse"}, run_eagerly=EAGER)
-        callback = RoutingDiagnostics(data[0])
-        if kind is None:
-            model.fit(*data, callbacks=[callback], verbose=0)
-            assert sum(row["share"] for row in callback.lengths) == pytest.approx(1)
-        else:
-            with pytest.raises(kind, match='needs the key "activations". Received: pose, length'):
-                model.fit(data[0], {"length": data[1]}, callbacks=[callback], verbose=0)
+    (routed, logits, _) = HeinsenRouting(3, 4)(poses)
+    callback = RoutingDiagnostics(np.zeros((4, 6, 4)))
+    callback.set_model(keras.Model(poses, {"pose": routed, "length": logits}))
+    with pytest.raises(ValueError, match='needs the key "activations". Received: pose, length'):
+        callback.on_train_begin()
 
 
 def test_routing_that_does_nothing_is_told_once():

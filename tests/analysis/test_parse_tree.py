@@ -55,7 +55,10 @@ def test_shares_through_parts_are_those_of_the_attribution():
 
 def test_a_place_counts_its_capsules_by_their_activations():
     model = routed_network("EM")
-    level = measure_parse_tree(model, image_of(model))[1]
+    image = image_of(model)
+    level = next(one for one in measure_parse_tree(model, image) if one.layer == "class_capsules")
+    activations = keras.Model(model.encoder.input, model.encoder.get_layer("class_capsules").input[1])
+    np.testing.assert_allclose(level.weights, array(activations(image[None]))[0], rtol=1e-5)
     row, column = 2, 1
     weights = level.weights[row, column]
     by_hand = sum(w * share for w, share in zip(weights, level.shares[row, column], strict=True)) / weights.sum()
