@@ -17,15 +17,19 @@ def normalized(x):
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+@pytest.mark.parametrize("scale", [1, 0.003])  # a small one shows the normalization's epsilon
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_against_numpy(norm):
+def test_against_numpy(norm, scale):
     layer = SequenceCapsules(6, norm)
     layer.build(EMBEDDINGS.shape)
+    embeddings = EMBEDDINGS * np.float32(scale)
     weights = {weight.path: RANDOM.normal(size=weight.shape) for weight in layer.weights}
+    for path, value in weights.items():
+        value *= scale if path.endswith(("depth", "dense/bias")) else 1
     for weight in layer.weights:
         weight.assign(weights[weight.path])
     part = {path.split("/", 1)[1]: value for path, value in weights.items()}
-    x = EMBEDDINGS + part["depth"]
+    x = embeddings + part["depth"]
 
     def norm_of(x):
         return normalized(x) * part["norm/gamma"] + part["norm/beta"]
@@ -33,7 +37,7 @@ def test_against_numpy(norm):
     x = norm_of(x) if norm == "pre" else x
     x = silu(x @ part["dense/kernel"] + part["dense/bias"])
     x = x if norm == "pre" else norm_of(x)
-    poses, scores = layer(EMBEDDINGS)
+    poses, scores = layer(embeddings)
     np.testing.assert_allclose(array(poses), x.reshape(2, 12, 1, 6), rtol=1e-3, atol=1e-4)
     assert (array(scores) == np.inf).all()
 

@@ -13,7 +13,7 @@ WINDOWS = Windows(8, 6, (3, 2), (2, 1))  # 3 windows along the rows, the last ro
 CASES = {
     "data": dict(iterations=3, normalization="data", inverse_temperature=0.01),
     "last": dict(iterations=3, normalization=2.0, gradients="last", inverse_temperature=(0.1, 0.2, 0.3)),
-    "types": dict(iterations=2, normalization=1.0, competes=False, inverse_temperature=1.0),
+    "types": dict(iterations=2, normalization=1.0, competes=False, inverse_temperature=1.0, variance_floor=0.2),
     "once": dict(iterations=1, normalization=1.0, inverse_temperature=1.0, epsilon=1e-2),
 }
 
