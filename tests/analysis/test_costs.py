@@ -133,6 +133,18 @@ def test_a_networks_parameters_weights_and_activations(model):
 
 
 @of_graphs
+def test_gradients_of_strided_convolutions():
+    images = keras.Input((17, 17, 4))
+    options = dict(kernel_size=3, strides=2, use_bias=False, data_format="channels_last")
+    x = keras.layers.Conv2D(8, **options)(keras.layers.Conv2D(8, **options)(images))
+    model = keras.Model(images, keras.layers.GlobalAveragePooling2D(data_format="channels_last")(x))
+    model.compile("sgd", "mse", jit_compile=False)
+    first, second = 8 * 8 * 8 * 9 * 4, 3 * 3 * 8 * 9 * 8
+    # The gradients of each kernel, and that of the second convolution's input; next to it all else is small.
+    assert estimate_cost(model, 8).multiply_adds == pytest.approx(8 * (2 * first + 3 * second), rel=0.05)
+
+
+@of_graphs
 def test_activations_and_memory_grow_with_the_batch(model):
     small, large = estimate_cost(model, 100), estimate_cost(model, 200)
     assert large.total("activations") == 2 * small.total("activations")
