@@ -55,6 +55,7 @@ def test_every_shipped_set_has_a_card():
         "mazzia2021-smallnorb",
         "sabour2017-digits",
         "tsai2020-cifar10",
+        "tsai2020-diverse-multimnist",
     ]
     for name in weights.names():
         assert "Measured: " in (weights.FOLDER / f"{name}.md").read_text()
@@ -133,6 +134,16 @@ def test_the_attention_network_knows_photographs_that_it_has_not_seen():
     test = prepared("cifar10", "test[:300]")
     right = served("cifar10").serve(test["image"].astype("float32") / 255)["class"].numpy() == test["label"]
     assert right.mean() > 0.75
+
+
+@pytest.mark.long
+def test_the_attention_network_reads_overlapping_digits():
+    prepared("mnist", "test[:1]")  # skips where there is no MNIST
+    recipe = recipes.get("tsai2020-diverse-multimnist-short")
+    model = AttentionCapsNet((36, 36, 1), 10, **recipe.model_options, weights="tsai2020-diverse-multimnist")
+    x, y = next(iter(datasets.load("diverse_multimnist").test.batches(250)))
+    found = keras.ops.convert_to_numpy(model(keras.ops.convert_to_numpy(x))["activations"]) > 0.5
+    assert np.mean((found == (y["label"].numpy() > 0)).all(-1)) > 0.68
 
 
 @pytest.mark.long
