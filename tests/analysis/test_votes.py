@@ -40,6 +40,18 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
     np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
 
 
+def binned(votes, parents, labels):
+    """How many votes for the right class are in each bin of their cosine with its capsule, and their lengths' sum."""
+    counts, lengths = np.zeros(21), np.zeros(21)
+    for sample, label in enumerate(labels):
+        for vote in votes[sample, :, label]:
+            norm, parent = np.linalg.norm(vote), parents[sample, label]
+            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
+            counts[place] += 1
+            lengths[place] += norm
+    return counts, lengths
+
+
 @pytest.mark.parametrize("routing", ["dynamic", "em"])
 def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
     # EM routing stores its votes here: its eager loop over the 32 types of capsules takes long.
@@ -53,15 +65,9 @@ def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
     poses = poses.reshape(5, 32, 3)
     bias = layer.vote_bias if routing == "dynamic" else layer.bias
     votes = np.einsum("bid,ijde->bije", poses, array(layer.kernel)) + array(bias)
-    shares, lengths = np.zeros(21), np.zeros(21)
-    for sample, label in enumerate(labels):
-        for vote in votes[sample, :, label]:
-            norm, parent = np.linalg.norm(vote), parents[sample, label]
-            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
-            shares[place] += 1
-            lengths[place] += norm
+    counts, lengths = binned(votes, parents, labels)
     found = analysis.measure_vote_similarities(model, images, labels, batch_size=3)
-    np.testing.assert_allclose(found[0], shares / 160, atol=2 / 160)  # a vote on the edge of a bin
+    np.testing.assert_allclose(found[0], counts / 160, atol=2 / 160)  # a vote on the edge of a bin
     np.testing.assert_allclose(np.nansum(found[0] * found[1]), lengths.sum() / 160, rtol=1e-4)
 
 
@@ -101,13 +107,7 @@ def test_lengths_are_those_of_the_votes_in_a_bin():
     poses = array(keras.Model(model.encoder.input, layer.input)(images))
     parents = array(model(images)["poses"])
     votes = array(layer.votes(poses))
-    counts, lengths = np.zeros(21), np.zeros(21)
-    for sample, label in enumerate(labels):
-        for vote in votes[sample, :, label]:
-            norm, parent = np.linalg.norm(vote), parents[sample, label]
-            place = int(np.floor(10 * (vote @ parent) / norm / np.linalg.norm(parent) + 10))
-            counts[place] += 1
-            lengths[place] += norm
+    counts, lengths = binned(votes, parents, labels)
     shares, means = analysis.measure_vote_similarities(model, images, labels, batch_size=4)
     same = np.isclose(shares * counts.sum(), counts) & (counts > 0)  # not where a vote is on the edge of a bin
     assert same.sum() > 8
