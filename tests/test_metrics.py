@@ -82,6 +82,11 @@ def test_labels_that_do_not_fit_are_named():
         ExactMatch()(np.zeros((4, 2)), np.zeros((4, 3)))
 
 
+def test_a_threshold_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="`threshold` must be a number or None. Received: 'high'"):
+        ExactMatch("high")
+
+
 def test_config_round_trip():
     metric = ExactMatch(name="both")
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))

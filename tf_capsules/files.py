@@ -50,7 +50,9 @@ def replacing(path):
 
     If the process is killed or the machine stops, the old file or the new one is there, whole; of a folder the old one
     may then have another name, `.old.*`. The name of the part ends as that of `path`, because Keras tells kinds of
-    files by their endings. Absent parent folders are made.
+    files by their endings. Absent parent folders are made. A link stays one: what it points to is replaced.
+
+    Raises a FileExistsError, at the end, if a folder was absent at first and is there then: another process made it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +62,8 @@ def replacing(path):
     ...     path.read_text(), len(list(path.parent.iterdir()))
     ('whole', 1)
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(os.path.realpath(path))
+    before = path.exists()
     part, aside = (path.with_name(f".{kind}.{uuid.uuid4().hex}.{path.name}") for kind in ("part", "old"))
     path.parent.mkdir(parents=True, exist_ok=True)
     left = re.compile(rf"\.(part|old)\.(\w+\.)?{re.escape(path.name)}")  # by a process that was killed
@@ -74,7 +77,9 @@ def replacing(path):
         if not part.is_dir():
             with part.open("rb") as file:
                 os.fsync(file.fileno())
-        elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
+        elif path.exists() and not before:
+            raise FileExistsError(f"{path} was absent, and another process has made it meanwhile: it stays.")
+        elif before:  # a filled folder can't be renamed over: it is moved aside for that moment
             _remove(aside)
             os.replace(path, aside)
             os.utime(aside)
@@ -85,7 +90,9 @@ def replacing(path):
 
 
 def writable(path):
-    """The path, if its nearest parent folder that exists may be written to; else a ValueError."""
+    """The path, if its nearest parent folder that exists may be written to; else a ValueError, also for an address."""
+    if "://" in str(path):
+        raise ValueError(f"{path} can't be written: give a path of this machine, and copy the result from there.")
     path = pathlib.Path(path)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets, positive_int
+from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.precision import at_least_float32
 
 
@@ -25,7 +26,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
         y_pred: (batch, classes).
 
     Raises:
-        ValueError: labels of another shape.
+        ValueError: a threshold that is no number; labels of another shape.
 
     Example:
         >>> float(ExactMatch()(np.array([[1, 1, 0]]), np.array([[0.9, 0.3, 0.4]])))
@@ -40,6 +41,8 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
         name: str | None = "exact_match",
         dtype: str | keras.DTypePolicy | None = None,
     ):
+        if threshold is not None and not is_number(threshold):
+            raise ValueError(f"`threshold` must be a number or None. Received: {threshold!r}")
         super().__init__(_exact_match, name=name, dtype=dtype, threshold=threshold)
         self.threshold = threshold
 

@@ -34,6 +34,28 @@ def test_a_recipe_is_evaluated_drawn_and_exported_with_given_weights(tmp_path, c
         assert (tmp_path / "runs" / "sabour2017-digits-weights" / "saved_model" / "saved_model.pb").exists()
 
 
+def test_a_reader_may_stop_reading(monkeypatch, capfd):
+    def broken(options):
+        print("read")
+        raise BrokenPipeError
+
+    monkeypatch.setattr("tf_capsules.cli.list.run", broken)
+    assert cli.main(["list"]) == 141
+    assert "error" not in capfd.readouterr().err.lower()
+
+
+def test_pictures_that_cannot_be_written_are_refused_before_work(trained, tmp_path, said, no_data):
+    (tmp_path / "file").touch()
+    for command in ("attack", "figures"):
+        assert "picture can't be written" in said(command, trained[0], "-o", tmp_path / "file")
+
+
+def test_a_mistyped_recipe_is_told(said):
+    assert "no recipe 'sabour2017-digit'. Did you mean sabour2017-digits" in said(
+        "export", "sabour2017-digit", "--weights", "sabour2017-digits"
+    )
+
+
 def test_results_that_cannot_be_appended_are_refused_before_work(trained, tmp_path, capsys, monkeypatch):
     folder, _ = trained
     (tmp_path / "other.csv").write_text("other\n")

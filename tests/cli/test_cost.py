@@ -11,6 +11,12 @@ def test_the_header_names_the_iterations_that_are_set(capsys):
         )
 
 
+def test_a_size_is_a_number_of_tokens(said):
+    assert "`size` must be a whole number of at least 1. Received: 0" in said(
+        "cost", "sabour2017-digits", "--size", "0"
+    )
+
+
 def test_a_truth_value_of_the_network(capsys):
     assert cli.main(["cost", "tsai2020-cifar10", "--batch-size", "2", "--network", "layer_norm=False"]) == 0
     assert "561,201" in capsys.readouterr().out  # with it 561,297

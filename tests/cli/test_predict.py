@@ -106,6 +106,8 @@ def test_all_classes_above_the_threshold_are_named_where_several_are_recognised(
 @needs_tensorflow
 def test_an_export_of_fewer_epochs_is_not_used(trained, tmp_path, capsys):
     folder = shutil.copytree(trained[0], tmp_path / "run")
+    assert cli.main(["export", str(folder), str(folder / "saved_model")]) == 0
+    assert (folder / "exported.json").read_text().split() == ["{", '"epochs":', "2", "}"]
     (folder / "exported.json").write_text('{"epochs": 0}')
     assert cli.main(["predict", str(folder), __file__]) == 2
     assert f"was exported after 0 epochs and has 2: `tf-capsules export {folder}`" in capsys.readouterr().err

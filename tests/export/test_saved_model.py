@@ -154,6 +154,7 @@ def test_a_model_that_tells_no_shape_needs_it(tmp_path):
     class Users(keras.Model):
         def __init__(self):
             super().__init__()
+            self.encoder = make_plain()  # a name that has no meaning in a model of the user's
             self.inner = make_plain()
 
         def call(self, images):
@@ -315,6 +316,7 @@ def test_images_of_another_shape_or_dtype_are_refused(loaded):
     [
         ({"default": "int8"}, "Received: 'int8'"),
         ({"class_names": ["ant", "bee"]}, "5 classes. Received 2"),
+        ({"class_names": "abcde"}, "has a name for each class. Received: 'abcde'"),
         ({"preprocess": (("blur", 2),)}, "'blur'"),
         ({"preprocess": (("crop", 8),)}, "give `image_shape`"),
         ({"preprocess": (("pad", 4),)}, "Received: 0"),
@@ -354,6 +356,83 @@ def test_a_folder_that_is_no_saved_model_is_refused(model, tmp_path, entries):
 
 def test_an_empty_folder_is_filled(plain, tmp_path):
     assert tf.saved_model.load(str(export.export_saved_model(plain, tmp_path))).signatures
+
+
+def test_a_folder_behind_a_link_is_replaced_and_the_link_stays(plain, tmp_path):
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "current").symlink_to("v1")
+    for _ in range(2):
+        export.export_saved_model(plain, tmp_path / "current")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["current", "v1"]
+    assert (tmp_path / "current").is_symlink() and (tmp_path / "v1" / "saved_model.pb").exists()
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused_before_work(plain, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pathlib.Path, "is_mount", lambda path: path == tmp_path / "disk")
+    for folder in (".", tmp_path, tmp_path / "disk"):
+        with pytest.raises(ValueError, match="can't be replaced: you are in it, or a disk is mounted there"):
+            export.export_saved_model(plain, folder)
+
+
+def test_an_address_is_no_folder(plain, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="gs://bucket/digits can't be written: give a path of this machine"):
+        export.export_saved_model(plain, "gs://bucket/digits")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_version_that_another_process_has_written_meanwhile_stays(plain, tmp_path, monkeypatch):
+    folder, save = export.version_folder(tmp_path), tf.saved_model.save
+
+    def slow(*arguments):
+        save(*arguments)
+        folder.mkdir()
+        (folder / "saved_model.pb").touch()
+
+    monkeypatch.setattr(tf.saved_model, "save", slow)
+    with pytest.raises(FileExistsError, match="1 was absent, and another process has made it meanwhile"):
+        export.export_saved_model(plain, folder)
+    assert [path.name for path in tmp_path.rglob("*")] == ["1", "saved_model.pb"]
+
+
+def answering(outputs, dtype="float32"):
+    """A model of images that answers with `outputs` of their 56 values."""
+    images = keras.Input((8, 7, 1), dtype=dtype)
+    return keras.Model(images, outputs(keras.layers.Flatten()(images)), name="own")
+
+
+@pytest.mark.parametrize(
+    "outputs, shapes",
+    [
+        (keras.layers.Dense(1, "sigmoid"), r"\(None, 1\)"),
+        (keras.layers.Reshape((8, 7)), r"\(None, 8, 7\)"),
+        (lambda x: [keras.layers.Softmax()(x), x], r"\[\(None, 56\), \(None, 56\)\]"),
+        (lambda x: {"probs": keras.layers.Softmax()(x)}, r"\{'probs': \(None, 56\)\}"),
+    ],
+)
+def test_answers_without_classes_are_refused(tmp_path, outputs, shapes):
+    with pytest.raises(ValueError, match=f"Exports need a model .* own answers with {shapes}"):
+        export.export_saved_model(answering(outputs), tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_activations_may_come_without_poses(tmp_path):
+    model = answering(lambda x: {"activations": keras.layers.Softmax()(x)})
+    served = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model")))
+    assert set(served.serve(np.zeros((1, 8, 7, 1), np.uint8))) == {"class", "probabilities"}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_a_model_of_whole_numbers_is_refused(tmp_path, dtype):
+    with pytest.raises(ValueError, match=f"give a model float32 images in .0, 1.; own takes {dtype}"):
+        export.export_saved_model(answering(keras.layers.Softmax(), dtype), tmp_path / "model")
+
+
+def test_names_may_be_bytes(plain, tmp_path):
+    names = [name.encode() for name in NAMES]
+    served = tf.saved_model.load(str(export.export_saved_model(plain, tmp_path / "model", class_names=names)))
+    assert set(served.serve(make_images())["label"].numpy()) <= set(names)
 
 
 def test_a_failure_while_writing_leaves_the_earlier_export(plain, tmp_path, monkeypatch):

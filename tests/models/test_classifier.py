@@ -82,6 +82,13 @@ def test_reconstruction_weight_and_absence_of_a_decoder():
     only_margin = margin(ONE_HOT, array(model(IMAGES)["activations"])).mean()
     model.reconstruction_weight = 0
     np.testing.assert_allclose(array(model.compute_loss(IMAGES, LABELS, model(IMAGES))), only_margin, rtol=1e-5)
+    model.reconstruction_weight = 0.5
+    model.compile(loss=MarginLoss())
+    before = model.evaluate(IMAGES, LABELS, verbose=0)
+    decoded = array(model.reconstruct(model(IMAGES)["poses"], LABELS))
+    error = 0.5 * np.square(decoded - IMAGES).sum((1, 2, 3)).mean()
+    np.testing.assert_allclose(before, only_margin + error, rtol=1e-5)
+    assert CapsuleClassifier.from_config(model.get_config()).reconstruction_weight == 0.5
     bare = MODELS["CapsNet without decoder"].make()
     bare.compile(loss=MarginLoss())
     only_margin = margin(ONE_HOT, array(bare(IMAGES)["activations"])).mean()
@@ -206,6 +213,23 @@ def test_a_growing_margin_belongs_to_one_training(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_growing_margin_counts_one_network():
+    model, other = growing(EAGER), MODELS["CapsNet without decoder"].make()
+    next_loss(model)
+    (margin,) = model.growing_margins
+    with pytest.raises(ValueError, match="'spread_loss' counts the steps of another training"):
+        other.compile("sgd", SpreadLoss(margin))
+    model.compile("sgd", SpreadLoss(margin))
+    assert count(model) == 1
+    outputs = other.encoder.output
+    inside, margin = dict(outputs), SpreadMargin.over(10, "linear")
+    inside["activations"] = margin(outputs["activations"])
+    inner = CapsuleClassifier(keras.Model(other.encoder.input, inside))
+    inner.compile("sgd", SpreadLoss(margin), run_eagerly=EAGER)
+    inner.train_on_batch(IMAGES, LABELS)
+    assert int(array(margin.steps)) == 1 and not inner.growing_margins
+
+
 def test_a_growing_margin_leaves_activations_in_float32_under_half_precision():
     keras.config.set_dtype_policy("mixed_bfloat16")
     assert {array(growing()(IMAGES)["activations"]).dtype} == {np.dtype("float32")}
@@ -233,6 +257,50 @@ def test_half_precision_training_stays_finite(policy):
     model = tiny(jit_compile=False, run_eagerly=EAGER)
     losses = [model.train_on_batch(IMAGES, LABELS) for _ in range(6)]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
+
+
+def test_a_decoder_of_one_s_own_trains():
+    pixels = IMAGES[0].size
+    layers = [keras.layers.Flatten(), keras.layers.Dense(pixels), keras.layers.BatchNormalization()]
+    decoder = keras.Sequential([*layers, keras.layers.Reshape(IMAGES.shape[1:])])
+    model = CapsuleClassifier(MODELS["CapsNet without decoder"].make().encoder, decoder)
+    model.compile(keras.optimizers.SGD(0.0), MarginLoss(), run_eagerly=EAGER)
+    poses = model(IMAGES)["poses"]
+    values = array(layers[1](layers[0](model.label_mask(poses, LABELS))))
+    model.train_on_batch(IMAGES, LABELS)
+    np.testing.assert_allclose(array(layers[2].moving_mean), 0.01 * values.mean(0), atol=1e-6)
+    np.testing.assert_allclose(array(layers[2].moving_variance), 0.99 + 0.01 * values.var(0), atol=1e-6)
+    decoded = model.reconstruct(poses, LABELS)
+    np.testing.assert_allclose(array(decoded), array(decoder(model.label_mask(poses, LABELS))), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "encoder, decoder, words",
+    [
+        (
+            keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]),
+            None,
+            "answers with .'activations'.. Received: <S",
+        ),
+        (MODELS["CapsNet without decoder"].make().encoder, "dense", "Keras layer or None. Received: 'dense'"),
+    ],
+    ids=["encoder", "decoder"],
+)
+def test_other_parts_are_refused(encoder, decoder, words):
+    with pytest.raises(ValueError, match=words):
+        CapsuleClassifier(encoder, decoder)
+
+
+def test_labels_and_losses_by_other_names_are_refused():
+    model = tiny(run_eagerly=EAGER)
+    expected = model.evaluate(IMAGES, LABELS, verbose=0)
+    np.testing.assert_allclose(model.evaluate(IMAGES, {"label": LABELS}, verbose=0), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match='a dict with "label". Received a dict of: activations'):
+        model.evaluate(IMAGES, {"activations": LABELS}, verbose=0)
+    with pytest.raises(ValueError, match="one loss, of the activations. Received: {'activations'"):
+        model.compile("sgd", {"activations": MarginLoss()})
+    with pytest.raises(ValueError, match="`logits` must be true or false. Received: 'False'"):
+        CapsuleClassifier(model.encoder, logits="False")
 
 
 def test_class_scores_of_a_plain_network():

@@ -148,6 +148,14 @@ def test_the_decay_is_a_part_of_the_gradient(momentum):
     np.testing.assert_allclose(array(weight.value), expected, rtol=1e-5)
 
 
+def test_weights_may_be_left_out_of_the_decay():
+    decayed, left = keras.Variable([1.0], name="kernel"), keras.Variable([1.0], name="bias")
+    optimizer = CoupledSGD(0.1, momentum=0.0, decay=0.5)
+    optimizer.exclude_from_weight_decay(var_list=[left])
+    optimizer.apply([np.zeros(1, "float32")] * 2, [decayed, left])
+    assert (float(array(decayed)[0]), float(array(left)[0])) == (pytest.approx(0.95), 1.0)
+
+
 def test_the_moments_of_adam_see_the_decay():
     random = np.random.default_rng(1)
     start, gradients = random.normal(size=5).astype("float32"), random.normal(size=(4, 5)).astype("float32")

@@ -9,7 +9,7 @@ import math
 import keras
 
 from tf_capsules.analysis.routing_layers import bytes_of_votes, is_chain
-from tf_capsules.layers.arguments import positive_int
+from tf_capsules.layers.arguments import positive_int, positive_int_or_none
 
 OTHER = "(loss, optimizer, other)"
 
@@ -174,6 +174,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
 
 def _specs(model, batch_size, size):
     """What the model takes, as `keras.KerasTensor`s of known shape."""
+    size = positive_int_or_none("size", size)
     network = getattr(model, "encoder", model)
     if isinstance(network, keras.Sequential) and network.built:
         inputs = network.inputs[0]

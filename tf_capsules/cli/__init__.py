@@ -6,6 +6,7 @@ does can also be called from `tf_capsules.runs`, `tf_capsules.export` and `tf_ca
 
 import argparse
 import importlib
+import os
 import sys
 import warnings
 
@@ -38,6 +39,9 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print(f"\ninterrupted{_GOES_ON.get(options.command, '')}", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of the output, such as `head`, has stopped
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except Exception as error:
         # TensorFlow's errors, and those of its data sets, have no base of their own.
         theirs = type(error).__module__.startswith("tensorflow")

@@ -1,6 +1,9 @@
 """`tf-capsules attack`."""
 
+import pathlib
+
 from tf_capsules.cli.options import IMAGES, add_results, add_settings, add_weights, given_settings, print_pictures
+from tf_capsules.files import writable
 
 HELP = "Test runs on adversarial images: those made against the run itself, and those made against the others."
 
@@ -36,6 +39,7 @@ def run(options):
     from tf_capsules.runs.attack import RunAttack
     from tf_capsules.runs.folder import short_names
 
+    writable(pathlib.Path(options.output, "picture"))
     changes = given_settings(options) | {"dtype": "float32"}
     names = short_names(options.folders)
     runs = {n: find_run(path, options.weights, **changes) for n, path in zip(names, options.folders, strict=True)}

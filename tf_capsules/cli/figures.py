@@ -1,6 +1,9 @@
 """`tf-capsules figures`."""
 
+import pathlib
+
 from tf_capsules.cli.options import IMAGES, add_settings, add_weights, given_settings, print_pictures
+from tf_capsules.files import writable
 
 HELP = "Draw a run's figures; several runs: their curves side by side."
 
@@ -18,6 +21,7 @@ def run(options):
     from tf_capsules.runs import find_run
     from tf_capsules.runs.figures import save_curves, save_figures
 
+    writable(pathlib.Path(options.output or ".", "picture"))
     given = given_settings(options)
     if len(options.folders) > 1:
         if given:

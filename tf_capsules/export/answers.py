@@ -7,7 +7,7 @@ import numpy as np
 
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.lazy import tf
-from tf_capsules.models import class_probabilities, class_scores
+from tf_capsules.models import CapsuleClassifier, class_probabilities, class_scores
 from tf_capsules.models.classifier import gives_logits
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
@@ -21,23 +21,48 @@ def need_tensorflow():
         )
 
 
+def network_of(model):
+    """What gives a model's answers: the encoder of a `CapsuleClassifier`, or else the model itself."""
+    return model.encoder if isinstance(model, CapsuleClassifier) else model
+
+
 def hidden_states(model):
     """The symbolic hidden states (batch, tokens, layers, width) that a text network takes, or None."""
-    inputs = getattr(getattr(model, "encoder", model), "input", None)
+    inputs = getattr(network_of(model), "input", None)
     return inputs["embeddings"] if isinstance(inputs, dict) and set(inputs) == {"embeddings", "mask"} else None
+
+
+def check_outputs(model, outputs):
+    """Raises a ValueError unless there are class scores in a model's outputs: an array, or one in a dict."""
+    scores = outputs.get("activations") if isinstance(outputs, dict) else outputs
+    shape = tuple(getattr(scores, "shape", ()))
+    if len(shape) != 2 or (shape[1] == 1 and scores is outputs):
+        given = keras.tree.map_structure(lambda x: tuple(x.shape), outputs)
+        raise ValueError(
+            'Exports need a model that answers with (batch, classes), two or more, or a dict with these "activations" '
+            f'and perhaps "poses". {model.name} answers with {given}.'
+        )
+
+
+def named(class_names):
+    """Names of classes as a tensor of strings."""
+    if isinstance(class_names, (str, bytes)):
+        raise ValueError(f"`class_names` has a name for each class. Received: {class_names!r}")
+    return tf.constant([name if isinstance(name, bytes) else str(name) for name in class_names])
 
 
 def class_answers(model, outputs, class_names):
     """Turns a model's outputs into the dict that a signature returns."""
+    check_outputs(model, outputs)
     probabilities = tf.cast(class_probabilities(model, outputs), tf.float32)
     classes = probabilities.shape[-1]
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
     answers = {"probabilities": probabilities, "class": tf.argmax(probabilities, axis=-1)}
-    if isinstance(outputs, dict):
+    if isinstance(outputs, dict) and "poses" in outputs:
         answers["poses"] = tf.cast(outputs["poses"], tf.float32)
     if class_names is not None:
-        answers["label"] = tf.gather(tf.constant([str(name) for name in class_names]), answers["class"])
+        answers["label"] = tf.gather(named(class_names), answers["class"])
     return answers
 
 
@@ -60,7 +85,9 @@ def for_any_number(answer):
 
 def warn_of_logits(model, example):
     """Warns if a model answers with logits: its last layer gives them, or its answer to `example` exceeds [0, 1]."""
-    outputs = getattr(getattr(model, "encoder", model), "output", None)
+    outputs = getattr(network_of(model), "output", None)
+    if outputs is not None:
+        check_outputs(model, outputs)
     layer = None if outputs is None or gives_logits(model) else _logits_layer(class_scores(outputs))
     if layer is not None:
         sign = f"its layer {layer.name!r} gives logits"

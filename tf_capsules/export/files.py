@@ -15,6 +15,8 @@ def is_saved_model(folder):
 def free_folder(folder):
     """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError."""
     folder = writable(folder)
+    if folder.absolute() == pathlib.Path.cwd() or folder.is_mount():
+        raise ValueError(f"{folder} can't be replaced: you are in it, or a disk is mounted there. Name a folder in it.")
     if folder.is_dir():
         entries = {entry.name for entry in folder.iterdir()}
         others = sorted(entries - _SAVED_MODEL_ENTRIES if is_saved_model(folder) else entries)

@@ -1,10 +1,18 @@
 """Turns the images that a client sends into the model's answer."""
 
+import keras
 import numpy as np
 
 from tf_capsules.analysis.inference import shape_of_images
 from tf_capsules.datasets import augment
-from tf_capsules.export.answers import ROUNDING, class_answers, hidden_states, need_tensorflow, warn_of_logits
+from tf_capsules.export.answers import (
+    ROUNDING,
+    class_answers,
+    hidden_states,
+    need_tensorflow,
+    network_of,
+    warn_of_logits,
+)
 from tf_capsules.layers.arguments import image_sizes
 from tf_capsules.lazy import tf, tnp
 
@@ -14,6 +22,12 @@ def served_shape(model, preprocess, image_shape):
     need_tensorflow()
     if hidden_states(model) is not None:
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
+    for taken in keras.tree.flatten(getattr(network_of(model), "inputs", None) or []):
+        if "float" not in taken.dtype:
+            raise ValueError(
+                f"Exports give a model float32 images in [0, 1]; {model.name} takes {taken.dtype}. Make a model of its "
+                "layers whose input is float32."
+            )
     steps = augment.check(preprocess)
     wanted = shape_of_images(model)
     if image_shape is None:

@@ -3,7 +3,14 @@
 import numpy as np
 
 from tf_capsules.analysis.attribution import class_shares, routings
-from tf_capsules.export.answers import class_answers, for_any_number, hidden_states, need_tensorflow, warn_of_logits
+from tf_capsules.export.answers import (
+    class_answers,
+    for_any_number,
+    hidden_states,
+    named,
+    need_tensorflow,
+    warn_of_logits,
+)
 from tf_capsules.export.files import free_folder
 from tf_capsules.export.serving import check_warmup, write_saved_model
 from tf_capsules.lazy import tf
@@ -63,8 +70,7 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
         outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
         answers = class_answers(model, outputs, class_names)
         if class_names is not None:
-            names = tf.constant([str(name) for name in class_names])
-            answers["labels"] = tf.broadcast_to(names, tf.shape(answers["probabilities"]))
+            answers["labels"] = tf.broadcast_to(named(class_names), tf.shape(answers["probabilities"]))
         return answers | {"tokens": graph.spell(ids), "mask": mask, "shares": tf.cast(shares, tf.float32)}
 
     texts = tf.TensorSpec((None,), tf.string, "texts")

@@ -7,6 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor, Weights
 from tf_capsules.layers import CapsuleLength, LabelMask
+from tf_capsules.layers.arguments import truth_value
 from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
 from tf_capsules.models.weights import load_weights
 from tf_capsules.routing.precision import at_least_float32
@@ -50,16 +51,30 @@ class CapsuleClassifier(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        needed = ["activations"] if decoder is None else ["activations", "poses"]
+        outputs = getattr(encoder, "output", None)
+        if not isinstance(outputs, dict) or not set(needed) <= set(outputs):
+            raise ValueError(f"`encoder` must be a functional model that answers with {needed}. Received: {encoder!r}")
+        if decoder is not None and not isinstance(decoder, keras.Layer):
+            raise ValueError(f"`decoder` must be a Keras layer or None. Received: {decoder!r}")
         self.encoder = encoder
         self.decoder = decoder
-        self.reconstruction_weight = reconstruction_weight
-        self.logits = bool(logits)
+        self.logits = truth_value("logits", logits)
         self.label_mask = LabelMask()
-        self.reconstruction_loss = ReconstructionLoss(reconstruction_weight)
+        self.reconstruction_weight = reconstruction_weight
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
         if decoder is not None and not decoder.built:
             decoder.build(encoder.output["poses"].shape)
         self.built = True  # both parts are
+
+    @property
+    def reconstruction_weight(self):
+        """The factor on the reconstruction's error. If it is changed, `compile` again."""
+        return self.reconstruction_loss.weight
+
+    @reconstruction_weight.setter
+    def reconstruction_weight(self, weight):
+        self.reconstruction_loss = ReconstructionLoss(weight)
 
     @property
     def image_shape(self):
@@ -67,9 +82,16 @@ class CapsuleClassifier(keras.Model):
         return tuple(self.encoder.input.shape[1:])
 
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+        if isinstance(loss, dict):
+            raise ValueError(f"`loss` is one loss, of the activations. Received: {loss!r}")
         margin = loss.margin if isinstance(loss, SpreadLoss) else None
+        growing = isinstance(margin, SpreadMargin) and margin not in self.encoder._flatten_layers()
+        if growing and margin.built and margin not in self.growing_margins:
+            raise ValueError(
+                f"{loss.name!r} counts the steps of another training. Give each network a loss of its own."
+            )
         self.growing_margins.clear()
-        if isinstance(margin, SpreadMargin):
+        if growing:
             if not margin.built:
                 margin.build(self.encoder.output["activations"].shape)
             self.growing_margins.append(margin)
@@ -101,12 +123,13 @@ class CapsuleClassifier(keras.Model):
         inputs = keras.tree.map_structure(lambda x: keras.InputSpec(x.dtype, x.shape), self.encoder.input)
         return super().export(filepath, format, verbose, input_signature or [inputs], **kwargs)
 
-    def reconstruct(self, poses, labels=None):
+    def reconstruct(self, poses, labels=None, training=False):
         """Images decoded from one class capsule a sample.
 
         Args:
             poses: (batch, classes, *pose).
             labels: the classes whose capsules are kept, class numbers (batch,) or one-hot rows; None keeps the longest.
+            training: whether this is a training step, for the decoder.
 
         Returns:
             (batch, height, width, channels) in (0, 1).
@@ -116,7 +139,7 @@ class CapsuleClassifier(keras.Model):
         """
         if self.decoder is None:
             raise ValueError(f"The model {self.name!r} has no decoder.")
-        return self.decoder(self.label_mask(poses, labels))
+        return self.decoder(self.label_mask(poses, labels), training=training)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         sample_weight = _of_label(sample_weight)
@@ -124,13 +147,14 @@ class CapsuleClassifier(keras.Model):
         if self.decoder is None or not self.reconstruction_weight:
             return loss
         poses = y_pred["poses"]
-        if not isinstance(y, dict):
-            return loss + self.reconstruction_loss(x, self.reconstruct(poses, y), sample_weight)
+        if not isinstance(y, dict) or set(y) == {"label"}:
+            decoded = self.reconstruct(poses, _of_label(y), training)
+            return loss + self.reconstruction_loss(x, decoded, sample_weight)
         if "parts" not in y:
             raise ValueError(f"The decoder of {self.name!r} can't draw mixed examples. Received labels: {', '.join(y)}")
         count = y["parts"].shape[1]
         labels = ops.reshape(ops.maximum(y["part_labels"], 0), (-1,))
-        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), labels)
+        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), labels, training)
         decoded = ops.reshape(decoded, (-1, count, *decoded.shape[1:]))
         # A part that an image lacks, of the label -1, is not reconstructed.
         there = ops.reshape(y["part_labels"] >= 0, (-1, count, 1, 1, 1))
@@ -157,6 +181,8 @@ class CapsuleClassifier(keras.Model):
 
 def _of_label(values):
     """The entry "label" of a dict, or the values. Keras copies sample weights to each entry of a dict of labels."""
+    if isinstance(values, dict) and "label" not in values:
+        raise ValueError(f'Labels are an array, or a dict with "label". Received a dict of: {", ".join(values)}')
     return values["label"] if isinstance(values, dict) else values
 
 

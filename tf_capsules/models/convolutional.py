@@ -32,7 +32,7 @@ def convolutional_network(
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
     """
     layers = keras.layers
-    stack = [image_input(image_shape, classes)]
+    stack = [image_input(image_shape, classes, 2 ** len(convolutions) if pooling else 1)]
     for channels, kernel_size in convolutions:
         stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **CHANNELS_LAST)]
         stack += [layers.MaxPooling2D(**CHANNELS_LAST)] if pooling else []

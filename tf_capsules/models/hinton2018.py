@@ -7,7 +7,7 @@ import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
-from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
 from tf_capsules.models.backbones import columns_of, features_of, image_input
 from tf_capsules.models.classifier import classifier
 from tf_capsules.models.convolutional import convolutional_network
@@ -100,7 +100,11 @@ def MatrixCapsNet(
         *x, _ = ConvEMRouting(parents, columns, **options)(*x)
     options = dict(sharing="positions", coordinates=coordinates, name="class_capsules", **routed)
     poses, presence, class_logits = EMRouting(classes, columns, **options)(*x)
-    outputs = {"activations": class_logits if logits else presence, "poses": poses, "logits": class_logits}
+    outputs = {
+        "activations": class_logits if truth_value("logits", logits) else presence,
+        "poses": poses,
+        "logits": class_logits,
+    }
     return classifier(images, outputs, weights, logits=logits, name=name)
 
 

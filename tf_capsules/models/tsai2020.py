@@ -14,7 +14,7 @@ from tf_capsules.layers import (
     InvertedAttentionRouting,
     PrimaryCapsules,
 )
-from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int, truth_value
 from tf_capsules.models import backbones, hinton2018, sabour2017
 from tf_capsules.models.classifier import classifier
 from tf_capsules.models.weights import load_weights
@@ -88,7 +88,7 @@ def AttentionCapsNet(
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters))
     options: dict[str, Any] = dict(activation="layer_norm", use_bias=False, name="primary_capsules")
-    options["capsule_activation"] = "sigmoid" if activations else None
+    options["capsule_activation"] = "sigmoid" if truth_value("activations", activations) else None
     options["kernel_initializer"] = backbones.fan_in_uniform(rows * columns * x.shape[-1])
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
     # In float32 under every dtype policy: these are the model's answers.

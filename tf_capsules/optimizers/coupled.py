@@ -19,7 +19,9 @@ class _Coupled:
         self.decay = decay
 
     def update_step(self, gradient, variable, learning_rate):
-        gradient = ops.cast(gradient, variable.dtype) + self.decay * ops.convert_to_tensor(variable)
+        gradient = ops.cast(gradient, variable.dtype)
+        if self._use_weight_decay(variable):
+            gradient += self.decay * ops.convert_to_tensor(variable)
         step = self._step(gradient, self._get_variable_index(variable))
         self.assign_sub(variable, ops.cast(learning_rate, variable.dtype) * step)
 
@@ -47,7 +49,7 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
 
     Args:
         learning_rate, momentum: as in `keras.optimizers.SGD`.
-        decay: factor on every trainable weight, not negative.
+        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative.
         kwargs: further arguments of `keras.optimizers.SGD`.
 
     Raises:
@@ -89,7 +91,8 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
     Args:
         learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
         epsilon: added to the root of the bias-corrected second moment.
-        decay: factor on every trainable weight, biases and those of normalization included, not negative.
+        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
+            biases and on those of normalization.
         kwargs: further arguments of `keras.optimizers.Adam`.
 
     Raises:
@@ -144,7 +147,8 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
         learning_rate, rho, momentum: as in `keras.optimizers.RMSprop`; PyTorch calls `rho` alpha.
         epsilon: added to the root.
         centered: False leaves `a` out.
-        decay: factor on every trainable weight, biases and those of normalization included, not negative.
+        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
+            biases and on those of normalization.
         kwargs: further arguments of `keras.optimizers.RMSprop`.
 
     Raises:

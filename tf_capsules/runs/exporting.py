@@ -9,6 +9,7 @@ import tempfile
 
 import numpy as np
 
+from tf_capsules.files import writable
 from tf_capsules.runs.folder import EXPORTED, RunFolder
 
 FORMATS = {
@@ -37,7 +38,9 @@ def plan_export(target=None, format=None, default="float32", warmup=False, versi
     """The format and the path of an export, None for one in the run folder; arguments and errors: see `export_run`."""
     from tf_capsules import export
 
-    suffix = pathlib.Path(target or "").suffix
+    if target is not None:
+        writable(target)
+    suffix = pathlib.Path(target or "").suffix.lower()
     if suffix in (".keras", ".h5"):
         endings = " or ".join(CONVERTED)
         raise ValueError(f"TARGET is a folder for a SavedModel, or a file that ends in {endings}. Received: {target}")
@@ -76,8 +79,8 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     from tf_capsules import export, text
 
     format, target = plan_export(target, format, default, warmup, version)
-    inside = target is None
-    target = run.folder / FORMATS[format] if inside else target
+    inside = run.folder / FORMATS[format]
+    target = inside if target is None else target
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
     if format in (tuple(CONVERTED.values()) if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
@@ -97,7 +100,7 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     else:
         convert = export.export_litert if format == "litert" else export.export_onnx
         convert(run.model, target, steps, spec.raw_shape)
-    if inside and format == "saved_model" and run.history:
+    if format == "saved_model" and run.history and target.resolve() == inside.resolve():
         RunFolder(run.folder).write_json(EXPORTED, {"epochs": len(run.history)})
     return target
 

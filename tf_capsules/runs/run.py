@@ -216,6 +216,8 @@ def find_run(name, weights="last", **changes):
     weights = str(weights)
     if pathlib.Path(name).exists() or name not in recipes.names():
         if weights not in ("last", "best") and not weights.isdecimal():
+            if not pathlib.Path(name).exists():
+                reported(recipes.get, name)
             raise ValueError(f"--weights of a run folder is last, best or an epoch. Received: {weights} for {name}")
         return load_run(name, int(weights) if weights.isdecimal() else weights, **changes)
     if weights in ("last", "best"):
