@@ -56,7 +56,7 @@ def test_bounds_hold_and_targets_become_likelier(gradient, images, labels, attac
         ({"bounds": (0.5, 1)}, r"beyond the bounds \(0.5, 1\)"),
         ({"images": np.zeros((7, 3, 2, 1))}, r"images \(2, 3, 1\). Received an array of shape \(7, 3, 2, 1\)"),
         ({"images": np.zeros((0, *SHAPE))}, r"Received an array of shape \(0, 2, 3, 1\)"),
-        ({"images": np.full((7, *SHAPE), np.nan)}, "Images must be finite numbers"),
+        ({"images": np.full((7, *SHAPE), np.nan)}, "images of finite numbers"),
         ({"labels": np.zeros(5, int)}, "Each image needs one label. Received 7 images and 5 labels"),
         ({"labels": np.full(7, 4)}, "from 0 to 3. Received: "),
         ({"labels": np.zeros(7)}, "whole numbers from 0 to 3"),

@@ -40,9 +40,10 @@ def of_layer(layer, shape, batch_size=3):
         (keras.layers.Conv2D(5, (3, 2), strides=2, data_format="channels_last"), (9, 8, 4), 3 * 4 * 4 * 5 * 3 * 2 * 4),
         (keras.layers.DepthwiseConv2D(3, data_format="channels_last"), (9, 8, 4), 3 * 7 * 6 * 4 * 9),
         (keras.layers.EinsumDense("abc,cde->abde", (None, 5, 6)), (2, 7), 3 * 2 * 7 * 5 * 6),
+        (keras.layers.EinsumDense("...x,xy->...y", 5), (2, 7), 3 * 2 * 7 * 5),
         (keras.layers.ReLU(), (7,), 0),
     ],
-    ids=["dense", "dense of a sequence", "convolution", "depthwise", "einsum", "relu"],
+    ids=["dense", "dense of a sequence", "convolution", "depthwise", "einsum", "einsum with an ellipsis", "relu"],
 )
 def test_multiply_adds_of_kerass_layers(layer, shape, count):
     row = of_layer(layer, shape)
@@ -95,6 +96,56 @@ def test_votes_of_windows_exist_for_some_examples():
     chain[0].plan = dataclasses.replace(chain[0].plan, examples=8)
     whole = next(row for row in estimate_cost(model, 8, training=False).layers if row.name == chain[0].name)
     assert chunked == whole.multiply_adds
+
+
+class Rounds(keras.layers.Layer):
+    """Three products in a loop."""
+
+    def __init__(self, start, end, inclusive):
+        super().__init__()
+        self.start, self.end, self.inclusive = start, end, inclusive
+
+    def call(self, x):
+        def goes_on(i, x):
+            return i <= self.end if self.inclusive else i < self.end
+
+        return keras.ops.while_loop(goes_on, lambda i, x: (i + 1, keras.ops.matmul(x, x)), (self.start, x))[1]
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+@of_graphs
+@pytest.mark.parametrize("loop", [(0, 3, False), (2, 5, False), (2, 4, True), (-1, 2, False)])
+def test_a_loop_counts_its_rounds_from_its_start(loop):
+    assert of_layer(Rounds(*loop), (4, 4)).multiply_adds == 3 * 3 * 4**3
+
+
+def test_weights_in_two_layers_are_counted_once():
+    class Around(keras.layers.Layer):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def call(self, x):
+            return self.inner(x)
+
+    inputs, dense = keras.Input((5,)), keras.layers.Dense(5)
+    model = keras.Model(inputs, Around(dense)(dense(inputs)))
+    assert estimate_cost(model, 2, training=False).total("parameters") == model.count_params() == 30
+
+
+def test_routing_in_a_layer_of_ones_own_has_unknown_votes():
+    class Around(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.inner = DynamicRouting(5, 6)
+
+        def call(self, x):
+            return self.inner(x)
+
+    row = of_layer(Around(), (11, 4))
+    assert (row.stored_votes, row.held_votes) == (None, None)
 
 
 def test_a_routing_of_ones_own_has_unknown_votes():

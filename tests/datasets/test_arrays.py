@@ -124,6 +124,11 @@ def test_parts_make_up_the_batch(options):
             np.testing.assert_array_equal(a, b)
 
 
+def test_labels_may_be_a_list():
+    x, y = arrays()
+    np.testing.assert_array_equal(ArrayBatches(x, y.tolist(), 4)[1][1], y[4:8])
+
+
 def test_limit_and_floats():
     x, y = arrays()
     batches = ArrayBatches((x / 255).astype("float32"), y, 4, limit=6)

@@ -1,4 +1,5 @@
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -142,9 +143,18 @@ def few(root):
         file.unlink()
 
 
+def uneven(root):
+    for name in ("green", "blue"):
+        for file in list((root / name).iterdir())[2:]:
+            file.unlink()
+    for number, file in enumerate(list((root / "red").iterdir()) * 9):
+        shutil.copy(file, file.with_name(f"{number}_{file.name}"))
+
+
 @pytest.mark.parametrize(
     "spoil, words",
     [
+        (uneven, "2 in 'blue': too few to keep 20% of each class"),
         (broken, "red/0.png cannot be read as an image"),
         (broken_in_many, "(red/.*.png cannot be read as an image: .*){10}; and 1 more$"),
         (cut, "red/1.jpg cannot be read as an image"),

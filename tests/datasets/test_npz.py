@@ -65,6 +65,7 @@ def test_classes_are_named_by_the_file_else_by_who_knows_them_else_by_number(tmp
             {"y_train": np.arange(11) % 3, "class_names": ["a", "b"]},
             "y_train has the label 2; 2 classes have labels 0 to 1",
         ),
+        ({"y_train": np.zeros(11, int), "y_test": np.zeros(4, int)}, "there is one class, '0'; two or more are needed"),
         ({"class_names": ["a", "b", "a"]}, "class_names is <U1 of shape .3,., not different strings"),
         ({"class_names": [3, 4, 5]}, "class_names is int64 of shape .3,., not different strings"),
         ({"x_test": np.zeros((4, 5, 5, 2), "uint8")}, r"\(5, 6, 2\), test images \(5, 5, 2\)"),

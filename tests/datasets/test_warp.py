@@ -66,6 +66,9 @@ def test_a_shift_stays_within_the_empty_margins():
     assert draw.asked == [(-1, 3), (-4, 3)]
     np.testing.assert_array_equal(np.argwhere(moved[..., 0]).min(axis=0), [4, 0])
     assert moved.sum() == digit.sum()
+    negative = WholeDraw(3, -4)
+    warp.shift_within(-digit, negative, np)  # standardized values may be negative
+    assert negative.asked == draw.asked
     empty = WholeDraw(0, 0)
     assert not warp.shift_within(np.zeros((3, 4, 1), "float32"), empty, np).any() and empty.asked == [(0, 0)] * 2
 

@@ -147,7 +147,7 @@ def input_units(preprocess):
 def checked_images(images, bounds):
     images = np.asarray(images, "float32")
     if not images.size or not np.isfinite(images).all():
-        raise ValueError(f"Images must be finite numbers. Received an array of shape {images.shape}.")
+        raise ValueError(f"Give one or more images of finite numbers. Received an array of shape {images.shape}.")
     if bounds is None:
         return images
     if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] < bounds[1]:

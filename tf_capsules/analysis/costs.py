@@ -28,9 +28,10 @@ class LayerCost:
 
     Attributes:
         name, kind: the name of the layer, and that of its class.
-        parameters: how many numbers its weights have, trained or not.
+        parameters: how many numbers its weights have, trained or not, without those of a layer above in the table.
         activations: bytes of what the layer returns.
-        stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package.
+        stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package, or one
+            within a layer of yours.
         held_votes: bytes that it holds: its votes, or what replaces them for each (child, parent) pair; None as above.
         multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries; None on JAX.
         kept: bytes of its forward pass that exist when memory is at its peak; None on JAX.
@@ -150,15 +151,15 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
                 "others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
             ) from error
 
-    rows = []
+    rows, counted = [], set()
     for layer in layers:
         results = keras.tree.flatten([results for *_, results in calls[layer]])
         activations = sum(tracer.size_of(tensor) for tensor in results if hasattr(tensor, "shape"))
-        parameters = sum(math.prod(weight.shape) for weight in layer.weights)
+        own = {id(weight): math.prod(weight.shape) for weight in layer.weights if id(weight) not in counted}
+        counted |= set(own)
         votes = bytes_of_votes(layer, calls[layer])
-        rows.append(LayerCost(layer.name, type(layer).__name__, parameters, activations, *votes))
-    of_layers = {id(weight) for layer in layers for weight in layer.weights}
-    others = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in of_layers)
+        rows.append(LayerCost(layer.name, type(layer).__name__, sum(own.values()), activations, *votes))
+    others = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in counted)
     rows.append(LayerCost(OTHER, "", others))
     multiply_adds, beside, of_rows = tracer.measure(step, len(rows))
     for row, numbers in zip(rows, of_rows or [(None, None)] * len(rows), strict=True):

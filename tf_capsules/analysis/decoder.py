@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_capsules.analysis.inference import check_labels, predict, predict_classes, to_numpy
+from tf_capsules.analysis.inference import check_labels, classes_of, predict, predict_classes, to_numpy
 
 OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
@@ -55,10 +55,11 @@ def reconstruct_parts(model, images, labels):
         ValueError: no decoder, labels that are no classes, or images of another shape.
     """
     _need_decoder(model)
-    poses, labels = predict(model, images)["poses"], np.asarray(labels)
-    check_labels(labels, poses.shape[1])
-    if labels.ndim != 2 or len(labels) != len(poses):
-        raise ValueError(f"`labels` must be (batch, parts) for {len(poses)} images. Received shape {labels.shape}.")
+    labels = np.asarray(labels)
+    check_labels(labels, classes_of(model))
+    if labels.ndim != 2 or len(labels) != len(images):
+        raise ValueError(f"`labels` must be (batch, parts) for {len(images)} images. Received shape {labels.shape}.")
+    poses = predict(model, images)["poses"]
     decoded = to_numpy(model.reconstruct(np.repeat(poses, labels.shape[1], axis=0), labels.reshape(-1)))
     return decoded.reshape(*labels.shape, *decoded.shape[1:])
 
@@ -95,6 +96,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     Raises:
         ValueError: no image to show; for the other errors see `reconstruct_parts`.
     """
+    _need_decoder(model)
     predictions, labels = predict_classes(model, images, labels)
     hits = np.flatnonzero(predictions == labels)[:right]
     misses = np.flatnonzero(predictions != labels)[:wrong]
@@ -104,8 +106,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     index, sources = (np.array(values) for values in zip(*columns, strict=True))
     shown = np.asarray(images)[index]
     decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]
-    classes = model.encoder.output["activations"].shape[-1]
-    return Reconstructions(shown, decoded, labels[index], predictions[index], sources, classes)
+    return Reconstructions(shown, decoded, labels[index], predictions[index], sources, classes_of(model))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,6 +150,8 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
             f"`parts` must be two images, and `part_labels` two classes, for each of the images {images.shape}. "
             f"Received shapes {parts.shape} and {labels.shape}."
         )
+    _need_decoder(model)
+    check_labels(labels, classes_of(model))
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]
     # A predicted class that is a label takes the label's place, and so its colour.

@@ -128,10 +128,14 @@ def _products(op):
         turned = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
         return (op.outputs[0].shape.num_elements() or 0) * shapes[0][-2 if turned else -1]
     if op.type == "Einsum" and len(shapes) > 1:
-        sides, sizes = op.get_attr("equation").decode().replace("...", "").split("->")[0].split(","), {}
-        for shape, labels in zip(shapes, sides, strict=True):
-            sizes |= dict(zip(labels, shape[-len(labels) :] if labels else (), strict=True))
-        return math.prod(sizes.values())
+        sides, result = op.get_attr("equation").decode().split("->")
+        sizes = {}
+        for shape, labels in zip(shapes, sides.split(","), strict=True):
+            before, _, after = labels.partition("...")
+            sizes |= dict(zip(before, shape, strict=False))
+            sizes |= dict(zip(after, shape[len(shape) - len(after) :], strict=True))
+        summed = math.prod(size for label, size in sizes.items() if label not in result)
+        return (op.outputs[0].shape.num_elements() or 0) * summed
     for name, skipped in (("DepthwiseConv2dNative", 2), ("Conv2D", 1), ("Conv3D", 1)):
         if op.type.startswith(name):
             # Each entry of the result (in a gradient: of the incoming gradient) meets the kernel without its last axes.
@@ -156,12 +160,15 @@ def _graph(graph, name):
 
 
 def _rounds(op):
-    """How often the body of a loop runs: the smallest bound that its condition names; 1 where there is none."""
+    """How often the body of a loop runs: as a bound on a growing number in its condition says; 1 without one."""
     condition = _graph(op.graph, op.get_attr("cond").name)
     given = {t.ref(): value for t, value in zip(condition.inputs, op.inputs, strict=False)}
-    bounds = [test.inputs[1] for test in condition.get_operations() if test.type == "Less"]
-    bounds = [_number(given.get(bound.ref(), bound)) for bound in bounds]
-    return min((bound for bound in bounds if bound and bound > 0), default=1)
+    rounds = []
+    for test in condition.get_operations():
+        if test.type in ("Less", "LessEqual"):
+            start, bound = (_number(given.get(side.ref(), side)) for side in test.inputs)
+            rounds += [] if bound is None else [bound - (start or 0) + (test.type == "LessEqual")]
+    return min((count for count in rounds if count > 0), default=1)
 
 
 def _number(tensor):

@@ -73,10 +73,15 @@ def labels_of(images, labels, classes):
     return labels
 
 
+def classes_of(model):
+    """The number of a `CapsuleClassifier`'s classes."""
+    return model.encoder.output["activations"].shape[-1]
+
+
 def predict_classes(model, images, labels):
     """The most active class of each image and its label, (batch,) both; for errors see `labels_of`."""
-    activations = predict(model, images)["activations"]
-    return activations.argmax(-1), labels_of(images, labels, activations.shape[-1])
+    labels = labels_of(images, labels, classes_of(model))
+    return predict(model, images)["activations"].argmax(-1), labels
 
 
 def first_of_each_class(labels, index, count):

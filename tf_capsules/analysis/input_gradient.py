@@ -74,7 +74,7 @@ class InputGradient:
         return self._in_batches(self._scores, images).argmax(-1)
 
     def _in_batches(self, function, images, *columns):
-        size = min(self.batch_size, len(images))
+        size = min(self.batch_size, max(1, len(images)))
         parts = []
         for number, batch in enumerate(in_batches(self.model, images, size)):
             rows = [batch, *(column[number * size : (number + 1) * size] for column in columns)]

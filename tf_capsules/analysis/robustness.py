@@ -65,7 +65,7 @@ def measure_attacks(
     if len(set(counts.values())) != 1 or min(counts.values()) < 2:
         raise ValueError(f"Give one or more models with the same number of classes, at least 2. Received: {counts}")
     for name, values, known in (("attacks", attacks, ATTACKS), ("goals", goals, GOALS)):
-        if not values:
+        if not values or isinstance(values, str):
             raise ValueError(f"`{name}` must have at least one of {', '.join(known)}. Received: {values!r}")
         for value in values:
             one_of(name, value, known)
@@ -74,8 +74,8 @@ def measure_attacks(
     if not epsilons:
         raise ValueError("There is no epsilon above 0 to be measured.")
     images = checked_images(images, bounds)
-    clean = {name: gradient.classify(images) for name, gradient in gradients.items()}
     labels = labels_of(images, labels, min(counts.values()))
+    clean = {name: gradient.classify(images) for name, gradient in gradients.items()}
     if only_right:
         right = np.all([classes == labels for classes in clean.values()], axis=0)
         if not right.any():

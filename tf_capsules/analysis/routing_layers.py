@@ -65,9 +65,9 @@ def present_children(routing, children, shape):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones for a routing layer that can't tell."""
+    """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones if it can't tell of routing in it."""
     if not isinstance(layer, RoutingLayer):
-        return (None, None) if gives_couplings(layer) else (0, 0)
+        return (None, None) if any(map(gives_couplings, layer._flatten_layers())) else (0, 0)
     found = []
     for args, options, _ in calls:
         poses = args[0] if args else options["poses"]

@@ -116,6 +116,7 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Raises:
         ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
     """
+    find_layer(model, "class_capsules", EMRouting)
     predictions, labels = predict_classes(model, images, labels)
     hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
     others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))

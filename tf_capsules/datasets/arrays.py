@@ -21,8 +21,8 @@ class ShuffledBatches(keras.utils.PyDataset):
 
     def __init__(self, labels, batch_size, **batching):
         super().__init__()
-        self._labels, self.batching = labels, Batching(len(labels), batch_size, **batching)
-        self.batching.check_labels(labels)
+        self._labels, self.batching = np.asarray(labels), Batching(len(labels), batch_size, **batching)
+        self.batching.check_labels(self._labels)
 
     @property
     def steps(self):

@@ -62,14 +62,15 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     else:
         train = _files(root)
         pairs = _labelled(train)
-        fewest = min(train, key=lambda name: len(train[name]))
-        if len(train[fewest]) < 2 or len(pairs) // 5 < len(train):
+        fewest, labels = min(train, key=lambda name: len(train[name])), [label for _, label in pairs]
+        splits = [pairs, []]
+        if len(train[fewest]) > 1 and len(pairs) // 5 >= len(train):
+            splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
+        if {label for _, label in splits[1]} != set(labels):
             raise ValueError(
                 f"{root} has {len(pairs)} images in {len(train)} classes, {len(train[fewest])} in {fewest!r}: too few "
                 f"to keep 20% of each class for testing; add images, or make the folders train and test yourself"
             )
-        labels = [label for _, label in pairs]
-        splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
 
     images = _read([file for split in splits for file, _ in split], size, channels)
     labels = np.array([label for split in splits for _, label in split])

@@ -98,6 +98,8 @@ def _checked_names(named, known, *labels):
                 "without gaps, or name all of them in an array class_names"
             )
         known = tuple(map(str, range(len(train))))
+    if len(known) < 2:
+        raise ValueError(f"there is one class, {known[0]!r}; two or more are needed")
     for part, found in (("train", train), ("test", test)):
         if found[-1] >= len(known):
             wanted = f"{len(known)} classes have labels 0 to {len(known) - 1}"

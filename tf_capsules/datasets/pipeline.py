@@ -43,6 +43,7 @@ class Split:
     example: Callable | None = None
 
     def __post_init__(self):
+        object.__setattr__(self, "arrays", {name: np.asarray(array) for name, array in self.arrays.items()})
         lengths = {name: len(array) for name, array in self.arrays.items()}
         needed = {"label"} if self.example else {"image", "label"}
         if not needed <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["label"]:

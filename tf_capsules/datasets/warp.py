@@ -44,7 +44,7 @@ def erase(image, draw, xp, size):
 
 def _free(image, axes, xp):
     """How far an image may move up or left (0 or a negative number of pixels), and down or right."""
-    filled = xp.any(image > 0, axis=axes)
+    filled = xp.any(image != 0, axis=axes)
     return -_first(filled, xp), _first(filled[::-1], xp)
 
 

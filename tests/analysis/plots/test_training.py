@@ -34,6 +34,19 @@ def test_a_high_accuracy_is_drawn_as_error_on_a_logarithmic_axis(saved):
     assert two.get_ylabel() == "accuracy (%)" and two.get_yscale() == "linear"
 
 
+def test_a_metric_above_1_is_no_percentage():
+    metric = plots.draw_training_curves([row | {"val_mae_std": 0.5} for row in rows(-2, -3, accuracy="mae")]).axes[1]
+    assert metric.get_ylabel() == "mae" and metric.get_ylim()[1] > 4
+    np.testing.assert_allclose(lines(metric)["training"], [[1, 3], [2, 4]])
+
+
+def test_a_band_is_drawn_where_it_was_measured():
+    some = rows(0.8, 0.4, 0.3)
+    some[0]["val_loss_std"] = some[2]["val_loss_std"] = 0.1
+    (band,) = plots.draw_training_curves(some).axes[0].collections
+    assert set(band.get_paths()[0].vertices[:, 0]) == {1, 3}
+
+
 def test_training_curves_of_several_runs_and_gaps(saved):
     gap = rows(0.8, 0.4, 0.2)
     gap[1]["val_loss"], gap[1]["val_accuracy"] = "", None

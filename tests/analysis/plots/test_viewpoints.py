@@ -64,6 +64,8 @@ def test_trajectories_lead_each_vector_from_view_to_view(saved):
 
 def test_trajectories_of_other_toys():
     poses = measured()
+    with pytest.raises(ValueError, match="no name for category 2. Received: .'cat', 'dog'."):
+        plots.draw_pose_trajectories(poses, class_names=["cat", "dog"])
     with pytest.raises(ValueError, match="no instance 5 of category 2"):
         plots.draw_pose_trajectories(poses, instance=5)
     poses = ViewPoses(find_views(arrays(1, 18, 1), "azimuth"), poses.poses, poses.activated)

@@ -11,6 +11,7 @@ from tf_capsules.analysis import (
     plots,
     predict,
 )
+from tf_capsules.analysis.votes import ExampleVotes
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
 
@@ -51,6 +52,18 @@ def test_vote_distances_have_a_row_an_image_and_a_panel_a_class(saved):
         vote_distances(model, images, labels, right=0, wrong=0)
     with pytest.raises(ValueError, match="2 images and 1 labels"):
         vote_distances(model, images, labels[:1])
+
+
+def test_of_many_classes_twelve_are_shown(saved):
+    random = np.random.default_rng(0)
+    couplings = random.dirichlet(np.ones(40), (2, 2, 5))
+    couplings[-1, :, :, 37] += 1
+    images, labels, predictions = np.zeros((2, 3, 3, 1)), np.array([39, 4]), np.array([39, 20])
+    measured = ExampleVotes(images, labels, predictions, random.uniform(size=couplings.shape), couplings)
+    figure = saved(plots.draw_vote_distances(measured))
+    titles = [int(axes.get_title()) for axes in figure.axes]
+    assert len(titles) == 26 and titles[0] == 39 and titles[1:13] == sorted(titles[1:13]) == titles[14:]
+    assert {4, 20, 37, 39} <= set(titles[1:13]) and "12 of 40 classes." in figure.get_supxlabel()
 
 
 def test_vote_similarities_have_a_panel_a_model(saved):

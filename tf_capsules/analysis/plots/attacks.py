@@ -68,7 +68,8 @@ def draw_attacked_images(measured, class_names=None):
     names = drawing.names_of(measured.classes, class_names)
     pictures, labels = measured.images, measured.labels
     # Standardized values have no bounds: they are shown in the range of all pictures of an image.
-    low, high = measured.bounds or (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4)))
+    bounds = measured.bounds
+    low, high = (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4))) if bounds is None else bounds
     low, high = (np.reshape(limit, (-1, 1, 1, 1)) for limit in (low, high))
     figure = drawing.image_grid(
         (pictures - low) / np.maximum(high - low, 1e-37),

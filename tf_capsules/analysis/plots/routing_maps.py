@@ -13,7 +13,7 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     Args:
         images: (batch, height, width, channels), as shown.
         maps: (batch, rows, columns, classes) of `measure_routing_maps`.
-        scores: (batch, classes) of `predict_probabilities`; a ValueError if these or the names do not fit the maps.
+        scores: (batch, classes) of `predict_probabilities`; a ValueError if these, the labels or the names do not fit.
         labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.
         classes: number of classes shown for each image, the likeliest ones.
         class_names: a name for each class; None for numbers.
@@ -24,6 +24,8 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     names = names_of(maps.shape[-1], class_names)
     if scores.shape != (len(images), len(names)):
         raise ValueError(f"The model must give a score for each of {len(names)} classes. Received: {scores.shape}")
+    if labels is not None and len(labels) != len(images):
+        raise ValueError(f"`labels` must name the classes of {len(images)} images. Received: {labels!r}")
     maps = np.where(maps.sum(-1, keepdims=True) > 0, maps, np.nan)  # nothing is drawn where no window looks
     percent = scores.min() >= 0 and scores.max() <= 1
     classes = min(classes, len(names))

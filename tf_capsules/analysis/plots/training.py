@@ -53,10 +53,10 @@ def draw_training_curves(history, losses=None):
                 _draw_band(axes, number, rows, quantity, show, points)
         drawing.label_axes(axes, "epoch", f"{label}, {kind}" if kind else label)
         if points:  # no curve puts these into proportion
-            axes.set_ylim(0, 105 if quantity != "loss" else 1.1 * axes.dataLim.ymax or 1)
+            axes.set_ylim(0, 105 if label.endswith("(%)") else 1.1 * axes.dataLim.ymax or 1)
         elif label.startswith("error"):
             drawing.log_scale(axes)
-        elif quantity != "loss":
+        elif label.endswith("(%)"):
             drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
         else:
             axes.set_ylim(min(0, axes.dataLim.ymin), None)
@@ -78,7 +78,9 @@ def _shown(runs, quantity, points):
     most = max(_column(rows, key)[1].max(initial=0) for rows in runs.values() for key in (quantity, f"val_{quantity}"))
     if not points and min(ends) >= HIGH and most < 1:  # no error has no place on a logarithmic axis
         return (lambda values: 100 * (1 - values)), "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
-    return (lambda values: 100 * values), f"{title} (%)"
+    if most > 1:  # of another kind than an accuracy
+        return (lambda values: values), title
+    return (lambda values: 100 * np.clip(values, 0, 1)), f"{title} (%)"
 
 
 def _draw_band(axes, number, rows, quantity, show, points):
@@ -86,9 +88,8 @@ def _draw_band(axes, number, rows, quantity, show, points):
     epochs, spread = _column(rows, f"val_{quantity}_std")
     if not len(spread):
         return
-    centre = _column(rows, f"val_{quantity}")[1]
-    limits = (centre - spread, centre + spread)
-    low, high = (show(x if quantity == "loss" else np.clip(x, 0, 1)) for x in limits)
+    centre = _column([row for row in rows if f"val_{quantity}_std" in row], f"val_{quantity}")[1]
+    low, high = show(centre - spread), show(centre + spread)
     if points:
         axes.vlines(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=20)
     else:

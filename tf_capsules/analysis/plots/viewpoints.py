@@ -64,13 +64,19 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
     for line, row in zip(grid, rows, strict=True):
         for axes, label in zip(line, labels, strict=True):
             _draw_trajectory(axes, project_poses(row.poses[row.views.toy(label, instance)]))
-            name = f"category {label}" if class_names is None else drawing.shortened(class_names[label])
-            axes.set_title(f"{name}, by {row.views.factor}", fontsize=10, parse_math=False)
+            axes.set_title(f"{_category(label, class_names)}, by {row.views.factor}", fontsize=10, parse_math=False)
     return drawing.add_caption(
         figure,
         "Each colour: a pose vector from view to view, from the ring to the disc, in the plane that keeps distances "
         "best. Grey: the vectors of the first view (dashed) and of the last.",
     )
+
+
+def _category(label, class_names):
+    """The name of a category; a ValueError if names are given and it has none."""
+    if class_names is not None and label >= len(class_names):
+        raise ValueError(f"There is no name for category {label}. Received: {class_names!r}")
+    return f"category {label}" if class_names is None else drawing.shortened(class_names[label])
 
 
 def _draw_trajectory(axes, points):
@@ -110,8 +116,7 @@ def draw_stereo_sheet(images, views, class_names=None, instance=None):
         pairs = images[views.index[views.toy(label, instance)]]
         axes.imshow(pairs.transpose(3, 1, 0, 2).reshape(2 * height, count * width), cmap="gray", vmin=0, vmax=255)
         axes.set_yticks([height / 2, 1.5 * height], ["left", "right"], fontsize=8)
-        name = f"category {label}" if class_names is None else drawing.shortened(class_names[label])
-        axes.set_ylabel(name.replace(" ", "\n"), fontsize=9, parse_math=False)
+        axes.set_ylabel(_category(label, class_names).replace(" ", "\n"), fontsize=9, parse_math=False)
         axes.set_xticks([])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)

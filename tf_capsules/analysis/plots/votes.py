@@ -5,6 +5,7 @@ import numpy as np
 from tf_capsules.analysis.plots import drawing
 
 _STYLES = ("-", "--", ":")
+_MOST_CLASSES = 12  # in a picture
 
 
 def draw_vote_distances(measured, farthest=None, class_names=None):
@@ -20,39 +21,44 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
         class_names: a name for each class; None for numbers. A ValueError for another number. Long names are cut.
 
     Returns:
-        A figure with a row for each image and a panel for each class.
+        A figure with a row for each image and a panel for each class: of more than 12, for those of the labels and the
+        predictions, and for those that most votes are assigned to.
     """
     distances, couplings = measured.distances, measured.couplings
     names = drawing.names_of(distances.shape[-1], class_names)
     farthest = _end_of_axis(distances[-1], couplings[-1]) if farthest is None else farthest
+    assigned = np.argsort(-couplings[-1].sum((0, 1)), kind="stable")
+    likely = dict.fromkeys([*measured.labels, *measured.predictions, *assigned])
+    shown = sorted(list(likely)[:_MOST_CLASSES])
     edges = np.linspace(0, farthest, 31)
-    figure = drawing.new_figure(1.2 + 1.75 * len(names), 1.2 + 1.45 * len(measured.images))
-    ratios = [0.8] + [1] * len(names)
-    grid = figure.subplots(len(measured.images), 1 + len(names), squeeze=False, width_ratios=ratios)
+    figure = drawing.new_figure(1.2 + 1.75 * len(shown), 1.2 + 1.45 * len(measured.images))
+    ratios = [0.8] + [1] * len(shown)
+    grid = figure.subplots(len(measured.images), 1 + len(shown), squeeze=False, width_ratios=ratios)
     for row, (cells, image) in enumerate(zip(grid, measured.images, strict=True)):
         label, prediction = measured.labels[row], measured.predictions[row]
         drawing.show_image(cells[0], image, stretched=True)
         weight = "bold" if prediction != label else "normal"
         cells[0].set_title(names[label], fontsize=9, fontweight=weight, parse_math=False)
-        for number, cell in enumerate(cells[1:]):
+        for number, cell in zip(shown, cells[1:], strict=True):
             _draw_histograms(cell, edges, distances[:, row, :, number], couplings[:, row, :, number])
             style = dict(color=drawing.COLORS[0], fontweight=weight) if number == prediction else {}
             cell.set_title(names[number], fontsize=9, parse_math=False, **style)
         most = max(cell.dataLim.ymax for cell in cells[1:])
-        for number, cell in enumerate(cells[1:]):
+        for cell in cells[1:]:
             cell.set(xlim=(0, farthest), ylim=(0, 1.05 * most or 1))
-            cell.tick_params(labelsize=8, labelleft=not number, labelbottom=row == len(grid) - 1)
+            cell.tick_params(labelsize=8, labelleft=cell is cells[1], labelbottom=row == len(grid) - 1)
         cells[1].set_ylabel("assigned votes", fontsize=8)
     for cell in grid[-1, 1:]:
         cell.set_xlabel("distance", fontsize=8)
     drawing.add_legend(figure, "outside upper right", ncols=len(distances), fontsize=8)
     within = (couplings[-1] * (distances[-1] <= farthest)).sum() / couplings[-1].sum()
     failures = " Bold: a wrong prediction." if (measured.predictions != measured.labels).any() else ""
+    some = f"{len(shown)} of {len(names)} classes. " if len(shown) < len(names) else ""
     return drawing.add_caption(
         figure,
-        "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. Blue "
-        f"title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of the "
-        "assignments lie after the last iteration.",
+        f"{some}Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. "
+        f"Blue title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of "
+        "the assignments lie after the last iteration.",
     )
 
 
