@@ -115,6 +115,10 @@ def test_vectors_of_a_plane_keep_their_distances():
     np.testing.assert_array_equal(points, viewpoints.project_poses(poses))
 
 
+def test_equal_vectors_are_one_point_without_a_warning():
+    assert not viewpoints.project_poses(np.ones((9, 3, 4))).any()
+
+
 def test_distances_out_of_a_plane_are_kept_better_than_by_the_principal_axes():
     poses = np.random.default_rng(0).normal(size=(9, 4, 4))
     centred = poses.reshape(-1, 4) - poses.reshape(-1, 4).mean(0)

@@ -50,6 +50,17 @@ def test_published_parameter_counts(network, options, parameters):
     keras.utils.clear_session(free_memory=False)
 
 
+def test_scaled_initial_poses_of_capnet_depend_on_the_image():
+    images = np.random.default_rng(0).uniform(size=(8, 16, 16, 3)).astype("float32")
+    spread = {}
+    for initialization in ("released", "scaled"):
+        keras.utils.set_random_seed(0)
+        model = li2018.CapNet((16, 16, 3), grid=(2, 2), initialization=initialization)
+        poses = array(model(images)["poses"])
+        spread[initialization] = np.linalg.norm(poses.std(0)) / np.linalg.norm(poses.mean(0))
+    assert spread["scaled"] > 1000 * spread["released"]
+
+
 @pytest.mark.parametrize(
     "network, options, units",
     [
@@ -148,6 +159,8 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
         ("EncapNet", dict(skips=3), r"`skips`.*Received: \(3,\)"),
         ("EncapNet", dict(coefficients=None, exclude_own=True), "`exclude_own`.*coefficients=None"),
         ("CapNet", dict(routing="em", competition="parents"), "`competition` is no .*'em'.*Received: 'parents'"),
+        ("CapNet", dict(initialization="small"), "`initialization` must be one of 'released', 'scaled'"),
+        ("CapNet", dict(routing="em", initialization="scaled"), "`initialization` is no .*'em'.*Received: 'scaled'"),
         ("CapNet", dict(normalization=1.0), "`normalization` is no .*'dynamic'.*Received: 1.0"),
         ("ResNetTwin", dict(filters=8, blocks=(1,)), "`filters`.*Received: 8"),
         ("ResNetTwin", dict(filters=(8, 8), blocks=(1,)), r"`filters` and `blocks`.*Received: \(8, 8\) and \(1,\)"),

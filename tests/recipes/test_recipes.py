@@ -106,6 +106,7 @@ PARAMETERS = {
     ),
     "li2018-cifar10-capnet-learned-logits": 9_913_600 + 4_214_784 + 960,
     "li2018-cifar10-capnet-random-logits": 9_913_600 + 4_214_784 + 960,
+    "li2018-cifar10-capnet-short": 2_835_712 + 960,
     **dict.fromkeys((f"li2018-cifar10-capnet-em{row}" for row in ("", "-plain")), 9_991_540 + 1_024),
     # Each class has 8,192 parameters if the last maps are 4x4, and 25,088 if they are 7x7.
     "li2018-h-imagenet": 36_544_064 + 190 * 8_192 + 23_104,

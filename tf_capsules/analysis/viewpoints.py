@@ -166,6 +166,8 @@ def project_poses(poses):
 
     vectors = np.asarray(poses, "float64").reshape(-1, np.shape(poses)[-1])
     centred = vectors - vectors.mean(0)
+    if not centred.any():
+        return np.zeros((*np.shape(poses)[:2], 2))  # points without distances, of which the algorithm warns
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     start = np.zeros((len(vectors), 2))
     start[:, : len(axes)] = centred @ axes[:2].T

@@ -14,6 +14,9 @@ from tf_capsules.models.weights import load_weights
 
 _TYPES = 32
 
+# Standard deviations of the kernels of CapNet's two layers with "scaled" initial values. Found by trials.
+_SCALED = {"capsules": 0.3, "class_capsules": 1.0}
+
 
 def CapNet(
     image_shape: Shape = (32, 32, 3),
@@ -25,6 +28,7 @@ def CapNet(
     initial_logits: str = "zeros",
     normalization: float | str = "min_max",
     competition: str = "children",
+    initialization: str = "released",
     votes_memory: str = "auto",
     weights: Weights = None,
     name: str | None = "capnet",
@@ -45,6 +49,8 @@ def CapNet(
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
         normalization: of EM routing, see `EMRouting`; 1.0: none.
+        initialization: of the weights of dynamic routing. "released": as in the released code, where the votes hardly
+            depend on the image at the start: kernels of a thousandth, biases of 1. "scaled": larger kernels, biases 0.
         votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
             "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
         weights: None; the path of a weights file; or the name of a shipped set.
@@ -64,8 +70,13 @@ def CapNet(
     foreign = (
         {"normalization": (normalization, "min_max")}
         if routing == "dynamic"
-        else {"initial_logits": (initial_logits, "zeros"), "competition": (competition, "children")}
+        else {
+            "initial_logits": (initial_logits, "zeros"),
+            "competition": (competition, "children"),
+            "initialization": (initialization, "released"),
+        }
     )
+    scaled = one_of("initialization", initialization, ("released", "scaled")) == "scaled"
     for argument, (value, default) in foreign.items():
         if value != default:
             raise ValueError(f"`{argument}` is no argument of {routing!r} routing. Received: {value!r}")
@@ -82,11 +93,11 @@ def CapNet(
         options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
         options["votes_memory"] = votes_memory
         # The released code has a grouped 1x1 convolution here; the fans are those of its whole kernel.
-        deviation = (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
+        deviation = _SCALED[name] if scaled else (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
         options["kernel_initializer"] = keras.initializers.RandomNormal(stddev=deviation)
         if routing == "dynamic":
             options |= dict(competition=competition, initial_logits=initial_logits)
-            options |= dict(use_vote_bias=True, vote_bias_initializer=unit_normal())
+            options |= dict(use_vote_bias=True, vote_bias_initializer="zeros" if scaled else unit_normal())
             if votes_memory == "auto" and competition == "children":
                 options["parents_per_chunk"] = 64
             return [DynamicRouting(capsules, dim, **options)(*x)]

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.routing.arguments import is_number, is_positive
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -51,11 +52,12 @@ class RAdam(keras.optimizers.Optimizer):
         **kwargs,
     ):
         scheduled = isinstance(beta_1, keras.optimizers.schedules.LearningRateSchedule)
-        if not 0 <= (float(beta_1(0)) if scheduled else beta_1) < 1:
+        first = float(beta_1(0)) if scheduled else beta_1
+        if not is_number(first, 0) or first >= 1:
             raise ValueError(f"`beta_1` must be a number in [0, 1) or a schedule of such. Received: {beta_1!r}")
-        if not 0 < beta_2 < 1:
+        if not is_positive(beta_2) or beta_2 >= 1:
             raise ValueError(f"`beta_2` must be between 0 and 1. Received: {beta_2!r}")
-        if not epsilon >= 0:
+        if not is_number(epsilon, 0):
             raise ValueError(f"`epsilon` must be 0 or more. Received: {epsilon!r}")
         if not threshold >= 4:
             raise ValueError(f"`threshold` must be at least 4, below which no variance exists. Received: {threshold!r}")
