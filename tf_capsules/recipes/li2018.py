@@ -73,8 +73,8 @@ TWO_CORES = (
         preprocess=(("flip",),),
         optimizer=keras.optimizers.Adam,
         model_options=dict(grid=(4, 4), initialization="scaled"),
-        note="The first routed layer has a grid of 4 x 4, as in the released code. There the votes hardly depend on the "
-        "image at the start; here the initial values are larger, and nothing pulls the weights to 0.",
+        note="The first routed layer has a grid of 4 x 4, as in the released code. There the votes hardly depend on "
+        "the image at the start; here the initial values are larger, and nothing pulls the weights to 0.",
     ),
     _two_cores("li2018-cifar10-cnn-short", CNNS[0]),
     _two_cores("li2018-cifar10-short-master-short", MASTERS[0]),
