@@ -37,7 +37,7 @@ def CapNet(
 
     Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
     and 9,991,540 with EM routing. All positions share a type's transformations, so by default no votes are made:
-    dynamic routing handles 64 parents at a time, EM routing the children of one type at a time.
+    dynamic routing handles 16 parents at a time, EM routing the children of one type at a time.
 
     Args:
         image_shape: (height, width, channels).
@@ -99,7 +99,7 @@ def CapNet(
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer="zeros" if scaled else unit_normal())
             if votes_memory == "auto" and competition == "children":
-                options["parents_per_chunk"] = 64
+                options["parents_per_chunk"] = 16
             return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
         options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
