@@ -62,7 +62,7 @@ def replacing(path):
     ...     path.read_text(), len(list(path.parent.iterdir()))
     ('whole', 1)
     """
-    path = pathlib.Path(os.path.realpath(path))
+    path = pathlib.Path(path).resolve()
     before = path.exists()
     part, aside = (path.with_name(f".{kind}.{uuid.uuid4().hex}.{path.name}") for kind in ("part", "old"))
     path.parent.mkdir(parents=True, exist_ok=True)

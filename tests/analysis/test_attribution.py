@@ -139,7 +139,8 @@ def test_shares_of_a_single_routing_layer_are_its_couplings():
 def test_other_networks_are_refused():
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
     plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)], name="plain")
-    dense = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, name="classes")])
+    inputs = keras.Input((3,))
+    dense = keras.Model(inputs, {"activations": keras.layers.Dense(5, name="classes")(inputs)})
     for model in (
         CapsNet((8, 7, 1), classes=5, dim=9, **sizes, name="plain"),
         plain,
