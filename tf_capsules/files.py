@@ -77,9 +77,9 @@ def replacing(path):
         if not part.is_dir():
             with part.open("rb") as file:
                 os.fsync(file.fileno())
-        elif path.exists() and not before:
-            raise FileExistsError(f"{path} was absent, and another process has made it meanwhile: it stays.")
-        elif before:  # a filled folder can't be renamed over: it is moved aside for that moment
+        elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
+            if not before:
+                raise FileExistsError(f"{path} was absent, and another process has made it meanwhile: it stays.")
             _remove(aside)
             os.replace(path, aside)
             os.utime(aside)

@@ -100,11 +100,8 @@ def MatrixCapsNet(
         *x, _ = ConvEMRouting(parents, columns, **options)(*x)
     options = dict(sharing="positions", coordinates=coordinates, name="class_capsules", **routed)
     poses, presence, class_logits = EMRouting(classes, columns, **options)(*x)
-    outputs = {
-        "activations": class_logits if truth_value("logits", logits) else presence,
-        "poses": poses,
-        "logits": class_logits,
-    }
+    activations = class_logits if truth_value("logits", logits) else presence
+    outputs = {"activations": activations, "poses": poses, "logits": class_logits}
     return classifier(images, outputs, weights, logits=logits, name=name)
 
 
