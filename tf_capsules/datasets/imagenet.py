@@ -118,8 +118,8 @@ def _index(source, folder, part):
             labels[start : start + len(chunk)] = [example["label"] for example in chunk]
             names += [bytes(example["file_name"]) for example in chunk]
             progress.update(start + len(chunk))
-        with replacing(file) as part:
-            np.savez_compressed(part, labels=labels, names=np.array(names))
+        with replacing(file) as unfinished:
+            np.savez_compressed(unfinished, labels=labels, names=np.array(names))
     arrays = read_npz(file, ("labels", "names"), "is a damaged cache, which can be removed")
     return arrays["labels"], arrays["names"]
 

@@ -47,7 +47,7 @@ CAPNET_EM, CAPNET_EM_MNIST = _six_layers(
     *_EM, "b", "CapNet, EM routing", CapNet, **_VOTES, model_options=dict(routing="em")
 )
 CNNS = _six_layers(*_SHAPES, "c", "convolutional network of CapNet's shapes", SameShapeCNN)
-LARGE = _six_layers(*_SIZE, "d", "convolutional network of CapNet's size", SameSizeCNN)
+LARGE_CNNS = _six_layers(*_SIZE, "d", "convolutional network of CapNet's size", SameSizeCNN)
 MASTERS = _six_layers(*_MASTER, "e", "EncapNet of six layers, master branch alone", ShortEncapNet)
 BOTH = _six_layers(
     *_BOTH,
@@ -58,7 +58,7 @@ BOTH = _six_layers(
     note="The aide branch's coefficients come from the other branch: the released code of this row has that form. "
     "Section 3.1 also has the form from both branches: `--network coefficients=both`.",
 )
-SIX_LAYERS = (CAPNET, CAPNET_MNIST, CAPNET_EM, CAPNET_EM_MNIST, *CNNS, *LARGE, *MASTERS, *BOTH)
+SIX_LAYERS = (CAPNET, CAPNET_MNIST, CAPNET_EM, CAPNET_EM_MNIST, *CNNS, *LARGE_CNNS, *MASTERS, *BOTH)
 
 
 def _two_cores(name, row):

@@ -1,5 +1,6 @@
 """Splits work into chunks, and applies a function to some independent examples at a time."""
 
+import functools
 import math
 
 from keras import ops
@@ -46,3 +47,32 @@ def by_examples(function, size, arrays, results, sums=()):
     last, found = ops.scan(step, tuple(start), packed)
     examples = tuple(ops.reshape(x, (-1, *x.shape[2:]))[:batch] for x in found[: len(results)])
     return (*examples, *last[len(results) :])
+
+
+def recomputed_by_examples(forward, backward, size, arrays, shared, results):
+    """The first result of `forward`, for at most `size` examples at a time, with a gradient of first order only.
+
+    Args:
+        forward: of (*arrays, shared=shared). It returns an array and what else the backward pass needs.
+        backward: of (*arrays, *what else, upstream, shared=shared), where `upstream` is the gradient with respect to
+            the first result. It returns the gradients with respect to the arrays and then to each of `shared`.
+        size: None: all examples.
+        arrays: see `by_examples`; no variables.
+        shared: arrays that all examples share, of the same dtype; no variables.
+        results: shapes of what `forward` returns, without the batch.
+    """
+
+    @ops.custom_gradient
+    def compute(*given):
+        arrays, shared = given[:count], given[count:]
+        result, *kept = by_examples(functools.partial(forward, shared=shared), size, arrays, results)
+
+        def gradient(*args, upstream=None):
+            upstream = args[0] if upstream is None else upstream
+            run, given = functools.partial(backward, shared=shared), (*arrays, *kept, upstream)
+            return by_examples(run, size, given, [x.shape[1:] for x in arrays], [x.shape for x in shared])
+
+        return result, gradient
+
+    count = len(arrays)
+    return compute(*arrays, *shared)

@@ -12,6 +12,8 @@ from tf_capsules.routing.couplings import check_competition, couple
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import SharedVotes, Votes
 
+_TINY = 1e-30  # below any mass that matters
+
 
 def dynamic_routing(
     votes: Votes,
@@ -92,70 +94,43 @@ def dynamic_routing_by_parents(
     """
     check_dynamic_routing(iterations, "children")
     count, size = equal_chunks(votes.parents, parents_per_chunk)
-    groups, rows, columns, out = votes.groups, votes.rows, votes.columns, votes.pose_shape[-1]
-    poses = votes.by_group(ops.reshape(votes.poses, (votes.batch, votes.children, rows * columns)))
-    features = ops.transpose(ops.concatenate([ops.ones_like(poses[..., :1]), poses], axis=-1), (0, 2, 1, 3))
+    batch, groups, entries = votes.batch, votes.groups, math.prod(votes.pose_shape)
+    features = ops.reshape(votes.poses, (batch, votes.children, -1))
+    features = ops.concatenate([ops.ones_like(features[..., :1]), features], axis=-1)
+    features = ops.swapaxes(votes.by_group(features), 1, 2)  # (batch, groups, members, features)
     if mask is not None:
-        mask = ops.transpose(votes.by_group(ops.cast(mask, votes.dtype)), (0, 2, 1))
+        mask = ops.swapaxes(votes.by_group(ops.cast(mask, votes.dtype)[..., None]), 1, 2)
 
-    def parts(values, axis, *shape):
-        """Values as (chunks, ...), their axis of parents padded with zeros and split; None: zeros of `shape`."""
-        values = ops.zeros(shape, votes.dtype) if values is None else ops.cast(values, votes.dtype)
-        rest = [[0, 0]] * len(values.shape)
-        rest[axis] = [0, count * size - votes.parents]
-        values = ops.pad(values, rest)
-        shape = tuple(values.shape)
-        return ops.moveaxis(ops.reshape(values, (*shape[:axis], count, size, *shape[axis + 1 :])), axis, 0)
+    def chunks(values):
+        """(parents, ...) as (chunks, parents of a chunk, ...), padded with zeros."""
+        rest = values.shape[1:]
+        values = ops.pad(values, [[0, count * size - votes.parents], *[[0, 0]] * len(rest)])
+        return ops.reshape(values, (count, size, *rest))
 
-    given = [parts(votes.kernel, 1), parts(votes.bias, 1, groups, votes.parents, rows, out)]
-    bias = None if bias is None else ops.reshape(bias, (votes.parents, rows, out))
-    given.append(parts(bias, 0, votes.parents, rows, out))
+    given = [_transformations(votes), ops.zeros((votes.parents, entries)) if bias is None else bias]
+    given[1] = ops.reshape(ops.cast(given[1], votes.dtype), (votes.parents, 1, entries))
     if initial_logits is not None:
-        given.append(parts(votes.by_group(initial_logits[None])[0], 2))
+        logits = ops.cast(ops.transpose(initial_logits), votes.dtype)
+        given.append(ops.reshape(logits, (votes.parents, -1, groups)))
 
     @keras.remat
-    def parents(features, kernel, vote_bias, bias, *initial):
-        batch = ops.shape(features)[0]
-        # A matrix product for each parent over all groups, as in `to_parents`.
-        kernel = ops.reshape(ops.transpose(kernel, (1, 0, 2, 3)), (size, groups * columns, out))
-        vote_bias = ops.reshape(ops.transpose(vote_bias, (1, 0, 2, 3)), (size, groups, rows * out))
-        attended = None
-        for _ in range(iterations):
-            logits = None
-            if attended is not None:
-                x = ops.transpose(attended, (1, 0, 2, 3))
-                back = ops.matmul(ops.reshape(x, (size, batch * rows, out)), ops.transpose(kernel, (0, 2, 1)))
-                back = ops.transpose(ops.reshape(back, (size, batch, rows, groups, columns)), (1, 3, 2, 4, 0))
-                back = ops.reshape(back, (batch, groups, rows * columns, size))
-                offset = ops.matmul(ops.reshape(x, (size, batch, rows * out)), ops.transpose(vote_bias, (0, 2, 1)))
-                offset = ops.transpose(offset, (1, 2, 0))[:, :, None]
-                logits = ops.matmul(features, ops.concatenate([offset, back], axis=2))
-            for own in initial:
-                own = ops.transpose(own, (1, 0, 2))[None]
-                logits = own if logits is None else logits + own
-            if logits is None:
-                weights = ops.ones_like(features[..., :1]) if mask is None else mask[..., None]
-            else:
-                if mask is not None:
-                    logits = ops.where(mask[..., None] > 0, logits, ops.cast(-1e30, logits.dtype))
-                # Without an initial value Keras refuses the maximum of an empty batch.
-                highest = ops.max(logits, axis=(1, 2), keepdims=True, initial=-math.inf)
-                weights = ops.exp(logits - ops.stop_gradient(highest))
-                weights = weights if mask is None else weights * mask[..., None]
-            weights = ops.broadcast_to(weights, (*ops.shape(features)[:3], weights.shape[-1]))
-            sums = ops.matmul(ops.transpose(features, (0, 1, 3, 2)), weights)
-            sums = ops.broadcast_to(sums, (*ops.shape(sums)[:3], size))  # (batch, groups, features, parents)
-            counts, first = ops.split(sums, [1], axis=2)
-            counts = ops.squeeze(counts, axis=2)
-            first = ops.transpose(ops.reshape(first, (batch, groups, rows, columns, size)), (4, 0, 2, 1, 3))
-            total = ops.matmul(ops.reshape(first, (size, batch * rows, groups * columns)), kernel)
-            added = ops.matmul(ops.transpose(counts, (2, 0, 1)), vote_bias)
-            total = ops.reshape(total, (size, batch, rows, out)) + ops.reshape(added, (size, batch, rows, out))
-            total = ops.transpose(total, (1, 0, 2, 3))
-            mass = ops.sum(counts, axis=1)[:, :, None, None]
-            total = total / ops.maximum(mass, 1e-30)
-            poses = squash(total + bias, (2, 3))
-            attended = poses if attended is None else attended + poses
+    def parents(features, matrices, bias, *initial):
+        """Poses (parents, batch, entries) of one chunk."""
+        batch, _, _, width = ops.shape(features)
+        start = ops.transpose(initial[0], (2, 1, 0))[None] if initial else ops.zeros_like(features[..., :1])
+        logits, attended = start, 0.0
+        for iteration in range(iterations):
+            if iteration:
+                back = ops.matmul(attended, ops.swapaxes(matrices, 1, 2))
+                back = ops.transpose(ops.reshape(back, (size, batch, groups, width)), (1, 2, 3, 0))
+                logits = start + ops.matmul(features, back)
+            shares = _unscaled_shares(ops.broadcast_to(logits, (*ops.shape(features)[:3], logits.shape[-1])), mask)
+            sums = ops.matmul(ops.swapaxes(features, 2, 3), shares)
+            sums = ops.broadcast_to(sums, (batch, groups, width, size))
+            masses = ops.transpose(ops.sum(sums[:, :, 0], axis=1))[..., None]
+            sums = ops.reshape(ops.transpose(sums, (3, 0, 1, 2)), (size, batch, groups * width))
+            poses = squash(ops.matmul(sums, matrices) / ops.maximum(masses, _TINY) + bias, -1)
+            attended = attended + poses
         return poses
 
     def step(previous, given):
@@ -163,9 +138,34 @@ def dynamic_routing_by_parents(
         poses = parents(features, *given)
         return poses, poses
 
-    _, poses = ops.scan(step, ops.zeros((votes.batch, size, rows, out), votes.dtype), tuple(given))
-    poses = ops.reshape(ops.moveaxis(poses, 0, 1), (votes.batch, count * size, *votes.pose_shape))
-    return poses[:, : votes.parents]
+    _, poses = ops.scan(step, ops.zeros((size, batch, entries), votes.dtype), tuple(map(chunks, given)))
+    poses = ops.swapaxes(ops.reshape(poses, (count * size, batch, entries))[: votes.parents], 0, 1)
+    return ops.reshape(poses, (batch, votes.parents, *votes.pose_shape))
+
+
+def _transformations(votes):
+    """The matrix that takes (1, pose) of a child to its vote, (parents, groups * features, entries).
+
+    The rows of a matrix pose are transformed alike: blocks on the diagonal.
+    """
+    rows, parents = votes.rows, votes.parents
+    columns, out = votes.columns, votes.pose_shape[-1]
+    blocks = ops.swapaxes(votes.kernel, 0, 1)[:, :, None, :, None] * ops.eye(rows, dtype=votes.dtype)[:, None, :, None]
+    blocks = ops.reshape(blocks, (parents, votes.groups, rows * columns, rows * out))
+    bias = ops.zeros_like(blocks[:, :, :1])
+    if votes.bias is not None:
+        bias = ops.reshape(ops.swapaxes(votes.bias, 0, 1), (parents, votes.groups, 1, rows * out))
+    return ops.reshape(ops.concatenate([bias, blocks], axis=2), (parents, -1, rows * out))
+
+
+def _unscaled_shares(logits, mask):
+    """Shares (batch, groups, members, parents) of children, which divided by their sum are a softmax over them."""
+    if mask is not None:
+        logits = ops.where(mask > 0, logits, ops.cast(-1e30, logits.dtype))
+    # Without an initial value Keras refuses the maximum of an empty batch.
+    highest = ops.max(logits, axis=(1, 2), keepdims=True, initial=-math.inf)
+    shares = ops.exp(logits - ops.stop_gradient(highest))
+    return shares if mask is None else shares * mask
 
 
 def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):

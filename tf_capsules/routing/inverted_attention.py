@@ -1,12 +1,11 @@
 """Inverted dot-product attention routing: children attend to the parents of the iteration before (Tsai et al. 2020)."""
 
-import functools
 import math
 
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.chunks import recomputed_by_examples
 from tf_capsules.routing.couplings import couple, softmax
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.votes import Votes
@@ -101,12 +100,14 @@ def distinct_inverted_attention(
     def scaled(x, shares):
         return ops.reshape(shares[:, :, None, None] * x[None], (count, -1, columns * children))
 
-    def forward(matrices, x, parents, *weights):
+    def forward(x, parents, *weights, shared):
+        (matrices,) = shared
         couplings = softmax(scale * agreement(x, back(matrices, parents_first(parents))), axis=0)
         shares = couplings * weights[0] if weights else couplings
         return (examples_first(ops.matmul(scaled(x, shares), matrices)),)
 
-    def backward(matrices, x, parents, upstream, *weights):
+    def backward(x, parents, *weights_and_upstream, shared):
+        (matrices,), (*weights, upstream) = shared, weights_and_upstream
         parents, upstream = parents_first(parents), parents_first(upstream)
         seen, seen_upstream = back(matrices, parents), back(matrices, upstream)
         couplings = softmax(scale * agreement(x, seen), axis=0)
@@ -123,32 +124,6 @@ def distinct_inverted_attention(
         return d_x, d_parents, *d_weights, d_matrices
 
     parents = ops.reshape(parents, (-1, count, rows, out))
-    arrays = (matrices, x, parents, *extra)
-    sums = routed_by_examples(forward, backward, examples_per_chunk, parents.shape[1:], *arrays)
+    arrays, results = (x, parents, *extra), [parents.shape[1:]]
+    sums = recomputed_by_examples(forward, backward, examples_per_chunk, arrays, [matrices], results)
     return ops.reshape(sums, (-1, *pose))
-
-
-def routed_by_examples(forward, backward, examples_per_chunk, result, kernel, poses, parents, *weights):
-    """Applies `forward`, whose gradient is `backward`, to some examples at a time.
-
-    Args:
-        forward: of (kernel, poses, parents, *weights); it returns a tuple of one array, (batch, *result).
-        backward: of (kernel, poses, parents, upstream, *weights), where `upstream` is the gradient with respect to that
-            array. It returns the gradients of poses, parents, weights and, last, of the kernel.
-    """
-
-    @ops.custom_gradient
-    def route(kernel, poses, parents, *weights):
-        given = (poses, parents, *weights)
-        (sums,) = by_examples(functools.partial(forward, kernel), examples_per_chunk, given, [result])
-
-        def gradient(*args, upstream=None):
-            shapes = [x.shape[1:] for x in given]
-            arrays = (poses, parents, args[0] if upstream is None else upstream, *weights)
-            run = functools.partial(backward, kernel)
-            *found, d_kernel = by_examples(run, examples_per_chunk, arrays, shapes, [kernel.shape])
-            return d_kernel, *found
-
-        return sums, gradient
-
-    return route(kernel, poses, parents, *weights)

@@ -143,15 +143,20 @@ def load_run(folder, weights="last", **changes):
     last = max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
     epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
-    remarks = [BEST] if weights == "best" else []
-    if isinstance(weights, int) and weights != last:
-        remarks.append(f"weights of epoch {weights}")
+    remark = _remark("last" if weights == last else weights, recipe, trained)
+    if other_data:
+        remark = "; ".join(filter(None, (remark, f"trained on {before.data or trained_on.name}")))
+    return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
+
+
+def _remark(weights, recipe, trained):
+    """What makes an evaluation differ from the one after training, for its row of results."""
+    remarks = []
+    if weights != "last":
+        remarks.append(BEST if weights == "best" else f"weights of epoch {weights}")
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
-    if other_data:
-        remarks.append(f"trained on {before.data or trained_on.name}")
-    remark = "; ".join(remarks)
-    return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
+    return "; ".join(remarks)
 
 
 def _for_evaluation(settings, changes):

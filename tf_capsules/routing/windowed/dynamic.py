@@ -5,13 +5,12 @@ and couplings. Each iteration adds outer products to the gradient of the votes: 
 (`left`) and values for its children (`right`). One matrix product at the end sums them.
 """
 
-import functools
 import math
 
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.chunks import recomputed_by_examples
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.dynamic import check_dynamic_routing
 from tf_capsules.routing.precision import at_least_float32
@@ -65,16 +64,19 @@ def windowed_dynamic_routing(
     def couplings_of(votes, attended):
         return softmax(over_entries(attended, votes), axis=1)
 
-    def forward(poses, *, kernel, bias):
+    def forward(poses, shared):
+        kernel, bias = shared
         votes = make_votes(windows, poses, kernel).votes
         biased = [ops.sum(votes, axis=-1) / parents + bias]
         attended = squash(biased[0])
         for _ in range(1, iterations):
             biased.append(over_children(votes, couplings_of(votes, attended)) + bias)
             attended = attended + squash(biased[-1])
-        return (ops.stack([ops.reshape(x, (-1, *shape)) for x in biased], axis=1),)
+        biased = ops.stack([ops.reshape(x, (-1, *shape)) for x in biased], axis=1)
+        return squash(biased[:, -1]), biased
 
-    def backward(poses, biased, upstream, *, kernel, bias):
+    def backward(poses, biased, upstream, shared):
+        kernel, _ = shared
         votes = make_votes(windows, poses, kernel).votes
         biased = [ops.reshape(biased[:, t], (-1, *shape[1:])) for t in range(iterations)]
         attended = [0.0]  # the sum of all parents before an iteration
@@ -100,17 +102,6 @@ def windowed_dynamic_routing(
         d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
         return d_poses, d_kernel, d_bias
 
-    @ops.custom_gradient
-    def route(poses, kernel, bias):
-        shared = dict(kernel=kernel, bias=bias)
-        run = functools.partial(forward, **shared)
-        (biased,) = by_examples(run, examples_per_chunk, [poses], [(iterations, *shape)])
-
-        def gradient(*args, upstream=None):
-            arrays = (poses, biased, args[0] if upstream is None else upstream)
-            run = functools.partial(backward, **shared)
-            return by_examples(run, examples_per_chunk, arrays, [poses.shape[1:]], [kernel.shape, bias.shape])
-
-        return squash(biased[:, -1]), gradient
-
-    return ops.reshape(route(poses, kernel, bias), (-1, parents, *pose_shape))
+    shapes = [shape, (iterations, *shape)]
+    parents_at = recomputed_by_examples(forward, backward, examples_per_chunk, [poses], [kernel, bias], shapes)
+    return ops.reshape(parents_at, (-1, parents, *pose_shape))

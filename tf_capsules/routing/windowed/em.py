@@ -6,14 +6,13 @@ gradient of the votes: of values for the entries of a parent (`left`) and values
 product at the end sums them.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.chunks import by_examples
+from tf_capsules.routing.chunks import recomputed_by_examples
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.em import cost_factor, costs_of_a_unit, e_step, em_states, temperatures, uniform_couplings
 from tf_capsules.routing.precision import at_least_float32
@@ -68,15 +67,14 @@ def windowed_em_routing(
     rows = tuple(poses.shape[4:-1])
     entries = math.prod((*rows, out))
     positions = windows.positions
-    # Means, variances and activation logit of each parent.
-    state_shape = (positions, parents, 2 * entries + 1)
     lambdas = temperatures(inverse_temperature, iterations)
     factor = cost_factor(normalization, parents, children, poses.dtype)
     competition = windows.couple if competes else softmax
 
-    def joined(logits, means, variances):
-        flat = (ops.reshape(x, (-1, positions, parents, entries)) for x in (means, variances))
-        return ops.concatenate([*flat, ops.reshape(logits, (-1, positions, parents, 1))], axis=-1)
+    def joined(*arrays):
+        """What is known of each parent, (batch, positions, parents, entries of all arrays)."""
+        flat = [ops.reshape(x, (-1, positions, parents, math.prod(x.shape[2:]))) for x in arrays]
+        return ops.concatenate(flat, axis=-1)
 
     def split(state):
         """Logits, means and variances. The padding of a chunk has variances of 0: they are raised to the floor."""
@@ -89,7 +87,9 @@ def windowed_em_routing(
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor)
         states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
-        return (ops.stack([joined(*state) for state in states], axis=1),)
+        logits, means, _ = states[-1]
+        states = [joined(means, variances, logits) for logits, means, variances in states]
+        return joined(means, logits), ops.stack(states, axis=1)
 
     def backward(poses, activations, states, upstream, shared):
         kernel, beta_u, _, *bias = shared
@@ -142,27 +142,13 @@ def windowed_em_routing(
         stacked = ops.stack(right, axis=2)
         slopes, offsets = (ops.matmul(ops.stack(x, axis=-1), stacked) for x in zip(*left, strict=True))
         d_poses, d_kernel, d_bias = transposed_votes(slopes * votes.votes + offsets, windows, poses, kernel)
-        d_shared = d_kernel, d_beta_u, d_beta_a, *(d_bias for _ in bias)
+        d_shared = d_kernel, d_beta_u, d_beta_a, *(ops.reshape(d_bias, x.shape) for x in bias)
         return d_poses, windows.scatter(d_activations), *d_shared
 
-    @ops.custom_gradient
-    def route(poses, activations, *shared):
-        given = poses, activations
-        run = functools.partial(forward, shared=shared)
-        (states,) = by_examples(run, examples_per_chunk, given, [(iterations, *state_shape)])
-        last = states[:, -1]
-
-        def gradient(*args, upstream=None):
-            arrays = (poses, activations, states, args[0] if upstream is None else upstream)
-            sums = [*(x.shape for x in shared[:3])]
-            sums += [(children, parents, *(rows or (1,)), out)] * (bias is not None)
-            run = functools.partial(backward, shared=shared)
-            found = by_examples(run, examples_per_chunk, arrays, [x.shape[1:] for x in given], sums)
-            return found if bias is None else (*found[:-1], ops.reshape(found[-1], bias.shape))
-
-        return ops.concatenate([last[..., :entries], last[..., 2 * entries :]], axis=-1), gradient
-
-    results = ops.reshape(route(poses, activations, *shared), (-1, parents, entries + 1))
+    answer, state = (positions, parents, entries + 1), (positions, parents, 2 * entries + 1)
+    arrays, shapes = (poses, activations), [answer, (iterations, *state)]
+    results = recomputed_by_examples(forward, backward, examples_per_chunk, arrays, shared, shapes)
+    results = ops.reshape(results, (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]
 
 

@@ -5,8 +5,9 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.routing.chunks import recomputed_by_examples
 from tf_capsules.routing.couplings import softmax
-from tf_capsules.routing.inverted_attention import TINY, routed_by_examples
+from tf_capsules.routing.inverted_attention import TINY
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
 from tf_capsules.routing.windowed.windows import Windows
@@ -68,8 +69,8 @@ def windowed_inverted_attention(
     def weighted(couplings, weights):
         return couplings * windows.gather(weights[0])[:, None] if weights else couplings
 
-    def forward(kernel, poses, parents, *weights):
-        votes = make_votes(windows, poses, kernel).votes
+    def forward(poses, parents, *weights, shared):
+        votes = make_votes(windows, poses, *shared).votes
         couplings = weighted(couplings_of(votes, ops.reshape(parents, (-1, *shape[1:]))), weights)
         sums = [over_children(votes, couplings)]
         if return_moments:
@@ -78,7 +79,8 @@ def windowed_inverted_attention(
             sums += [over_children(ops.square(votes - means[..., None]), couplings), masses]
         return (ops.reshape(ops.concatenate(sums, axis=-1), (-1, *shape_of_sums)),)
 
-    def backward(kernel, poses, parents, upstream, *weights):
+    def backward(poses, parents, *weights_and_upstream, shared):
+        (kernel,), (*weights, upstream) = shared, weights_and_upstream
         votes = make_votes(windows, poses, kernel).votes
         parents = ops.reshape(parents, (-1, *shape[1:]))
         upstream, d_squares, d_masses = split(upstream)
@@ -109,8 +111,8 @@ def windowed_inverted_attention(
         return d_poses, d_parents, *d_weights, d_kernel
 
     parents = ops.reshape(at_least_float32(parents), (-1, *shape))
-    arrays = (kernel, poses, parents, *extra)
-    sums = routed_by_examples(forward, backward, examples_per_chunk, shape_of_sums, *arrays)
+    arrays = (poses, parents, *extra)
+    sums = recomputed_by_examples(forward, backward, examples_per_chunk, arrays, [kernel], [shape_of_sums])
     sums, squares, masses = split(sums)
     results = [ops.reshape(sums, (-1, count, *pose_shape))]
     if return_moments:
