@@ -44,6 +44,23 @@ def reading(path, complaint, unchanged=()):
         raise ValueError(f"{path} {complaint}: {one_line(error)}") from error
 
 
+def lock(handle, wait=True):
+    """Holds an open file or folder for this process until it is closed. Windows has no such lock: nothing happens.
+
+    Where another process holds it, this one waits; with `wait=False` a BlockingIOError is raised.
+    """
+    if os.name == "nt":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # a file system without locks
+
+
 @contextlib.contextmanager
 def replacing(path):
     """A path to write a file or a folder to. It replaces `path` when it is written whole.

@@ -56,7 +56,7 @@ def test_only_images_that_all_models_get_right_are_attacked(images):
     a, b = (InputGradient(linear(kernel)) for kernel in (KERNEL, -KERNEL))
     labels = a.classify(images)
     assert (b.classify(images) != labels).all()
-    with pytest.raises(ValueError, match="None of the 7 images is classified rightly by all models"):
+    with pytest.raises(ValueError, match="None of the 7 images is classified correctly by all models"):
         measure_attacks({"a": a, "b": b}, images, labels, only_right=True)
     labels[:2] = (labels[:2] + 1) % 4
     (*_, row) = measure_attacks({"a": a}, images, labels, [0.1], ["fgsm"], ["untargeted"], only_right=True)

@@ -23,7 +23,7 @@ def test_attack_measures_runs_on_each_others_images_and_draws_them(trained, tmp_
     assert [row["epsilon"] for row in rows[::2]] == 2 * ["0.0", "0.1", "0.3"]
     assert len({(row["epsilon"], row["value"]) for row in rows}) == 3  # the weights are the same
     assert float(rows[0]["value"]) == 1 > float(rows[-1]["value"])
-    assert {row["note"] for row in rows} == {"only images that all runs classify rightly"}
+    assert {row["note"] for row in rows} == {"only images that all runs classify correctly"}
     pictures = {path.name for path in (tmp_path / "attacks").iterdir()}
     assert pictures == {"robustness.png", "attacked_digits.png", "attacked_other.png"}
 

@@ -51,7 +51,7 @@ def test_classes_are_named_by_the_file_else_by_who_knows_them_else_by_number(tmp
         ({"x_train": np.zeros((11, 5))}, r"x_train has shape \(11, 5\)"),
         ({"x_train": np.zeros((11, 5, 6, 2), "int64")}, "x_train is int64"),
         ({"x_train": np.full((11, 5, 6, 2), 1.5)}, "floats from 1.5 to 1.5"),
-        ({"x_train": np.full((11, 5, 6, 2), np.nan)}, "x_train has 660 values that are no finite numbers"),
+        ({"x_train": np.full((11, 5, 6, 2), np.nan)}, "x_train has 660 values that are not finite"),
         ({"y_train": np.zeros(10, int)}, r"y_train has shape \(10,\) for 11 examples"),
         ({"y_train": np.full(11, -1)}, "from -1"),
         ({"y_train": np.zeros(11)}, "y_train is float64"),

@@ -24,5 +24,5 @@ def test_number_of_children():
 @pytest.mark.parametrize("layer", [EMRouting(3, 4), HeinsenRouting(3, 4), ConvEMRouting(3, 4)], ids=lambda x: x.name)
 def test_values_of_another_shape_are_refused_when_a_model_is_built(layer):
     poses = keras.Input((5, 5, 2, 4), name="poses")
-    with pytest.raises(ValueError, match="must have the shape of the poses without a pose"):
+    with pytest.raises(ValueError, match="must be shaped like `poses` without pose axes"):
         layer(poses, poses)

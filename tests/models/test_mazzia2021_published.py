@@ -45,5 +45,5 @@ def test_weights_of_another_network_are_named(tmp_path):
         EfficientCapsNet(**SMALLNORB_NETWORK, weights=broken)
     with h5py.File(shutil.copy(path, broken), "r+") as file:
         file["CapsNet/digit_caps/W:0"][0, 0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match="digit_caps/W:0 has values that are no finite numbers"):
+    with pytest.raises(ValueError, match="digit_caps/W:0 has values that are not finite"):
         EfficientCapsNet(**SMALLNORB_NETWORK, weights=broken)

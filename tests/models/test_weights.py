@@ -80,7 +80,7 @@ def test_damaged_weights_are_refused(tmp_path):
             tiny(weights=path)
     model.weights[0].assign(np.full(model.weights[0].shape, np.nan))
     model.save_weights(path)
-    with pytest.raises(ValueError, match=r"set.weights.h5 does not hold .* has values that are no finite numbers"):
+    with pytest.raises(ValueError, match=r"set.weights.h5 does not hold .* has values that are not finite"):
         tiny(weights=path)
 
 

@@ -43,6 +43,23 @@ def test_the_longest_training_is_averaged_over_its_seeds(results):
     assert measured(recipes.get("sabour2017-mnist-r1")) is None
 
 
+def test_epochs_that_are_no_pass_over_the_data_say_so(results):
+    header, *rows = ROWS.splitlines()
+    name, data, _, rest = rows[0].split(",", 3)
+    note = '"seed 1; epochs of 25,000 of 60,000 examples"'
+    (results / "mnist.csv").write_text("\n".join([header, f"{name},{data},{note},{rest}"]))
+    assert measured(MNIST).text().endswith(" of 50 epochs, each of 25,000 of 60,000 examples")
+
+
+def test_a_damaged_file_of_results_is_named(results):
+    (results / "mine.csv").write_text("recipe,settings,value\nsabour2017-mnist,,0.5\n")  # another kind of table
+    assert measured(MNIST) is None
+    module._rows.cache_clear()
+    (results / "mnist.csv").write_text(ROWS.replace(",0.997", ",three"))
+    with pytest.raises(ValueError, match="mnist.csv can't be read as a table of results: .*three"):
+        measured(MNIST)
+
+
 def test_a_run_that_stopped_early_was_measured_too(results):
     header, *rows = ROWS.splitlines()
     stopped = [row for row in rows if "stop_at" in row or "types=4" in row]

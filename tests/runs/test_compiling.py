@@ -38,6 +38,17 @@ def test_a_rate_that_decays_over_the_run_ends_alike_however_long_it_is(eager, tm
     assert (fixed.decays, fixed.decay_steps) == (None, 7)
 
 
+def test_a_rate_below_the_floor_is_kept_or_refused():
+    recipe = Settings(learning_rate=1e-9).apply(DIGITS)
+    assert recipe.lowest_rate > 1e-9 and recipe.decays
+    spec = ImageSpec("x", ("a", "b"), 100, 10, "", (16, 16, 1), (16, 16, 1))
+    learner = compile_learner(build_model(recipe, spec), recipe, spec)
+    assert float(learner.optimizer.learning_rate) == pytest.approx(1e-9)
+    recipe = Settings(learning_rate=1e-9, warmup=0.5).apply(DIGITS)
+    with pytest.raises(ValueError, match="With a warm-up --learning-rate must be above 1e-05. Received: 1e-09"):
+        compile_learner(build_model(recipe, spec), recipe, spec)
+
+
 def test_the_learning_rate_drops_at_shares_of_the_run(eager, tmp_path):
     recipe = TINY.replace(optimizer=CoupledSGD, learning_rate=0.02, decay_steps=None, drops=(0.4, 0.7), epochs=3)
     run = train(recipe, tmp_path / "run", SHORT, verbose=0)  # 3 epochs of 3 batches
@@ -164,6 +175,15 @@ def test_arguments_of_the_loss_are_set_and_told(eager, tmp_path, monkeypatch):
     other = settings.apply(TINY)
     assert other.replace(loss_options={"absent": 0.2}).loss_options == {**settings.loss, "absent": 0.2}
     assert other.replace(loss=SpreadLoss).loss_options == {}
+
+
+def test_feedback_units_have_the_dtype_of_the_network():
+    recipe = recipes.get("li2018-cifar10-feedback").replace(model_options=dict(types=4, layers=(1, 1)))
+    spec = ImageSpec("x", ("a", "b"), 100, 10, "", (8, 8, 3), (8, 8, 3))
+    learner = compile_learner(build_model(recipe, spec, "mixed_float16"), recipe, spec)
+    assert isinstance(learner.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert {unit.compute_dtype for unit in learner.units} == {"float16"}
+    assert keras.config.dtype_policy().name == "float32"
 
 
 def test_arguments_of_feedback_units_are_set():

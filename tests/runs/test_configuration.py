@@ -8,7 +8,7 @@ from small_runs import SHORT, TINY, write_arrays
 
 from tf_capsules import recipes
 from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
-from tf_capsules.runs.configuration import check_folder, configuration, resumed
+from tf_capsules.runs.configuration import check_folder, configuration, recorded_recipe, resumed
 from tf_capsules.runs.data_spec import ImageSpec
 
 
@@ -84,6 +84,22 @@ def test_a_run_that_ended_in_its_first_epoch_is_replaced(eager, tmp_path, capsys
         (folder.path / name).unlink()
         with pytest.raises(TrainingError, match="holds a run already"):
             train(wild, folder.path, settings, verbose=0)
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_a_recorded_recipe_is_the_recipe(name):
+    recipe = recipes.get(name)
+    assert recorded_recipe(configuration(recipe, Settings())) == recipe
+
+
+def test_a_network_that_has_lost_an_argument_is_not_resumed(run, tmp_path):
+    shutil.copytree(run.folder, tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text()) | {"recipe": "sabour2017-digits"}
+    config["resolved"]["model_options"] = {"old": 1}
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="config.json is not of a run .* can load: .*old=1.* no such argument"):
+        resumed(tmp_path / "run")
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -17,6 +17,13 @@ def test_checkpoints_are_ordered_by_their_number(tmp_path):
         folder.weights("final")
 
 
+def test_only_the_last_checkpoint_is_left(tmp_path):
+    for name in ("last-10000", "last-9999", "best"):
+        (tmp_path / f"{name}.weights.h5").touch()
+    RunFolder(tmp_path).remove_older_checkpoints()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.weights.h5", "last-10000.weights.h5"]
+
+
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
     pytest.importorskip("fcntl")
     folder = RunFolder(tmp_path / "run")

@@ -42,6 +42,7 @@ def test_help_has_choices_and_defaults():
     ("name", "value", "message"),
     [
         ("count", 0, "--count must be at least 1. Received: 0"),
+        ("count", 2**31, "--count must be below 2147483648. Received: 2147483648"),
         ("count", 1.5, "--count can't be 1.5"),
         ("count", True, "--count can't be True"),
         ("share", float("inf"), "--share must be above 0. Received: inf"),

@@ -1,10 +1,12 @@
 import re
+import signal
 from dataclasses import replace
 
 import pytest
 from small_runs import SHORT, TINY
 
 from tf_capsules.runs import TrainingError, train
+from tf_capsules.runs import results as module
 from tf_capsules.runs.results import append_row, lacks_bfloat16
 
 
@@ -19,6 +21,40 @@ def test_results_are_appended_and_other_columns_refused(tmp_path, run):
     path.write_text(path.read_text().rstrip("\n"))  # as an editor may leave it
     append_row(path, run.result)
     assert path.read_text().splitlines() == [*lines, lines[1]]
+
+
+def test_a_row_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(tmp_path, run):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "results.csv"
+    append_row(path, run.result)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+        with pytest.raises(OSError):
+            append_row(path, run.result)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    append_row(path, run.result)
+    assert path.read_bytes().startswith(before) and path.read_text().count("\n") == 3
+
+
+def test_rows_of_several_processes_share_one_header(tmp_path, run):
+    path, opened = tmp_path / "results.csv", []
+
+    def lock_late(file):
+        opened.append(file)
+        if len(opened) == 1:  # meanwhile another process appends
+            append_row(path, run.result)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "lock", lock_late)
+        append_row(path, run.result)
+    header, *rows = path.read_text().splitlines()
+    assert len(rows) == 2 and header not in rows
 
 
 def test_a_finished_run_is_appended_where_it_is_not_yet(eager, tmp_path):

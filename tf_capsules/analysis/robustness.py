@@ -79,7 +79,7 @@ def measure_attacks(
     if only_right:
         right = np.all([classes == labels for classes in clean.values()], axis=0)
         if not right.any():
-            raise ValueError(f"None of the {len(images)} images is classified rightly by all models.")
+            raise ValueError(f"None of the {len(images)} images is classified correctly by all models.")
         images, labels = images[right], labels[right]
         clean = {name: classes[right] for name, classes in clean.items()}
     return _rows(gradients, images, labels, clean, epsilons, attacks, goals, steps, bounds)

@@ -58,7 +58,7 @@ def _checked_images(x, part):
     if np.issubdtype(x.dtype, np.floating):
         x = x.astype(np.float32)
         if not np.isfinite(x).all():
-            raise ValueError(f"x_{part} has {np.sum(~np.isfinite(x)):,} values that are no finite numbers")
+            raise ValueError(f"x_{part} has {np.sum(~np.isfinite(x)):,} values that are not finite")
         if not (x.min() >= 0 and x.max() <= 1):
             raise ValueError(f"x_{part} has floats from {x.min()} to {x.max()}, not in [0, 1]; store 0 .. 255 as uint8")
     elif x.dtype != np.uint8:

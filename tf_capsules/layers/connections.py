@@ -85,7 +85,7 @@ def check_per_child(poses, **values):
         given = None if value is None else tuple(value.shape)
         if given is not None and not any(alike(given, one) for one in wanted):
             raise ValueError(
-                f"`{name}` must have the shape of the poses without a pose, {wanted[-1]}. Received shape {given} for "
+                f"`{name}` must be shaped like `poses` without pose axes, {wanted[-1]}. Received shape {given} for "
                 f"poses of shape {shape}."
             )
 

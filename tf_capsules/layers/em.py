@@ -169,8 +169,10 @@ class EMRouting(EMRoutingLayer):
         self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         votes = self.make_votes(poses, activations)
-        parents, presence, logits, _, *couplings = em_routing(votes, return_couplings=return_couplings, **self._options)
-        return self._returned([parents, presence, logits], couplings)
+        parents, activations, logits, _, *couplings = em_routing(
+            votes, return_couplings=return_couplings, **self._options
+        )
+        return self._returned([parents, activations, logits], couplings)
 
 
 def initializers(normalization, capsules):

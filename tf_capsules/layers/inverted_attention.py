@@ -100,7 +100,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
     `parents`; `ConcurrentRouting` does so. Routing runs in at least float32 under every dtype policy.
 
     With `use_activations` a parent's activation is `sigmoid(0.01 (beta_a - sum_h (beta_u + log(var_h) / 2) S))` as in
-    EM routing: S is the sum of its couplings, var_h the coupled variance of entry h. The paper gives no formula.
+    EM routing: S is the sum of its couplings, var_h the weighted variance of entry h. The paper gives no formula.
 
     Source: Tsai et al. 2020, sections 2 and 3. The scale of agreement follows the paper's code, not its equations.
 

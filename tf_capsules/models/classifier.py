@@ -192,7 +192,7 @@ def class_scores(outputs: Tensor):
 
 
 def gives_logits(model: keras.Model):
-    """Whether a model's scores are logits by its own account. A model of the user's may have a layer `logits`."""
+    """Whether the model declares that its scores are logits; an attribute `logits` that is a layer does not count."""
     return getattr(model, "logits", None) is True
 
 

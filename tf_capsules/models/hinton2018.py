@@ -99,8 +99,8 @@ def MatrixCapsNet(
         options = dict(kernel_size=_WINDOW, strides=stride, name=f"convolutional_capsules_{number}", **routed)
         *x, _ = ConvEMRouting(parents, columns, **options)(*x)
     options = dict(sharing="positions", coordinates=coordinates, name="class_capsules", **routed)
-    poses, presence, class_logits = EMRouting(classes, columns, **options)(*x)
-    activations = class_logits if truth_value("logits", logits) else presence
+    poses, activations, class_logits = EMRouting(classes, columns, **options)(*x)
+    activations = class_logits if truth_value("logits", logits) else activations
     outputs = {"activations": activations, "poses": poses, "logits": class_logits}
     return classifier(images, outputs, weights, logits=logits, name=name)
 

@@ -50,7 +50,7 @@ def load_author_weights(model: keras.Model, path: str | os.PathLike):
             if value.shape != tuple(weight.shape):
                 raise ValueError(f"{name} has shape {value.shape}, {weight.path} has {tuple(weight.shape)}")
             if not np.isfinite(value).all():
-                raise ValueError(f"{name} has values that are no finite numbers")
+                raise ValueError(f"{name} has values that are not finite")
             values.append(value)
     model.set_weights(values)
     return model

@@ -216,7 +216,7 @@ RESNETS = (
 
 # Table 4: other data, and augmentation: "+" is crops, "++" crops, flips, colours and a longer training.
 _TEN_CROPS = "The paper's figure is of ten crops of each test image: `tf-capsules evaluate RUN --crops fixed`."
-_LONGER = " How much longer the training is the paper does not say: here by half, as all of its schedule."
+_LONGER = " The paper does not say how much longer the training is: here 1.5 times, and its schedule with it."
 _RESIZED = (("resize", 34), ("crop", 32))
 _CROPS = dict(preprocess=_RESIZED, source="table 4, EncapNet+", note=_TEN_CROPS)
 _ALL = dict(

@@ -8,6 +8,9 @@ import pathlib
 import re
 import statistics
 
+from tf_capsules.files import reading
+
+_COLUMNS = set("recipe dataset note settings train_examples epochs batch_size learning_rate seed metric value".split())
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
 _PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)]
 
@@ -19,20 +22,22 @@ class Measured:
     Attributes:
         value: mean of the recipe's metric on the test split, from 0 to 1.
         runs: how many there are.
-        epochs: passes over the training examples.
+        epochs: how many it was trained for.
         planned: epochs of the recipe.
+        note: what an epoch was, if it was not a pass over the training examples.
     """
 
     value: float
     runs: int
     epochs: int
     planned: int
+    note: str = ""
 
     def text(self, measure=""):
         """For instance "0.58% error, 5 of 50 epochs", where the measure is "error"."""
         value = f"{100 * (1 - self.value if 'error' in measure else self.value):.2f}% {measure}".rstrip()
         mean = f"mean of {self.runs} runs, " if self.runs > 1 else ""
-        return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}"
+        return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}{self.note}"
 
 
 def measured(recipe):
@@ -41,12 +46,11 @@ def measured(recipe):
     def conditions(row):
         """The key to sort by: the longest training is last; of equal ones, that with the fewest settings and notes."""
         told = row["settings"] + row["note"]
-        seen = int(row["train_examples"]) * int(row["epochs"])
-        return seen, -len(told), told, row["batch_size"], row["learning_rate"]
+        return row["train_examples"] * row["epochs"], -len(told), told, row["batch_size"], row["learning_rate"]
 
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own]
-    rows = [row for row in rows if 0 < int(row["epochs"]) <= recipe.epochs]
+    rows = [row for row in rows if 0 < row["epochs"] <= recipe.epochs]
     # Another network or loss, or another test than the whole split as it is.
     others = re.compile(
         r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation|weights of epoch|"
@@ -56,13 +60,23 @@ def measured(recipe):
     groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
     if not groups:
         return None
-    by_seed = {row["seed"]: float(row["value"]) for row in groups[-1]}  # one may stand there trained and evaluated
-    return Measured(statistics.mean(by_seed.values()), len(by_seed), int(groups[-1][0]["epochs"]), recipe.epochs)
+    by_seed = {row["seed"]: row["value"] for row in groups[-1]}  # one may stand there trained and evaluated
+    row = groups[-1][0]
+    part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", row["note"])
+    note = f", each of {part[1]}" if part else ""
+    return Measured(statistics.mean(by_seed.values()), len(by_seed), row["epochs"], recipe.epochs, note)
 
 
 @functools.cache
 def _rows():
     folder = next((place for place in _PLACES if place.is_dir()), None)
-    files = sorted(folder.glob("*.csv")) if folder else []
-    tables = (csv.DictReader(file.read_text(encoding="utf-8").splitlines()) for file in files)
-    return [row for table in tables if {"recipe", "settings", "value"} <= set(table.fieldnames or ()) for row in table]
+    rows = []
+    for file in sorted(folder.glob("*.csv")) if folder else []:
+        with reading(file, "can't be read as a table of results"):
+            table = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
+            if not _COLUMNS <= set(table.fieldnames or ()):  # a table of something else
+                continue
+            for row in table:
+                numbers = {name: int(row[name]) for name in ("train_examples", "epochs")}
+                rows.append(row | numbers | {"value": float(row["value"])})
+    return rows

@@ -150,7 +150,7 @@ ABLATIONS = (
         "tsai2020-cifar10-activations",
         "inverted attention, capsules with activations, 2 iterations (ablation C)",
         "section 5",
-        "The paper: worse than without. How it makes activations it does not say: see `InvertedAttentionRouting`.",
+        "The paper: worse than without. It gives no formula for activations: see `InvertedAttentionRouting`.",
         activations=True,
     ),
     _ablation(

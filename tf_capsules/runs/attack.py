@@ -87,7 +87,7 @@ class RunAttack:
     def _described(self, row, seconds):
         """The row of results of an attack on one run."""
         judge, data = self.runs[row["model"]], self.first.data.spec
-        note = "only images that all runs classify rightly" if self.options["only_right"] else ""
+        note = "only images that all runs classify correctly" if self.options["only_right"] else ""
         return {
             "run": row["model"],
             "made_on": row["made_on"],

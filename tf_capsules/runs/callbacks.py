@@ -66,8 +66,8 @@ class Recorder(keras.callbacks.Callback):
         if row[self.monitor] == max(r[self.monitor] for r in self.rows):
             self.folder.save_weights(self.model, "best.weights.h5")
         self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5")
-        for old in () if self.keep else self.folder.checkpoints()[:-1]:
-            (self.folder.path / f"last-{old:04d}.weights.h5").unlink()
+        if not self.keep:
+            self.folder.remove_older_checkpoints()
 
 
 class Progress(keras.callbacks.Callback):

@@ -1,5 +1,7 @@
 """A recipe's network, made and compiled."""
 
+import contextlib
+
 import keras
 
 from tf_capsules.datasets.arrays import MappedBatches
@@ -10,13 +12,22 @@ from tf_capsules.models.weights import fill
 from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
 from tf_capsules.runs.errors import TrainingError
 
+_WARMUP_FROM = 1e-5  # the learning rate of the first step
+
 
 def build_model(recipe, spec, dtype="float32"):
     """The recipe's network for the inputs and classes of a `DataSpec`, in a dtype policy, not compiled."""
+    with _dtype_policy(dtype):
+        return recipe.model(**spec.model_arguments, **recipe.model_options)
+
+
+@contextlib.contextmanager
+def _dtype_policy(dtype):
+    """Layers that are made inside have this dtype policy."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
-        return recipe.model(**spec.model_arguments, **recipe.model_options)
+        yield
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -42,7 +53,9 @@ def compile_model(model, recipe, spec, jit="auto"):
     rate, options = recipe.learning_rate, {}
     steps = recipe.epochs * -(-spec.train_size // recipe.batch_size)
     if recipe.warmup is not None:
-        rate = one_cycle(1e-5, rate, steps, recipe.warmup)
+        if rate <= _WARMUP_FROM:
+            raise ValueError(f"With a warm-up --learning-rate must be above {_WARMUP_FROM}. Received: {rate}")
+        rate = one_cycle(_WARMUP_FROM, rate, steps, recipe.warmup)
         options = {"beta_1": one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)} if recipe.momentum_cycle else {}
     elif recipe.drops:
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
@@ -50,7 +63,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         boundaries = [round(drop * steps) - 1 for drop in recipe.drops]
         rate = keras.optimizers.schedules.PiecewiseConstantDecay(boundaries, values)
     elif recipe.decays is not None or recipe.decay_steps is not None:
-        rate = FlooredExponentialDecay(rate, recipe.decay_steps or steps / recipe.decays, floor=recipe.lowest_rate)
+        floor = min(recipe.lowest_rate, rate)  # a lower rate that was asked for stays as it is
+        rate = FlooredExponentialDecay(rate, recipe.decay_steps or steps / recipe.decays, floor=floor)
     optimizer = recipe.optimizer(rate, **options)
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
@@ -94,7 +108,8 @@ def compile_learner(model, recipe, spec, jit="auto"):
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model
-    learner = recipe.feedback(model, **recipe.feedback_options)
+    with _dtype_policy(model.dtype_policy):
+        learner = recipe.feedback(model, **recipe.feedback_options)
     compile_model(learner, recipe, spec, jit)
     return learner
 

@@ -9,7 +9,7 @@ from tf_capsules.files import is_of, reading, writable
 from tf_capsules.recipes import Recipe
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import OTHER_VERSION, RunFolder
-from tf_capsules.runs.option import with_tuples
+from tf_capsules.runs.option import check_arguments, with_tuples
 from tf_capsules.runs.settings import DECLARED, Settings
 
 # These values of `Recipe` are functions or classes. The configuration holds their names.
@@ -87,7 +87,8 @@ def recorded_recipe(config):
     """The recipe of a run as it applied to its training, even if the recipe has changed since.
 
     Values come from the configuration. Functions, such as the network, stand there by name: they come from the recipe
-    of today, or from the defaults of `Recipe`. Raises a ValueError for an unknown recipe or a wrong value.
+    of today or, if its function has another name, from the defaults of `Recipe`. Raises a ValueError for an unknown
+    recipe or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
     kept = {**_defaults(Recipe), **config["resolved"]}
@@ -97,8 +98,8 @@ def recorded_recipe(config):
             raise ValueError(f"the {name} of its recipe can't be {value!r}")
     recipe = recipes.get(config["recipe"])
     for field in dataclasses.fields(Recipe):
-        name = getattr(field.default, "__name__", None)
-        if name is not None and name == config["resolved"].get(field.name):
+        own, default = (getattr(one, "__name__", None) for one in (getattr(recipe, field.name), field.default))
+        if default is not None and own != config["resolved"].get(field.name) == default:
             values[field.name] = field.default
     return dataclasses.replace(recipe, **values)
 
@@ -124,6 +125,7 @@ def resumed(folder, **given):
     config = folder.config()
     with reading(folder.path / "config.json", OTHER_VERSION):
         recipe = recorded_recipe(config)
+        check_arguments("network", recipe.model_options, recipe.model)
     return recipe, Settings(**{**recorded_settings(config), **given})
 
 

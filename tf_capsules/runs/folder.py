@@ -1,13 +1,12 @@
 """The files of a run."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import pathlib
 import re
 
-from tf_capsules.files import read_csv, reading, replacing, write_csv
+from tf_capsules.files import lock, read_csv, reading, replacing, write_csv
 from tf_capsules.models.weights import save_random_states, seal
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
@@ -34,18 +33,15 @@ class RunFolder:
     def held(self):
         """Makes the folder and holds it; a TrainingError if another process holds it. Windows has no such lock."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if importlib.util.find_spec("fcntl") is None:
+        if os.name == "nt":
             yield
             return
-        import fcntl
-
         handle = os.open(self.path, os.O_RDONLY)
         try:
-            with contextlib.suppress(OSError):  # file systems without locks
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise TrainingError(f"Another process is training in {self.path}.") from None
+            try:
+                lock(handle, wait=False)
+            except BlockingIOError:
+                raise TrainingError(f"Another process is training in {self.path}.") from None
             yield
         finally:
             os.close(handle)  # also frees the lock, as the end of the process does
@@ -104,6 +100,11 @@ class RunFolder:
         """Finished epochs with a checkpoint, ascending."""
         found = (re.fullmatch(r"last-(\d{4,})\.weights\.h5", path.name) for path in self.path.glob("last-*.weights.h5"))
         return sorted(int(match[1]) for match in found if match)
+
+    def remove_older_checkpoints(self):
+        """Leaves the last one."""
+        for epoch in self.checkpoints()[:-1]:
+            self.weights(epoch).unlink()
 
     def weights(self, which="last"):
         """Path of the weights of the "last" or the "best" epoch, or of a kept epoch, by its number."""

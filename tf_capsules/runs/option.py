@@ -88,6 +88,8 @@ class Option:
         """Raises a TrainingError for a value of another type, or one that isn't allowed."""
         if not is_of(value, self.hint):
             raise TrainingError(f"{self.flag} can't be {value!r}.")
+        if isinstance(value, int) and value >= 2**31:
+            raise TrainingError(f"{self.flag} must be below {2**31}. Received: {value}")
         if value is not None and self.allowed is not None and not self.allowed.test(value):
             raise TrainingError(f"{self.flag} must be {self.allowed.words}. Received: {value}")
 

@@ -1,6 +1,7 @@
 """Rows of results: what was measured, on what, with what, in CSV files."""
 
 import csv
+import io
 import os
 import pathlib
 import platform
@@ -9,7 +10,7 @@ import time
 
 import keras
 
-from tf_capsules.files import read_csv, reading
+from tf_capsules.files import lock, read_csv, reading
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.version import __version__
 
@@ -134,11 +135,21 @@ def append_row(path, row):
     check_row(path, row)
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = path.read_bytes() if path.exists() else b""
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+    with path.open("ab+", buffering=0) as file:
+        lock(file)  # another process may append, too
+        file.seek(0)
+        before = file.read()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(row), lineterminator="\n")
         if not before:
             writer.writeheader()
-        elif not before.endswith(b"\n"):  # an editor, or a full disk, has left out the end of the last line
-            file.write("\n")
+        elif not before.endswith(b"\n"):  # an editor has left out the end of the last line
+            text.write("\n")
         writer.writerow(row)
+        left = text.getvalue().encode("utf-8")
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError:  # such as a full disk: no part of a row stays
+            file.truncate(len(before))
+            raise

@@ -34,7 +34,7 @@ class Row:
     def iterations(self):
         """The number that was asked for, or None."""
         recipe, at, count = self.name.partition("@")
-        if at and not count.isdigit():
+        if at and not count.isdecimal():
             raise TrainingError(f"A row is RECIPE or RECIPE@ITERATIONS, for instance {recipe}@3. Received: {self.name}")
         return int(count) if at else None
 
@@ -170,7 +170,7 @@ def _common_words(names):
 
 def _found(results, row, settings):
     """The row in the file of results that belongs to this row of the table, or None."""
-    if not results.exists():
+    if not results.exists() or not results.stat().st_size:
         return None
     settings = row.settings(settings).with_absolute_paths()
     recipe = settings.apply(row.recipe)

@@ -92,6 +92,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         stack.enter_context(group.scope())
         if writes:
             folder.write_json("config.json", config)
+            if done and not settings.keep_epochs:  # a kill may have left the one before the last
+                folder.remove_older_checkpoints()
         if fit:
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)

@@ -35,11 +35,13 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
     bare(axes)
     groups = ("published", published, COLORS[0], "o", "normal"), ("here", ours, COLORS[5], "D", "bold")
     for group, rows, color, marker, weight in groups:
-        options = dict(textcoords="offset points", va="center", fontsize=8, fontweight=weight)
+        line = dict(arrowstyle="-", color="0.5", linewidth=0.7, shrinkA=0, shrinkB=4)
+        options = dict(textcoords="offset points", va="center", fontsize=8, fontweight=weight, arrowprops=line)
         for number, (name, parameters, accuracy) in enumerate(rows):
             label = None if number else group
             axes.plot(parameters, accuracy, marker, color=color, markersize=7, linestyle="none", label=label)
-            axes.annotate(textwrap.fill(name, 28), (parameters, accuracy), (8, 0), **options)
+            text = axes.annotate(textwrap.fill(name, 23), (parameters, accuracy), (8, 0), **options)
+            text.set_in_layout(False)  # the axes must not shrink where a name has been put
     add_legend(axes.figure, "outside lower left", ncols=2)
     low, high = axes.get_xlim()
     ticks = [number * 10**power for power in range(3, 10) for number in (1, 2, 5)]
@@ -50,8 +52,12 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
 
 
 def _part_names(axes):
-    """Moves each name to the right or left of its point, or higher, until it covers no other name or point."""
+    """Moves each name to the right or left of its point, higher or lower, until it covers no other name or point.
+
+    A line leads from a name that is far away to its point.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
     canvas = FigureCanvasAgg(axes.figure)
@@ -60,11 +66,14 @@ def _part_names(axes):
     markers = [Bbox([point - 9, point + 9]) for point in points]
     taken = markers[:]
     for text, own in sorted(zip(axes.texts, markers, strict=True), key=lambda pair: pair[0].xy[1]):
-        for lift, (side, aside) in itertools.product(range(0, 60, 3), (("left", 8), ("right", -8))):
+        lifts = sorted(range(-150, 151, 3), key=abs)
+        for lift, (side, aside) in itertools.product(lifts, (("left", 8), ("right", -8))):
             text.set(ha=side, position=(aside, lift))
-            box = text.get_window_extent(renderer)
-            inside = axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1
+            box = Text.get_window_extent(text, renderer)  # without the line
+            inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
+            inside = inside and axes.bbox.containsy(box.y0) and axes.bbox.containsy(box.y1)
             if inside and not any(box.overlaps(other) for other in taken if other is not own):
                 break
+        text.arrow_patch.set_visible(abs(lift) > 15)
         taken.append(box)
     return axes.figure

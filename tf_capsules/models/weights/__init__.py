@@ -73,7 +73,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
     Only numbers are read, even from a .keras file. If `seal` wrote a checksum into the file, it is checked.
 
     Raises:
-        ValueError: no such file of this network, damaged, or with values that are no finite numbers.
+        ValueError: no such file of this network, damaged, or with values that are not finite.
     """
     with reading(path, f"does not hold weights of the network {model.name!r}"), warnings.catch_warnings():
         # Keras only warns of parts that the file lacks, and leaves them at their initial values.
@@ -82,7 +82,7 @@ def fill(model: keras.Model, path: str | os.PathLike):
         model.load_weights(path)
         for weight in model.weights:
             if not ops.all(ops.isfinite(weight)):
-                raise ValueError(f"{weight.path} has values that are no finite numbers")
+                raise ValueError(f"{weight.path} has values that are not finite")
     return model
 
 
