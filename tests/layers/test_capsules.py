@@ -71,3 +71,24 @@ def test_label_mask_names_labels_that_do_not_fit(shape):
 def test_poses_with_other_axes_are_named(layer, shape):
     with pytest.raises(ValueError, match=f"{layer.__name__} takes poses .*Received shape \\({shape[0]}, {shape[1]}"):
         layer()(np.ones(shape))
+
+
+@pytest.mark.parametrize("layer", [CapsuleLength, LabelMask])
+def test_poses_with_other_axes_are_named_in_a_functional_model(layer):
+    for shape in ((5,), (4, 4, 8, 16)):
+        with pytest.raises(ValueError, match=f"{layer.__name__} takes poses .*Received shape"):
+            layer()(keras.Input(shape))
+
+
+def test_several_arrays_are_not_poses():
+    with pytest.raises(ValueError, match=r"CapsuleLength takes poses .*Received shape \(\(2, 4, 3\), \(2, 4\)\)"):
+        CapsuleLength()((np.ones((2, 4, 3)), np.ones((2, 4))))
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 1), (3, 1), (3, 5), (3,)])
+def test_label_mask_names_activations_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"`activations` must be \(batch, classes\), here \(3, 4\). Received shape"):
+        LabelMask()(POSES, activations=np.ones(shape, "float32"))
+    poses, activations = keras.Input(POSES.shape[1:]), keras.Input(shape[1:])
+    with pytest.raises(ValueError, match=r"`activations` must be \(batch, classes\), here \(None, 4\)"):
+        LabelMask()(poses, activations=activations)

@@ -103,3 +103,17 @@ def test_children_masked_in_a_chain_do_not_count(schedule):
     other = np.where(mask[..., None, None], poses, 1.5)
     np.testing.assert_allclose(array(chain(other, mask=mask)), found, rtol=1e-4, atol=1e-4)
     assert np.abs(array(chain(other)) - array(chain(poses))).max() > 0.1
+
+
+def test_what_does_not_fit_the_children_is_named_in_a_functional_model():
+    chain = ConcurrentRouting([InvertedAttentionRouting(3, 4)], 2)
+    with pytest.raises(ValueError, match="`mask` must be shaped like `poses` without pose axes"):
+        chain(keras.Input((5, 6)), mask=keras.Input((7,), dtype="bool"))
+    with pytest.raises(ValueError, match="`activations` must be shaped like `poses` without pose axes"):
+        chain(keras.Input((5, 6)), keras.Input((9,)))
+
+
+def test_a_copy_of_a_chain_takes_another_number_of_children():
+    chain = ConcurrentRouting([InvertedAttentionRouting(3, 4)], 2)
+    chain(np.ones((2, 5, 6), "float32"))
+    assert ConcurrentRouting.from_config(chain.get_config())(np.ones((2, 7, 6), "float32")).shape == (2, 3, 4)

@@ -8,7 +8,7 @@ from keras import ops
 from layers.windowed import windows_of
 from oracle import ATOL, routing_case
 
-from tf_capsules.layers import ConvDynamicRouting, DynamicRouting
+from tf_capsules.layers import ConvDynamicRouting, ConvEMRouting, ConvInvertedAttentionRouting, DynamicRouting
 from tf_capsules.routing import StoredVotes, dynamic_routing
 
 
@@ -231,3 +231,52 @@ def test_some_parents_at_a_time_are_as_all_at_once():
     )
     expected, _ = layer(poses, mask=mask, return_couplings=True)
     np.testing.assert_allclose(array(layer(poses, mask=mask)), array(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_some_parents_at_a_time_in_batches_of_any_size():
+    random = np.random.default_rng(1)
+    poses, targets = (random.normal(size=(5, *shape)).astype("float32") for shape in ((7, 6), (4, 3)))
+    given = keras.Input((7, 6))
+    options = dict(sharing="all", competition="children")
+    layer = DynamicRouting(4, 3, parents_per_chunk=2, **options)
+    model = keras.Model(given, layer(given))
+    model.compile("sgd", "mse")
+    model.fit(poses, targets, batch_size=2, verbose=0)  # the last batch is smaller
+    whole = DynamicRouting(4, 3, **options)
+    whole.build(poses.shape)
+    whole.set_weights(layer.get_weights())
+    np.testing.assert_allclose(model.predict(poses, batch_size=2, verbose=0), array(whole(poses)), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"competition": "children"}])
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_a_mask_of_other_numbers_is_true_where_it_is_not_zero(options, chunk):
+    if chunk and not options:
+        pytest.skip("parents_per_chunk needs competition between children")
+    poses = np.random.default_rng(2).normal(size=(2, 5, 4)).astype("float32")
+    layer = DynamicRouting(3, 4, sharing="all", parents_per_chunk=chunk, **options)
+    mask = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 1, 1]])
+    expected = array(layer(poses, mask=mask.astype(bool)))
+    np.testing.assert_array_equal(array(layer(poses, mask=(255 * mask).astype("uint8"))), expected)
+
+
+@pytest.mark.parametrize("of", [ConvDynamicRouting, ConvEMRouting, ConvInvertedAttentionRouting])
+def test_gradients_of_second_order_are_those_of_stored_votes(of):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("taken with TensorFlow's tapes")
+    poses, found = tf.constant(np.random.default_rng(0).normal(size=(2, 3, 3, 2, 2, 2))), []
+    for votes in ("auto", "store"):
+        keras.utils.set_random_seed(0)
+        layer = of(2, 2, kernel_size=2, votes_memory=votes, dtype="float64")
+        with tf.GradientTape() as outer:
+            outer.watch(poses)
+            with tf.GradientTape() as inner:
+                inner.watch(poses)
+                parents = layer(poses)
+                parents = parents[0] if isinstance(parents, (list, tuple)) else parents
+                value = tf.reduce_sum(parents**3)
+            slope = tf.reduce_sum(tf.sin(inner.gradient(value, poses)))
+        found.append(outer.gradient(slope, poses).numpy())
+    assert np.abs(found[1]).max() > 1e-3
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-8 * np.abs(found[1]).max())

@@ -1,3 +1,5 @@
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -149,6 +151,8 @@ def test_votes_are_stored_where_they_are_smaller():
         ({"capsules": 0}, "`capsules`.*Received: 0"),
         ({"dim": "4"}, "`dim`.*Received: '4'"),
         ({"iterations": 0}, "`iterations`.*Received: 0"),
+        ({"inverse_temperature": 1e300}, "`inverse_temperature` must be from .*Received: 1e[+]300"),
+        ({"normalization": 1e300}, "`normalization` must be from .*Received: 1e[+]300"),
         ({"sharing": "some"}, "`sharing`.*Received: 'some'"),
         ({"normalization": "none"}, "`normalization`.*Received: 'none'"),
         ({"votes_memory": "paid"}, "`votes_memory`.*Received: 'paid'"),
@@ -190,3 +194,9 @@ def test_inputs_that_do_not_fit_are_named():
         ConvEMRouting(3, 4, (1, 2, 3))
     with pytest.raises(ValueError, match="`competition`.*Received: 'positions'"):
         ConvEMRouting(3, 4, competition="positions")
+
+
+def test_numbers_of_numpy_are_kept_as_those_of_python():
+    layer = EMRouting(3, 4, iterations=2, epsilon=np.float32(1e-6), inverse_temperature=[np.float64(0.1), 1])
+    config = json.loads(json.dumps({name: layer.get_config()[name] for name in ("epsilon", "inverse_temperature")}))
+    assert config == {"epsilon": pytest.approx(1e-6), "inverse_temperature": [0.1, 1]}

@@ -289,9 +289,9 @@ def test_calls_that_do_not_fit_are_named():
 @pytest.mark.parametrize(
     "poses, given, message",
     [
-        ((2, 9, 4, 3), {"mask": (2, 8)}, r"`mask` must have the shape .* \(2, 9\). Received shape \(2, 8\)"),
-        ((2, 9, 4, 3), {"logits": (2, 1)}, r"`logits` must have the shape .* \(2, 9\). Received shape \(2, 1\)"),
-        ((2, 9, 4, 3), {"logits": (18,)}, r"`logits` must have the shape"),
+        ((2, 9, 4, 3), {"mask": (2, 8)}, r"`mask` must be shaped like .* \(2, 9\). Received shape \(2, 8\)"),
+        ((2, 9, 4, 3), {"logits": (2, 1)}, r"`logits` must be shaped like .* \(2, 9\). Received shape \(2, 1\)"),
+        ((2, 9, 4, 3), {"logits": (18,)}, r"`logits` must be shaped like"),
         ((2, 8, 4, 3), {}, "expected axis 1 .* to have value 9"),
         ((2, 9, 4, 5), {}, "expected axis -1 .* to have value 3"),
         ((2, 9, 3), {}, "expected ndim=4, found ndim=3"),

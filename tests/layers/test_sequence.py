@@ -74,3 +74,11 @@ def test_what_does_not_fit_is_named():
             SequenceCapsules(6)(inputs, mask=np.ones((2, 3), "float32"))
     with pytest.raises(ValueError, match="number of layers"):
         SequenceCapsules(6).build((2, 4, None, 7))
+
+
+def test_a_mask_keeps_its_digits_in_half_precision():
+    embeddings, mask = np.zeros((1, 2, 3, 4), "float32"), [[0.999, 1.0]]
+    _, exact = SequenceCapsules(4)(embeddings, mask=mask)
+    _, logits = SequenceCapsules(4, dtype="mixed_bfloat16")(embeddings, mask=np.array(mask, "float32"))
+    np.testing.assert_allclose(array(exact)[0, :3], np.log(0.999 / 0.001), rtol=1e-3)
+    np.testing.assert_allclose(array(logits).astype("float32")[0, :3], array(exact)[0, :3], rtol=4e-3)

@@ -364,3 +364,13 @@ print(loaded.evaluate(images, np.array({LABELS.tolist()}), verbose=0))
                 np.testing.assert_allclose(outputs[key], value, atol=1e-6)
     loss = float(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(loss, model.evaluate(IMAGES, LABELS, verbose=0), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+@pytest.mark.parametrize("units", [None, (6,)])
+def test_a_network_can_be_quantized(units):
+    options = dict(filters=8, types=2, pose=4, dim=4, kernel_size=3, primary_kernel_size=3, decoder_units=units)
+    model = CapsNet(IMAGES.shape[1:], CLASSES, **options)
+    expected = array(class_scores(model(IMAGES)))
+    model.quantize("int8")
+    np.testing.assert_allclose(array(class_scores(model(IMAGES))), expected, atol=0.05)

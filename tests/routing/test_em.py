@@ -20,7 +20,7 @@ def fully_connected(dtype, **options):
     x = {name: expand(**value, dtype=dtype) for name, value in CASE["params"].items()}
     votes = TransformedVotes(x["poses"], x["W"], activations=x["activations"])
     results = em_routing(votes, beta_u=x["beta_u"], beta_a=x["beta_a"], return_couplings=True, **options)
-    return dict(zip(("mean", "activation", "score", "variance", "R"), map(array, results), strict=True)), votes
+    return dict(zip(("mean", "activation", "logit", "variance", "R"), map(array, results), strict=True)), votes
 
 
 def check(results, expected, atol):
@@ -56,7 +56,7 @@ def test_oracle_of_competition_over_positions():
             votes = TransformedVotes(poses, x["W"].reshape(18, 2, 2, 2), activations=activations)
             betas = {"beta_u": x["beta_u"], "beta_a": x["beta_a"]}
             results = em_routing(votes, iterations, **betas, competition=windows.couple, return_couplings=True)
-            return dict(zip(("mean", "activation", "score", "variance", "R"), map(array, results), strict=True))
+            return dict(zip(("mean", "activation", "logit", "variance", "R"), map(array, results), strict=True))
 
         for expected in case["iterations"]:
             results = route(expected["iteration"])
@@ -78,8 +78,8 @@ def test_oracle_of_the_inverse_temperature():
     votes = StoredVotes(np.ones((2, 3, 4, 5), "float32"), np.zeros((2, 3), "float32"))
     for step, value in schedule.items():
         for final, factor in ((0.01, 1), (1, 100)):
-            scores = array(em_routing(votes, step + 1, beta_a=np.ones(4), inverse_temperature=final)[2])
-            np.testing.assert_allclose(scores, factor * value, rtol=1e-5)
+            logits = array(em_routing(votes, step + 1, beta_a=np.ones(4), inverse_temperature=final)[2])
+            np.testing.assert_allclose(logits, factor * value, rtol=1e-5)
 
 
 def sigmoid(x):
@@ -105,9 +105,9 @@ def reference(votes, activations, beta_u, beta_a, temperatures, normalization=1.
             costs = 10 * (costs - costs.min()) / (costs.max() - costs.min() + epsilon) - 5
         else:
             costs = costs * (100 * parents / children if normalization == "data" else normalization)
-        scores = temperature * (beta_a - costs)
-        active = sigmoid(scores)
-    return means, active, scores, variances, couplings
+        logits = temperature * (beta_a - costs)
+        active = sigmoid(logits)
+    return means, active, logits, variances, couplings
 
 
 def test_min_max_against_numbers_by_hand():
@@ -230,10 +230,10 @@ def test_masked_children_count_for_nothing():
     alone = StoredVotes(votes[:1, mask[0]], x["activations"][:1, mask[0]])
     for result, wanted in zip(results, em_routing(alone, 3, beta_a=beta_a, inverse_temperature=1.0), strict=True):
         np.testing.assert_allclose(array(result)[:1], array(wanted), rtol=1e-5, atol=1e-6)
-    means, activations, scores, variances = (array(result)[1] for result in results)
+    means, activations, logits, variances = (array(result)[1] for result in results)
     np.testing.assert_array_equal(means, 0)
     np.testing.assert_allclose(variances, 1e-9, rtol=1e-6)
-    np.testing.assert_allclose(scores, (1 - 0.95**3) * beta_a, rtol=1e-6)
+    np.testing.assert_allclose(logits, (1 - 0.95**3) * beta_a, rtol=1e-6)
     np.testing.assert_allclose(activations, sigmoid((1 - 0.95**3) * beta_a), rtol=1e-6)
 
 
@@ -253,8 +253,8 @@ def test_gradients_of_the_last_iteration_leave_its_couplings_alone():
 
         def scalar_of(**options):
             def scalar(votes, activations):
-                means, _, scores, _ = em_routing(StoredVotes(votes, activations), 3, inverse_temperature=1.0, **options)
-                return sum(ops.sum(d * r) for d, r in zip(directions, (means, scores), strict=True))
+                means, _, logits, _ = em_routing(StoredVotes(votes, activations), 3, inverse_temperature=1.0, **options)
+                return sum(ops.sum(d * r) for d, r in zip(directions, (means, logits), strict=True))
 
             return gradients_of(scalar)
 

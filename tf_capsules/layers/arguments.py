@@ -40,6 +40,11 @@ def truth_value(name, value):
     return bool(value)
 
 
+def plain_numbers(values):
+    """Numbers of NumPy, alone or in a list, as Python's: these are kept in a configuration and compute alike."""
+    return keras.tree.map_structure(lambda x: x.item() if isinstance(x, np.generic) else x, values)
+
+
 def takes_xla(possible):
     """The `supports_jit` of a layer: TensorFlow's XLA can't train it where some capsules are routed at a time.
 

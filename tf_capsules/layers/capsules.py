@@ -4,13 +4,19 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets
+from tf_capsules.layers.connections import alike
 from tf_capsules.routing.squash import length
 
 
 def _check_poses(layer, shape):
-    if len(shape) not in (3, 4):
+    if len(shape) not in (3, 4) or isinstance(shape[0], (tuple, list)):
         forms = "(batch, capsules, dim) or (batch, capsules, rows, dim)"
         raise ValueError(f"{type(layer).__name__} takes poses {forms}. Received shape {tuple(shape)}.")
+
+
+def _shape(poses):
+    """The shape of an array; of several arrays their shapes."""
+    return poses.shape if hasattr(poses, "shape") else tuple(tuple(x.shape) for x in poses)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -39,10 +45,11 @@ class CapsuleLength(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, poses):
-        _check_poses(self, poses.shape)
+        _check_poses(self, _shape(poses))
         return ops.cast(length(poses, tuple(range(2, len(poses.shape)))), self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
+        _check_poses(self, input_shape)
         return tuple(input_shape[:2])
 
 
@@ -62,7 +69,7 @@ class LabelMask(keras.layers.Layer):
         Poses of the same shape; NaN where a number is no class.
 
     Raises:
-        ValueError: poses with other axes; labels that are neither class numbers nor one row a sample.
+        ValueError: poses or activations with other axes; labels that are neither class numbers nor one row a sample.
 
     Example:
         >>> LabelMask()(np.ones((1, 3, 2)), labels=np.array([1]))[0, :, 0].numpy().tolist()
@@ -73,7 +80,7 @@ class LabelMask(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)  # half precision would round class numbers
 
     def call(self, poses, labels=None, activations=None):
-        _check_poses(self, poses.shape)
+        self.compute_output_shape(_shape(poses), activations_shape=None if activations is None else _shape(activations))
         poses = ops.cast(poses, self.compute_dtype)
         if labels is None:
             if activations is None:
@@ -83,4 +90,8 @@ class LabelMask(keras.layers.Layer):
         return poses * ops.reshape(keep, (-1, poses.shape[1]) + (1,) * (len(poses.shape) - 2))
 
     def compute_output_shape(self, poses_shape, labels_shape=None, activations_shape=None):
+        _check_poses(self, poses_shape)
+        if activations_shape is not None and not alike(activations_shape, poses_shape[:2]):
+            wanted = f"(batch, classes), here {tuple(poses_shape[:2])}"
+            raise ValueError(f"`activations` must be {wanted}. Received shape {tuple(activations_shape)}.")
         return tuple(poses_shape)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import keras
 
 from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.layers.base import RoutingLayer
+from tf_capsules.layers.connections import check_per_child
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -103,6 +105,8 @@ class ConcurrentRouting(keras.layers.Layer):
     def compute_output_spec(
         self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None
     ):
+        if isinstance(self.chain[0], RoutingLayer):
+            check_per_child(poses, activations=activations, mask=mask)
         shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []
         for layer in self.chain:
             shapes = _spread(layer.compute_output_shape(*shapes), tuple)
@@ -119,7 +123,7 @@ class ConcurrentRouting(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "layers": [keras.saving.serialize_keras_object(layer) for layer in self.chain],
+            "layers": [_serialized(layer) for layer in self.chain],
             "iterations": self.iterations,
             "schedule": self.schedule,
         }
@@ -128,6 +132,11 @@ class ConcurrentRouting(keras.layers.Layer):
     def from_config(cls, config):
         layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
         return cls(**{**config, "layers": layers})
+
+
+def _serialized(layer):
+    """A layer as it was before it was built: `from_config` gives a layer for any input."""
+    return {name: value for name, value in keras.saving.serialize_keras_object(layer).items() if name != "build_config"}
 
 
 def _takes(layer, argument):

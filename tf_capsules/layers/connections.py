@@ -95,11 +95,12 @@ def alike(a, b):
 
 
 def flat_mask(poses, mask):
-    """The mask of the children of poses, (batch, children); None stays None."""
-    return None if mask is None else ops.reshape(mask, ops.shape(flatten_grid(poses))[:2])
+    """The mask of the children of poses, bool (batch, children); None stays None."""
+    return None if mask is None else ops.cast(ops.reshape(mask, ops.shape(flatten_grid(poses))[:2]), "bool")
 
 
 def masked(activations, mask, shape, dtype):
-    """Activations times mask, in that shape and dtype; None if neither is given, which stands for ones."""
+    """Activations, 0 where masked, in that shape and dtype; None if neither is given, which stands for ones."""
+    mask = None if mask is None else ops.cast(mask, "bool")
     given = [ops.cast(ops.reshape(x, shape), dtype) for x in (activations, mask) if x is not None]
     return functools.reduce(operator.mul, given) if given else None

@@ -32,8 +32,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": votes are kept for the backward pass if `normalization` is "min_max" or the call returns
-            couplings; "store": always; "recompute": only if the call returns couplings, and not with "min_max". Only
-            stored votes have gradients of higher order.
+            couplings; "store": always; "recompute": only if the call returns couplings, and not with "min_max".
         use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
             each position.

@@ -49,7 +49,7 @@ class DynamicRouting(_DynamicRoutingLayer):
         votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         parents_per_chunk: about how many parents are routed at a time, to bound the memory; None: all. It needs
             `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. TensorFlow then
-            does without XLA. Calls that return couplings ignore it.
+            does without XLA and without gradients of second order. Calls that return couplings ignore it.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
         bias_initializer, vote_bias_initializer: of the biases.
@@ -171,7 +171,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
         kernel_size, strides: of the windows, a number or (rows, columns).
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
-            "store": it uses stored votes. Only stored votes have gradients of higher order.
+            "store": it uses stored votes.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             see `DynamicRouting`.
@@ -224,7 +224,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = None if mask is None else ops.reshape(mask, ops.shape(poses)[:4])
+        mask = None if mask is None else ops.cast(ops.reshape(mask, ops.shape(poses)[:4]), "bool")
         options = dict(bias=self.bias)
         if self.stores_votes or return_couplings:
             mask = None if mask is None else self.windows.gather(mask)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer
-from tf_capsules.layers.arguments import check_memory, positive_int_or_none, takes_xla, truth_value
+from tf_capsules.layers.arguments import check_memory, plain_numbers, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
 from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
@@ -27,7 +27,7 @@ class EMRoutingLayer(RoutingLayer):
         """Checks and sets the routing options among a constructor's arguments."""
         check_em_routing(**{name: arguments[name] for name in _OPTIONS})
         for name in _OPTIONS:
-            setattr(self, name, arguments[name])
+            setattr(self, name, plain_numbers(arguments[name]))
 
     def _add_weights(self, groups, poses_shape):
         """Adds the kernel (*groups, capsules, columns, dim), the bias of the votes, and the betas of the parents."""
@@ -67,7 +67,7 @@ class EMRouting(EMRoutingLayer):
             "store" is more exact. Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect; otherwise
-            TensorFlow does without XLA.
+            TensorFlow does without XLA and without gradients of second order.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of

@@ -116,8 +116,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         use_activations: whether parents have activations (ablation C).
         votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer computes an array of the
             size of a child's pose for each (child, parent) pair, for a few examples at a time, and again in the
-            backward pass. "store": always. "recompute": never; not with `use_activations`. Only stored votes have
-            gradients of higher order.
+            backward pass. "store": always. "recompute": never; not with `use_activations`.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.
         kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
@@ -221,7 +220,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
-            "store": it uses stored votes. Only stored votes have gradients of higher order.
+            "store": it uses stored votes.
         scaled, layer_norm, dropout, initial_pose, use_activations, seed: see `InvertedAttentionRouting`.
         kernel_initializer: see `InvertedAttentionRouting`; `children` are those of a window.
         beta_u_initializer, beta_a_initializer, kernel_regularizer, beta_u_regularizer, beta_a_regularizer,

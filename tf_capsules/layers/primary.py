@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.arguments import positive_number
@@ -84,7 +84,7 @@ class PrimaryCapsules(Configured):
             positive_int("pose", size)
         self.activation = activation if activation in ("squash", "layer_norm") else keras.activations.get(activation)
         self.kernel_size, self.strides = pair("kernel_size", kernel_size), pair("strides", strides)
-        self.padding = padding
+        self.padding = one_of("padding", padding.lower() if isinstance(padding, str) else padding, ("valid", "same"))
         self.scale, self.use_bias = float(positive_number("scale", scale)), truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
         options = dict(

@@ -41,7 +41,7 @@ class SequenceCapsules(Configured):
     """
 
     def __init__(self, dim: int = 64, norm: str = "pre", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # half precision would round the mask
         self.dim = positive_int("dim", dim)
         self.norm = one_of("norm", norm, ("pre", "post"))
         self.supports_masking = True
@@ -59,9 +59,10 @@ class SequenceCapsules(Configured):
         super().build(embeddings_shape)
 
     def call(self, embeddings, mask=None):
+        mask = None if mask is None else ops.convert_to_tensor(mask)
         _check_mask(embeddings, mask)
         shape = ops.shape(embeddings)
-        x = embeddings + ops.cast(self.depth, self.compute_dtype)
+        x = ops.cast(embeddings, self.compute_dtype) + ops.cast(self.depth, self.compute_dtype)
         # Three axes: TensorFlow multiplies (batch, 1, layers, width) wrongly in bfloat16 on processors with AMX.
         x = ops.reshape(x, (shape[0], shape[1] * shape[2], shape[3]))
         x = keras.activations.silu(self.dense(self.normalization(x) if self.norm == "pre" else x))

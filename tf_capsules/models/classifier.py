@@ -63,9 +63,10 @@ class CapsuleClassifier(keras.Model):
         self.label_mask = LabelMask()
         self.reconstruction_weight = reconstruction_weight
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
+        self.label_mask.build(None)
         if decoder is not None and not decoder.built:
-            decoder.build(encoder.output["poses"].shape)
-        self.built = True  # both parts are
+            decoder.build(outputs["poses"].shape)
+        self.built = True  # all parts are
 
     @property
     def reconstruction_weight(self):

@@ -39,7 +39,7 @@ def positive_number(name, value):
     """The value, if it is a finite real number above 0, and not too small or large for float32."""
     if not is_positive(value):
         raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
-    if not FLOAT32.tiny <= value <= FLOAT32.max:
+    if not float(FLOAT32.tiny) <= value <= float(FLOAT32.max):
         raise ValueError(f"`{name}` must be from {FLOAT32.tiny:.1e} to {FLOAT32.max:.1e}. Received: {value!r}")
     return value
 

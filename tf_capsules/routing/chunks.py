@@ -50,7 +50,7 @@ def by_examples(function, size, arrays, results, sums=()):
 
 
 def recomputed_by_examples(forward, backward, size, arrays, shared, results):
-    """The first result of `forward`, for at most `size` examples at a time, with a gradient of first order only.
+    """The first result of `forward`, for at most `size` examples at a time, with the gradient `backward`.
 
     Args:
         forward: of (*arrays, shared=shared). It returns an array and what else the backward pass needs.

@@ -95,7 +95,7 @@ def dynamic_routing_by_parents(
     check_dynamic_routing(iterations, "children")
     count, size = equal_chunks(votes.parents, parents_per_chunk)
     batch, groups, entries = votes.batch, votes.groups, math.prod(votes.pose_shape)
-    features = ops.reshape(votes.poses, (batch, votes.children, -1))
+    features = ops.reshape(votes.poses, (batch, votes.children, votes.rows * votes.columns))
     features = ops.concatenate([ops.ones_like(features[..., :1]), features], axis=-1)
     features = ops.swapaxes(votes.by_group(features), 1, 2)  # (batch, groups, members, features)
     if mask is not None:

@@ -70,7 +70,7 @@ def distinct_inverted_attention(
     """`inverted_attention` with a matrix for each (child, parent) pair. No array of pairs is kept.
 
     It computes as `DistinctVotes` does, but for some examples at a time, from poses (batch, children, [rows,] d) and a
-    kernel (children, parents, d, e). The gradient recomputes the arrays of pairs, and is of first order only.
+    kernel (children, parents, d, e). The gradient recomputes the arrays of pairs.
     """
     poses, parents, kernel = (at_least_float32(x) for x in (poses, parents, kernel))
     children, count, columns, out = kernel.shape

@@ -69,14 +69,11 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     with group.scope(), strategy.scope() if strategy else contextlib.nullcontext():
         model = reported(build_model, recipe, spec, settings.dtype)
         learner = reported(compile_learner, model, recipe, spec, settings.jit)
-        if settings.jit == "on" and not done and not learner.jit_compile:
+        if done:
+            _load_last_checkpoint(learner, folder, group)
+        elif settings.jit == "on" and not learner.jit_compile:
             reason = "--deterministic" if settings.deterministic else "a layer that TensorFlow's XLA can't train"
             raise TrainingError(f"--jit on does not go with {reason}.")
-        if done:
-            with group.first_weights(folder.weights() if group.index == 0 else None) as path:
-                kept = folder.checkpoints()[:-1]
-                load_checkpoint(learner, path, f". Remove it to go on after epoch {kept[-1]}." if kept else "")
-                load_random_states(learner, path)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
     # Each evaluation makes its batches again. They are always the same.
@@ -121,6 +118,14 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             if fit or not has_row(results, row):
                 append_row(results, row)
     return Run(folder.path, recipe, settings, recipe, spec, lambda: data, model, history, rows[-1])
+
+
+def _load_last_checkpoint(learner, folder, group):
+    """Loads weights, optimizer and random states after the last finished epoch, in all processes."""
+    with group.first_weights(folder.weights() if group.index == 0 else None) as path:
+        kept = folder.checkpoints()[:-1]
+        load_checkpoint(learner, path, f". Remove it to go on after epoch {kept[-1]}." if kept else "")
+        load_random_states(learner, path)
 
 
 def _take(folder, done, stack):

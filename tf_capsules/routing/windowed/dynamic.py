@@ -34,8 +34,8 @@ def windowed_dynamic_routing(
     """`dynamic_routing` in windows: the parent types at each position compete.
 
     A logit sums a vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the
-    sum of these parents. Votes exist for some examples at a time; the gradient recomputes them, and is of first order
-    only. One iteration is a plain convolution.
+    sum of these parents. Votes exist for some examples at a time; the gradient recomputes them. One iteration is
+    a plain convolution.
 
     Source: Sabour et al. 2017, procedure 1.
 

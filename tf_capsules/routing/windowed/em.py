@@ -41,7 +41,7 @@ def windowed_em_routing(
     epsilon: float = 1e-9,
     variance_floor: float = 1e-9,
 ):
-    """`em_routing` in windows. Its gradient is of first order only, and needs the memory of some examples' votes.
+    """`em_routing` in windows. Its gradient needs the memory of some examples' votes.
 
     Source: Hinton et al. 2018, procedure 1.
 

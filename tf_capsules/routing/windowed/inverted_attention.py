@@ -27,7 +27,7 @@ def windowed_inverted_attention(
     """`inverted_attention` in windows: the parent types at each position compete. No votes are kept.
 
     Without `parents` and `return_moments` it is a plain convolution. Otherwise votes exist for some examples at a time.
-    The gradient recomputes them, and is of first order only.
+    The gradient recomputes them.
 
     Args:
         poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d).
