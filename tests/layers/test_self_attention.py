@@ -60,7 +60,7 @@ def test_without_a_prior_children_that_share_may_be_of_any_number():
         ),
         (lambda: SelfAttentionRouting(2, 4)(keras.Input((None, 3))), "needs to know the number of children"),
         (lambda: SelfAttentionRouting(2, 4, "all")(keras.Input((None, 3))), "needs to know the number of children"),
-        (lambda: SelfAttentionRouting(2, 4)(np.ones((1, 5, 3)), mask=np.ones((1, 4))), "`mask` must be shapedape"),
+        (lambda: SelfAttentionRouting(2, 4)(np.ones((1, 5, 3)), mask=np.ones((1, 4))), "`mask` must be shaped like"),
     ],
 )
 def test_what_does_not_fit_is_named(make, message):
