@@ -97,7 +97,7 @@ def make_table(names, folder, settings, results, test=True):
         flags = ("--resume", "--no-figures", "--no-export")
         _run("train", row.recipe.name, *flags, "--output", run, *options.as_arguments())
         if test:
-            _run("evaluate", run, "--test-limit", sys.maxsize, "--results", results)
+            _run("evaluate", run, "--test-limit", 2**31 - 1, "--results", results)
     found = {row.name: _found(results, row, settings) for row in rows} if test else {}
     if lacking := [name for name, row in found.items() if row is None]:
         raise TrainingError(f"{results} lacks the rows {', '.join(lacking)}, which were just measured.")
