@@ -86,6 +86,15 @@ def test_a_run_that_ended_in_its_first_epoch_is_replaced(eager, tmp_path, capsys
             train(wild, folder.path, settings, verbose=0)
 
 
+def test_a_checkpoint_that_a_kill_has_left_is_removed(eager, tmp_path):
+    recipe, settings = TINY.replace(epochs=2), Settings(train_limit=50, test_limit=20)
+    run = train(recipe, tmp_path / "run", settings, verbose=0)
+    folder = RunFolder(run.folder)
+    shutil.copy(folder.weights(2), folder.path / "last-0001.weights.h5")
+    train(recipe, run.folder, settings, resume=True, verbose=0)
+    assert folder.checkpoints() == [2]
+
+
 @pytest.mark.parametrize("name", recipes.names())
 def test_a_recorded_recipe_is_the_recipe(name):
     recipe = recipes.get(name)

@@ -94,13 +94,18 @@ def alike(a, b):
     return len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
 
 
+def bool_mask(mask, shape):
+    """The mask in that shape, true where it is not 0; None stays None."""
+    return None if mask is None else ops.cast(ops.reshape(mask, shape), "bool")
+
+
 def flat_mask(poses, mask):
     """The mask of the children of poses, bool (batch, children); None stays None."""
-    return None if mask is None else ops.cast(ops.reshape(mask, ops.shape(flatten_grid(poses))[:2]), "bool")
+    return bool_mask(mask, ops.shape(flatten_grid(poses))[:2])
 
 
 def masked(activations, mask, shape, dtype):
     """Activations, 0 where masked, in that shape and dtype; None if neither is given, which stands for ones."""
-    mask = None if mask is None else ops.cast(mask, "bool")
-    given = [ops.cast(ops.reshape(x, shape), dtype) for x in (activations, mask) if x is not None]
+    factors = activations, bool_mask(mask, shape)
+    given = [ops.cast(ops.reshape(x, shape), dtype) for x in factors if x is not None]
     return functools.reduce(operator.mul, given) if given else None

@@ -6,7 +6,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import one_of, positive_int, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
+from tf_capsules.layers.connections import bool_mask, count_groups, flat_mask, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, dynamic_routing_by_parents
 from tf_capsules.routing.votes import plan
@@ -224,7 +224,7 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = None if mask is None else ops.cast(ops.reshape(mask, ops.shape(poses)[:4]), "bool")
+        mask = bool_mask(mask, ops.shape(poses)[:4])
         options = dict(bias=self.bias)
         if self.stores_votes or return_couplings:
             mask = None if mask is None else self.windows.gather(mask)

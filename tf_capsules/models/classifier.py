@@ -63,7 +63,7 @@ class CapsuleClassifier(keras.Model):
         self.label_mask = LabelMask()
         self.reconstruction_weight = reconstruction_weight
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
-        self.label_mask.build(None)
+        self.label_mask.build(None)  # it has no weights
         if decoder is not None and not decoder.built:
             decoder.build(outputs["poses"].shape)
         self.built = True  # all parts are

@@ -24,20 +24,21 @@ class Measured:
         runs: how many there are.
         epochs: how many it was trained for.
         planned: epochs of the recipe.
-        note: what an epoch was, if it was not a pass over the training examples.
+        epoch: the examples of an epoch, in words, if it was not a pass over all.
     """
 
     value: float
     runs: int
     epochs: int
     planned: int
-    note: str = ""
+    epoch: str = ""
 
     def text(self, measure=""):
         """For instance "0.58% error, 5 of 50 epochs", where the measure is "error"."""
         value = f"{100 * (1 - self.value if 'error' in measure else self.value):.2f}% {measure}".rstrip()
         mean = f"mean of {self.runs} runs, " if self.runs > 1 else ""
-        return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}{self.note}"
+        each = f", each of {self.epoch}" if self.epoch else ""
+        return f"{value}, {mean}{self.epochs} of {self.planned} epoch{'s' * (self.planned != 1)}{each}"
 
 
 def measured(recipe):
@@ -63,8 +64,8 @@ def measured(recipe):
     by_seed = {row["seed"]: row["value"] for row in groups[-1]}  # one may stand there trained and evaluated
     row = groups[-1][0]
     part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", row["note"])
-    note = f", each of {part[1]}" if part else ""
-    return Measured(statistics.mean(by_seed.values()), len(by_seed), row["epochs"], recipe.epochs, note)
+    value, epoch = statistics.mean(by_seed.values()), part[1] if part else ""
+    return Measured(value, len(by_seed), row["epochs"], recipe.epochs, epoch)
 
 
 @functools.cache

@@ -152,10 +152,10 @@ def check_em_routing(iterations, inverse_temperature, normalization, gradients, 
         )
     if normalization not in ("data", "min_max") and not is_positive(normalization):
         raise ValueError(f"`normalization` must be a number above 0, 'data' or 'min_max'. Received: {normalization!r}")
-    for name, numbers_of in (("inverse_temperature", lambdas), ("normalization", [normalization])):
-        for value in numbers_of:
-            if not isinstance(value, str):
-                positive_number(name, value)
+    for value in lambdas:
+        positive_number("inverse_temperature", value)
+    if normalization not in ("data", "min_max"):
+        positive_number("normalization", normalization)
     one_of("gradients", gradients, ("all", "last"))
     positive_number("epsilon", epsilon)
     positive_number("variance_floor", variance_floor)

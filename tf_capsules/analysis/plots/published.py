@@ -70,8 +70,7 @@ def _part_names(axes):
         for lift, (side, aside) in itertools.product(lifts, (("left", 8), ("right", -8))):
             text.set(ha=side, position=(aside, lift))
             box = Text.get_window_extent(text, renderer)  # without the line
-            inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
-            inside = inside and axes.bbox.containsy(box.y0) and axes.bbox.containsy(box.y1)
+            inside = all(axes.bbox.contains(*corner) for corner in box.get_points())
             if inside and not any(box.overlaps(other) for other in taken if other is not own):
                 break
         text.arrow_patch.set_visible(abs(lift) > 15)
