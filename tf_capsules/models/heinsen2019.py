@@ -6,7 +6,7 @@ from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
 from tf_capsules.models.backbones import columns_of, features_of, image_input
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
 
@@ -23,7 +23,7 @@ def ImageCapsNet(
     backbone: keras.Model | None = None,
     weights: Weights = None,
     name: str | None = "image_capsnet",
-):
+) -> CapsuleClassifier:
     """The network for smallNORB: six convolutions, primary capsules, two routing layers.
 
     Source: Heinsen 2019, section 3.1; 271,688 trainable parameters, with the moving statistics of the batch
@@ -31,7 +31,7 @@ def ImageCapsNet(
 
     Args:
         image_shape: (height, width, channels), at least 29 x 29 without a backbone.
-        classes: number of classes.
+        classes, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each convolution.
         types: types of primary capsules.
         parts: capsules between the two routing layers.
@@ -39,15 +39,8 @@ def ImageCapsNet(
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
-        weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
-            (`tf_capsules.models.heinsen2019_published`); or the name of a shipped set.
-        name: of the model.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: arguments out of range, an image that is too small, unknown weights.
+        weights: as of all networks; or the path of a PyTorch file (.pt) that the author published
+            (`tf_capsules.models.heinsen2019_published`).
 
     Example:
         >>> ImageCapsNet().count_params()
@@ -96,7 +89,7 @@ def TextCapsNet(
     norm: str = "pre",
     weights: Weights = None,
     name: str | None = "text_capsnet",
-):
+) -> CapsuleClassifier:
     """The network for the Stanford Sentiment Treebank: hidden states of a frozen transformer, two routing layers.
 
     Source: Heinsen 2019, section 4.1; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large.
@@ -105,18 +98,13 @@ def TextCapsNet(
         layers, width: number and width of the hidden states; GPT-2 large has 37 of width 1,280.
         dim: entries of a token's capsule.
         pose: columns of the poses after routing; every pose has one row.
-        classes, parts, iterations, density, name: see `ImageCapsNet`.
+        classes, parts, iterations, density, weights, name: see `ImageCapsNet`.
         norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;
             140,480 and 138,944 parameters).
-        weights: None; the path of a weights file, or of a PyTorch file (.pt) that the author published
-            (`tf_capsules.models.heinsen2019_published`); or the name of a shipped set.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
         "mask" (batch, tokens) in [0, 1]. Its activations are logits.
-
-    Raises:
-        ValueError: arguments out of range, unknown weights.
 
     Example:
         >>> TextCapsNet().count_params()
@@ -143,7 +131,7 @@ def SelfAttentionCapsNet(
     dropout: float = 0.0,
     weights: Weights = None,
     name: str | None = "self_attention_capsnet",
-):
+) -> CapsuleClassifier:
     """A small text network: self-attention blocks over frozen word embeddings, and a routing layer on top.
 
     Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
@@ -155,7 +143,8 @@ def SelfAttentionCapsNet(
 
     Args:
         layers, width: number (any) and width of the hidden states; the inputs are those of `TextCapsNet`.
-        classes, iterations, density, name: see `ImageCapsNet`.
+        classes, weights, name: as of all networks, see `tf_capsules.models`.
+        iterations, density: see `HeinsenRouting`.
         dim: width of the blocks, a multiple of `heads`.
         heads: attention heads of each block.
         blocks: self-attention blocks.
@@ -163,15 +152,11 @@ def SelfAttentionCapsNet(
             `TextCapsNet`.
         pose: columns of every pose, from the tokens to the classes; every pose has one row.
         dropout: rate of dropout on the attention's weights and on the output of each part of a block.
-        weights: None; the path of a weights file; or the name of a shipped set.
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
         "mask" (batch, tokens) in [0, 1]. Its activations are logits. A mask between 0 and 1 comes from mixed examples:
         attention treats such a token like any other, and routing uses the fraction.
-
-    Raises:
-        ValueError: arguments out of range, unknown weights.
 
     Example:
         >>> SelfAttentionCapsNet(layers=7, width=384, pose=4).count_params()
@@ -207,18 +192,15 @@ def SelfAttentionCapsNet(
 
 def MeanPooling(
     layers: int = 37, width: int = 1280, classes: int = 5, weights: Weights = None, name: str | None = "mean_pooling"
-):
+) -> keras.Model:
     """The baseline without capsules: hidden states, averaged over the tokens, and one dense layer.
 
     Args:
-        layers, width, classes, name: see `TextCapsNet`.
-        weights: None, or the path of a weights file.
+        layers, width: see `TextCapsNet`.
+        classes, weights, name: as of all networks, see `tf_capsules.models`.
 
     Returns:
         A `keras.Model`, not compiled, called as `TextCapsNet`. It returns class probabilities (batch, classes).
-
-    Raises:
-        ValueError: unknown weights.
     """
     inputs = _hidden_states(layers, width)
     embeddings, mask = inputs.values()
@@ -240,7 +222,7 @@ def _hidden_states(layers, width):
 
 def _classifier(inputs, poses, logits, parts, classes, dim, options, weights, name):
     """The network above the primary capsules: routing to parts, unless `parts` is None, and to the classes."""
-    options = options | {"dtype": "float32"}  # under every dtype policy: these are the model's answers
+    options = options | {"dtype": "float32"}
     if parts is not None:
         poses, logits, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, logits)
     sharing = "all" if parts is None else "none"

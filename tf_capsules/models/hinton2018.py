@@ -9,7 +9,7 @@ from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
 from tf_capsules.models.backbones import columns_of, features_of, image_input
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
 _CONVOLUTION, _WINDOW = 5, 3  # rows and columns of the convolution's kernel, and of a window of capsules
@@ -33,7 +33,7 @@ def MatrixCapsNet(
     backbone: keras.Model | None = None,
     weights: Weights = None,
     name: str | None = "matrix_capsnet",
-):
+) -> CapsuleClassifier:
     """The capsule network: a convolution, primary capsules, convolutional routing layers, routed class capsules.
 
     Source: Hinton et al. 2018, section 4 and figure 1; 317,194 parameters (the paper says 310K) and, with `filters=64,
@@ -43,7 +43,7 @@ def MatrixCapsNet(
     Args:
         image_shape: (height, width, channels); with the default values at least 17 x 17, or a feature map of at least
             7 x 7.
-        classes: number of classes.
+        classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of the convolution, the paper's A.
         types: types of primary capsules, B.
         capsules: types of capsules, a number for each convolutional routing layer: the paper's C and D.
@@ -59,15 +59,10 @@ def MatrixCapsNet(
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
         backbone: None; or a Keras model from images to a feature map, which replaces the convolution and which `l2`
             does not regularize.
-        weights: None; the path of a weights file; or the name of a shipped set.
-        name: of the model.
 
     Returns:
         A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of
         its further output "logits"; with `logits=True` they are these logits.
-
-    Raises:
-        ValueError: arguments out of range, an image that is too small, unknown weights.
 
     Example:
         >>> MatrixCapsNet().count_params()
@@ -111,18 +106,15 @@ def BaselineCNN(
     dropout: float = 0.5,
     weights: Weights = None,
     name: str | None = "baseline_cnn",
-):
+) -> keras.Model:
     """The convolutional baseline for smallNORB, 4,253,349 parameters (the paper says 4.2M).
 
     Source: Hinton et al. 2018, the baseline of its experiments; the count is met with "same" padding. The dropout rate
     is not stated.
 
     Args:
-        image_shape, classes, weights, name: see `MatrixCapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

@@ -9,7 +9,7 @@ from tf_capsules.layers import CapConv, CapFC, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.models.backbones import ResNetBackbone, batch_normalized, image_input, padded_convolution
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
 _TYPES = 32
@@ -32,7 +32,7 @@ def CapNet(
     votes_memory: str = "auto",
     weights: Weights = None,
     name: str | None = "capnet",
-):
+) -> CapsuleClassifier:
     """The baseline: four convolutions and two layers of fully connected capsules, routed.
 
     Source: Li et al. 2018, section 2.2, appendix A.i and table 1 (a), (b); trainable parameters 9,913,600 with dynamic
@@ -40,8 +40,7 @@ def CapNet(
     dynamic routing handles 16 parents at a time, EM routing the children of one type at a time.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         routing: "dynamic", with competition between children; or "em".
         dim: entries of the poses of both layers.
         grid: (height, width) of the first routed layer, which has 32 types; None: those of the primary capsules. The
@@ -53,14 +52,6 @@ def CapNet(
             depend on the image at the start: kernels of a thousandth, biases of 1. "scaled": larger kernels, biases 0.
         votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
             "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
-        weights: None; the path of a weights file; or the name of a shipped set.
-        name: of the model.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled; its activations are the lengths of the class capsules.
-
-    Raises:
-        ValueError: arguments out of range.
 
     Example:
         >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape
@@ -89,7 +80,7 @@ def CapNet(
     rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
 
     def routed(x, capsules, name):
-        # In float32 under every dtype policy: these are the model's answers. Each layer gets initializers of its own.
+        # Each layer gets initializers of its own.
         options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
         options["votes_memory"] = votes_memory
         # The released code has a grouped 1x1 convolution here; the fans are those of its whole kernel.
@@ -121,19 +112,16 @@ def ShortEncapNet(
     dim: int = 16,
     weights: Weights = None,
     name: str | None = "short_encapnet",
-):
+) -> CapsuleClassifier:
     """Six layers: four convolutions, one capsule convolution with its skip, class capsules.
 
     Source: Li et al. 2018, table 1 (e), (f); trainable parameters 1,689,856 with the master branch alone, 8,124,224
     with "own" or "crossed" coefficients and 8,133,440 with "both" (the printed size of (f) fits none of them).
 
     Args:
-        image_shape, classes, weights, name: see `CapNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         coefficients: of the capsule convolution, see `CapConv`.
         dim: entries of the poses of the class capsules and of those below.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
     """
     images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
@@ -152,7 +140,7 @@ def EncapNet(
     stem: str = "plain",
     weights: Weights = None,
     name: str | None = "encapnet",
-):
+) -> CapsuleClassifier:
     """EncapNet: modules of capsule convolutions. Each module doubles the entries of a pose.
 
     Source: Li et al. 2018, section 3.1, figure 3 and table 2. A module is a 3x3 capsule convolution (Type I), with
@@ -162,7 +150,7 @@ def EncapNet(
     layers are shared out is not published.
 
     Args:
-        image_shape, classes, weights, name: see `CapNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         layers: number of Type II layers of each module.
         coefficients: see `CapConv`, for all modules or for each.
         skips: any of "convolution": around layers of Type I; "stack": around all Type II layers of a module; "layer":
@@ -175,9 +163,6 @@ def EncapNet(
     Returns:
         A `CapsuleClassifier`, not compiled. In its encoder the layers of module m, from 1, are "module_m_type_1" and
         "module_m_type_2_n", n from 1.
-
-    Raises:
-        ValueError: arguments out of range.
 
     Example:
         >>> network = EncapNet((16, 16, 3), types=4, layers=(1, 1))
@@ -215,11 +200,11 @@ def EncapNet(
 
 def SameShapeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_shape_cnn"
-):
+) -> keras.Model:
     """The convolutional network with CapNet's shapes, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
     Args:
-        image_shape, classes, weights, name: see `CapNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
 
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled; the paper's margin loss is on them.
@@ -229,11 +214,11 @@ def SameShapeCNN(
 
 def SameSizeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_size_cnn"
-):
+) -> keras.Model:
     """The convolutional network with CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
 
     Args:
-        image_shape, classes, weights, name: see `CapNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
 
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled.
@@ -248,7 +233,7 @@ def ResNetTwin(
     blocks: Sequence[int] = (2, 2, 2, 2),
     weights: Weights = None,
     name: str | None = "resnet_twin",
-):
+) -> keras.Model:
     """The residual network whose stages have the shapes of EncapNet's modules.
 
     With 10 classes it has 11,156,778 trainable parameters.
@@ -256,7 +241,7 @@ def ResNetTwin(
     Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks.
 
     Args:
-        image_shape, classes, weights, name: see `CapNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters, blocks: of each stage.
 
     Returns:

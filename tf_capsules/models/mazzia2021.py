@@ -14,7 +14,7 @@ from tf_capsules.layers import (
 )
 from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, one_of, positive_int_or_none
 from tf_capsules.models.backbones import check_convolutions, image_input
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 
 # Filters, size of the kernel, stride.
 MNIST = ((32, 5, 1), (64, 3, 1), (64, 3, 1), (128, 3, 2))
@@ -35,7 +35,7 @@ def EfficientCapsNet(
     reconstruction_weight: float | None = None,
     weights: Weights = None,
     name: str | None = "efficient_capsnet",
-):
+) -> CapsuleClassifier:
     """The capsule network with self-attention routing: four convolutions, depthwise primary capsules, class capsules.
 
     Source: Mazzia et al. 2021, section 3, and the released code. The default values are those of MNIST: 161,824
@@ -43,8 +43,7 @@ def EfficientCapsNet(
     `EfficientCapsNet((48, 48, 2), 5, SMALLNORB, "instance", decoder="upsampling")`.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, name: as of all networks, see `tf_capsules.models`.
         convolutions: (filters, kernel size, stride) of each, without padding: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or
             your own.
         normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
@@ -55,15 +54,7 @@ def EfficientCapsNet(
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction; None: the paper's 0.392 times
             the mean squared error.
-        weights: None; the path of a weights file, or of the authors' smallNORB file; or the name of a shipped set
-            (`tf_capsules.models.weights.names()`).
-        name: of the model.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: arguments out of range, an image that is too small, unknown weights.
+        weights: as of all networks; or the path of the authors' smallNORB file.
 
     Example:
         >>> model = EfficientCapsNet(decoder=None)
@@ -87,7 +78,6 @@ def EfficientCapsNet(
         )(x)
         x = _normalized(x, normalization, index)
     x = DepthwisePrimaryCapsules(pose, primary_kernel_size, primary_strides, name="primary_capsules")(x)
-    # In float32 under every dtype policy: these are the model's answers.
     poses = SelfAttentionRouting(classes, dim, dtype="float32", name="class_capsules")(x)
     if reconstruction_weight is None:
         reconstruction_weight = 0.392 / (height * width * channels)

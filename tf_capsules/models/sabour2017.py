@@ -9,7 +9,7 @@ from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
 from tf_capsules.models.backbones import features_of, image_input
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
 
@@ -35,15 +35,14 @@ def CapsNet(
     backbone: keras.Model | None = None,
     weights: Weights = None,
     name: str | None = "capsnet",
-):
+) -> CapsuleClassifier:
     """The capsule network: a convolution, primary capsules, routed class capsules, and a decoder.
 
     Source: Sabour et al. 2017, section 4 and figures 1 and 2; the default values are those of MNIST: 8,215,568
     parameters, 6,804,224 without the decoder.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of the first convolution.
         kernel_size: of the first convolution.
         types: types of primary capsules.
@@ -56,14 +55,6 @@ def CapsNet(
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
         backbone: None; or a Keras model from images to a feature map, which replaces the first convolution.
-        weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
-        name: of the model.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
-
-    Raises:
-        ValueError: arguments out of range, an image that is too small, unknown weights.
 
     Example:
         >>> CapsNet().count_params()
@@ -77,7 +68,6 @@ def CapsNet(
     x = features_of(images, backbone)
     primary: dict[str, Any] = dict(scale=primary_scale, name="primary_capsules")
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, padding, **primary)(x)
-    # In float32 under every dtype policy: these are the model's answers.
     routing: dict[str, Any] = dict(leaky=leaky, use_bias=use_bias, competition=competition, dtype="float32")
     routing |= dict(initial_logits=initial_logits, name="class_capsules")
     poses = DynamicRouting(classes, dim, iterations, **routing)(x)
@@ -92,18 +82,15 @@ def BaselineCNN(
     dropout: float = 0.5,
     weights: Weights = None,
     name: str | None = "baseline_cnn",
-):
+) -> keras.Model:
     """The convolutional baseline for MNIST, 35,445,522 parameters.
 
     Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is not
     stated.
 
     Args:
-        image_shape, classes, weights, name: see `CapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the last hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((256, 5), (256, 5), (128, 5)), (328, 192), **options)
@@ -116,7 +103,7 @@ def PoolingCNN(
     dropout: float = 0.0,
     weights: Weights = None,
     name: str | None = "pooling_cnn",
-):
+) -> keras.Model:
     """The convolutional baseline with max pooling for MultiMNIST, 24,563,978 parameters.
 
     Source: Sabour et al. 2017, section 6. The published count is met with "same" padding. For affNIST the paper only
@@ -124,12 +111,9 @@ def PoolingCNN(
     in.
 
     Args:
-        image_shape, classes, weights, name: see `CapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
         dropout: share of the hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

@@ -16,7 +16,7 @@ from tf_capsules.layers import (
 )
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int, truth_value
 from tf_capsules.models import backbones, hinton2018, sabour2017
-from tf_capsules.models.classifier import classifier
+from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
 BACKBONES = ("simple", "resnet")
@@ -44,15 +44,14 @@ def AttentionCapsNet(
     probabilities: str = "softmax",
     weights: Weights = None,
     name: str | None = "attention_capsnet",
-):
+) -> CapsuleClassifier:
     """The capsule network: a backbone, primary capsules, and capsule layers that are routed together.
 
     Source: Tsai et al. 2020, section 3 and tables 8 to 11; trainable parameters 561,297 with the simple backbone
     and 1,828,817 with the residual one. A linear unit, shared by all classes, computes a class's logit from its pose.
 
     Args:
-        image_shape: (height, width, channels).
-        classes: number of classes.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         backbone: "simple"; "resnet"; or a Keras model from images to a feature map.
         filters: channels of the simple backbone, an error with any other backbone; None: 256.
         types: types of primary capsules.
@@ -66,14 +65,9 @@ def AttentionCapsNet(
         probabilities: "softmax": the network's "activations" are logits, for `SoftmaxCrossentropy`, and a softmax makes
             probabilities of them; "sigmoid", where several classes may be present: "activations" are probabilities, and
             "logits" are a further output.
-        weights: None; the path of a weights file; or the name of a shipped set.
-        name: of the model.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
 
     Raises:
-        ValueError: arguments out of range, `filters` of another backbone, an image that is too small, unknown weights.
+        ValueError: also for `filters` of another backbone.
 
     Example:
         >>> AttentionCapsNet().count_params()
@@ -91,7 +85,6 @@ def AttentionCapsNet(
     options["capsule_activation"] = "sigmoid" if truth_value("activations", activations) else None
     options["kernel_initializer"] = backbones.fan_in_uniform(rows * columns * x.shape[-1])
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
-    # In float32 under every dtype policy: these are the model's answers.
     options = dict(scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, dtype="float32")
     options["votes_memory"] = votes_memory
     below = options | {"use_activations": activations}
@@ -123,19 +116,17 @@ def DynamicCapsNet(
     iterations: int = 3,
     weights: Weights = None,
     name: str | None = "dynamic_capsnet",
-):
+) -> CapsuleClassifier:
     """The dynamic routing network of the paper's comparison: that of Sabour et al. 2017 without decoder.
 
     Source: Tsai et al. 2020, tables 4 and 5; 7,992,576 parameters, with the residual backbone 12,451,136 trainable
     ones. Different from the appendix: the last stage of that backbone has 256 channels, to match the published count.
 
     Args:
-        image_shape, classes, types, iterations, weights, name: see `tf_capsules.models.sabour2017.CapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
+        types, iterations: see `tf_capsules.models.sabour2017.CapsNet`.
         backbone: as of `AttentionCapsNet`; "simple" is a convolution of 9x9.
         filters: channels of the simple backbone; None: 256.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
     if isinstance(backbone, str) and backbone == "simple":
@@ -155,7 +146,7 @@ def ConvDynamicCapsNet(
     iterations: int = 3,
     weights: Weights = None,
     name: str | None = "conv_dynamic_capsnet",
-):
+) -> CapsuleClassifier:
     """Dynamic routing for DiverseMultiMNIST, in convolutional capsule layers too.
 
     Source: Tsai et al. 2020, section 6 and figure 5 ("CapsNet*"); 42,478,592 parameters. The paper gives only the size.
@@ -163,20 +154,17 @@ def ConvDynamicCapsNet(
     normalized, layers are routed one after the other, and probabilities are lengths.
 
     Args:
-        image_shape, classes, backbone, types, convolutions, weights, name: see `AttentionCapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
+        backbone, types, convolutions: see `AttentionCapsNet`.
         filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the number of entries of a vector.
         iterations: of the routing, at least 1.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     pose = positive_int("pose", pose)
     backbones.check_convolutions(convolutions)
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
     x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
-    # In float32 under every dtype policy: these are the model's answers.
     options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
         name_of_layer = f"convolutional_capsules_{number}"
@@ -195,20 +183,17 @@ def EMCapsNet(
     iterations: int = 2,
     weights: Weights = None,
     name: str | None = "em_capsnet",
-):
+) -> CapsuleClassifier:
     """The EM routing network of the paper's comparison: that of Hinton et al. 2018 on another backbone.
 
     Source: Tsai et al. 2020, tables 6 and 7; trainable parameters without the betas (148 with ten classes): 452,896,
     and 1,710,432 with the residual backbone.
 
     Args:
-        image_shape, classes, types, capsules, iterations, weights, name: see
-            `tf_capsules.models.hinton2018.MatrixCapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
+        types, capsules, iterations: see `tf_capsules.models.hinton2018.MatrixCapsNet`.
         filters: channels of the simple backbone; None: 256.
         backbone: as of `AttentionCapsNet`; "simple" is a normalized convolution of 4x4.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled. Errors are those of `AttentionCapsNet`.
     """
     backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
     options: dict[str, Any] = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
@@ -221,17 +206,14 @@ def BaselineCNN(
     filters: int = 1024,
     weights: Weights = None,
     name: str | None = "baseline_cnn",
-):
+) -> keras.Model:
     """The convolutional baseline for CIFAR, 18,919,434 trainable parameters.
 
     Source: Tsai et al. 2020, tables 2 and 3.
 
     Args:
-        image_shape, classes, weights, name: see `AttentionCapsNet`; images are at least 21 x 21.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`; images are at least 21 x 21.
         filters: channels of each convolution.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
 
     Raises:
         ValueError: images that are too small to be halved five times.
@@ -251,17 +233,14 @@ def ResNet18(
     filters: Sequence[int] = (64, 128, 256, 512),
     weights: Weights = None,
     name: str | None = "resnet18",
-):
+) -> keras.Model:
     """The residual network of 18 layers for CIFAR, 11,173,962 trainable parameters.
 
     Source: He et al. 2016; Tsai et al. 2020, section 5: no pooling after the first convolution, which is 3x3.
 
     Args:
-        image_shape, classes, weights, name: see `AttentionCapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each of the four stages.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes)
     x = backbones.ResNetBackbone(image_shape, filters=filters, blocks=(2, 2, 2, 2), stem=None)(images)
@@ -277,14 +256,14 @@ def DiverseCNN(
     hidden: int = 640,
     weights: Weights = None,
     name: str | None = "diverse_cnn",
-):
+) -> keras.Model:
     """The convolutional baselines for DiverseMultiMNIST.
 
     Source: Tsai et al. 2020, table 12; trainable parameters 19,553,162 with average pooling, 42,490,762 with learned
     pooling. The paper states no non-linearity between the last two layers, and there is none here.
 
     Args:
-        image_shape, classes, weights, name: see `AttentionCapsNet`.
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         pooling: "average": `hidden` channels at each position, then their means; "learned": `hidden` units that see all
             positions.
         filters: channels of each convolution.
@@ -292,9 +271,6 @@ def DiverseCNN(
 
     Returns:
         A Keras model from images to independent class probabilities (batch, classes), not compiled.
-
-    Raises:
-        ValueError: an unknown kind of pooling.
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)
