@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import keras
 
-from tf_capsules.argument_types import Shape, Weights
+from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CapConv, CapFC, DynamicRouting, EMRouting
-from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int, positive_ints, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
 from tf_capsules.models.backbones import ResNetBackbone, batch_normalized, image_input, padded_convolution
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
@@ -23,7 +23,7 @@ def CapNet(
     classes: int = 10,
     routing: str = "dynamic",
     dim: int = 16,
-    grid: Sequence[int] | None = None,
+    grid: Size | None = None,
     iterations: int = 3,
     initial_logits: str = "zeros",
     normalization: float | str = "min_max",
@@ -43,8 +43,8 @@ def CapNet(
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         routing: "dynamic", with competition between children; or "em".
         dim: entries of the poses of both layers.
-        grid: (height, width) of the first routed layer, which has 32 types; None: those of the primary capsules. The
-            released code has 4 x 4 for 8 x 8 primary capsules.
+        grid: (height, width) of the first routed layer, which has 32 types, or a number for both; None: those of the
+            primary capsules. The released code has 4 x 4 for 8 x 8 primary capsules.
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
         normalization: of EM routing, see `EMRouting`; 1.0: none.
@@ -75,9 +75,7 @@ def CapNet(
     images = image_input(image_shape, classes)
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
-    if grid is not None and (isinstance(grid, int) or len(grid) != 2):
-        raise ValueError(f"`grid` is (height, width). Received: {grid!r}")
-    rows, columns = poses.shape[1:3] if grid is None else (positive_int("grid", size) for size in grid)
+    rows, columns = poses.shape[1:3] if grid is None else pair("grid", grid)
 
     def routed(x, capsules, name):
         # Each layer gets initializers of its own.
@@ -126,7 +124,8 @@ def ShortEncapNet(
     images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
     x = CapConv(dim, 3, 2, coefficients, skip=True, name="capsules")(x)
-    return _encapnet(images, x, classes, weights, name)
+    poses = CapFC(classes, dtype="float32", name="class_capsules")(x)
+    return classifier(images, {"poses": poses}, weights, name=name)
 
 
 def EncapNet(
@@ -195,7 +194,8 @@ def EncapNet(
             around = {"layer": x, "stack": start if number == count else None}
             residual = next((around[what] for what in skips if what in around), None)
             x = CapConv(kernel_size=1, name=f"module_{module}_type_2_{number}", **options)(x, residual=residual)
-    return _encapnet(images, x, classes, weights, name)
+    poses = CapFC(classes, dtype="float32", name="class_capsules")(x)
+    return classifier(images, {"poses": poses}, weights, name=name)
 
 
 def SameShapeCNN(
@@ -295,10 +295,3 @@ def _on_grid(x, rows, columns):
 
 def _unit():
     return keras.initializers.RandomUniform(0.0, 1.0)
-
-
-def _encapnet(images, x, classes, weights, name):
-    """The network from the last capsule convolution on."""
-    # In float32 under every dtype policy: these are the model's answers.
-    poses = CapFC(classes, dtype="float32", name="class_capsules")(x)
-    return classifier(images, {"poses": poses}, weights, name=name)
