@@ -5,7 +5,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
-from tf_capsules.models.backbones import columns_of, features_of, image_input
+from tf_capsules.models.backbones import columns_of, fan_in_uniform, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
@@ -48,33 +48,32 @@ def ImageCapsNet(
     """
     one_of("pointwise_initializer", pointwise_initializer, ("kaiming", "uniform"))
     images = image_input(image_shape, classes, 29 if backbone is None else 1)
-    x = None if backbone is None else features_of(images, backbone)
-    width = filters if x is None else x.shape[-1]
     scaling = keras.initializers.VarianceScaling
-
-    def pointwise():
-        """Options of a pointwise convolution, for one layer each: a shared initializer would draw the same numbers."""
-        if pointwise_initializer == "kaiming":
-            return {"kernel_initializer": scaling(2.0, "fan_in", "untruncated_normal")}
-        limit = width**-0.5
-        bias = keras.initializers.RandomUniform(-limit, limit)
-        return {"kernel_initializer": scaling(1 / 3, "fan_in", "uniform"), "bias_initializer": bias}
 
     # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
     def normalized(x, name):
         return BatchNormalization(momentum=0.9, epsilon=1e-5, dtype="float32", name=name)(x)
 
-    if x is None:
+    if backbone is None:
         x = CoordinateChannels(name="coordinates")(images)
         for block in range(6):
             kernel = scaling(2.0, "fan_in", "untruncated_normal")
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
+    else:
+        x = features_of(images, backbone)
+
+    def pointwise():
+        """Options of a pointwise convolution, for one layer each: a shared initializer would draw the same numbers."""
+        if pointwise_initializer == "kaiming":
+            return {"kernel_initializer": scaling(2.0, "fan_in", "untruncated_normal")}
+        bias = fan_in_uniform(x.shape[-1])
+        return {"kernel_initializer": scaling(1 / 3, "fan_in", "uniform"), "bias_initializer": bias}
+
     logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(normalized(x, "norm_scores"))
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(normalized(x, "norm_poses"))
-    options = dict(iterations=iterations, density=density)
-    return _classifier(images, poses, logits, parts, classes, columns_of(pose), options, weights, name)
+    return _classifier(images, poses, logits, parts, classes, columns_of(pose), iterations, density, weights, name)
 
 
 def TextCapsNet(
@@ -110,11 +109,9 @@ def TextCapsNet(
         >>> TextCapsNet().count_params()
         142912
     """
-    inputs = _hidden_states(layers, width)
-    embeddings, mask = inputs.values()
+    inputs, embeddings, mask = _hidden_states(layers, width)
     poses, logits = SequenceCapsules(dim, norm, name="capsules")(embeddings, mask=mask)
-    options = dict(iterations=iterations, density=density)
-    return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
+    return _classifier(inputs, poses, logits, parts, classes, pose, iterations, density, weights, name)
 
 
 def SelfAttentionCapsNet(
@@ -154,9 +151,8 @@ def SelfAttentionCapsNet(
         dropout: rate of dropout on the attention's weights and on the output of each part of a block.
 
     Returns:
-        A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are logits. A mask between 0 and 1 comes from mixed examples:
-        attention treats such a token like any other, and routing uses the fraction.
+        A model as of `TextCapsNet`. A mask between 0 and 1 comes from mixed examples: attention treats such a token
+        like any other, and routing uses the fraction.
 
     Example:
         >>> SelfAttentionCapsNet(layers=7, width=384, pose=4).count_params()
@@ -169,8 +165,7 @@ def SelfAttentionCapsNet(
     def normalized(x, name):
         return keras.layers.LayerNormalization(epsilon=1e-5, name=name)(x)
 
-    inputs = _hidden_states(layers, width)
-    embeddings, mask = inputs.values()
+    inputs, embeddings, mask = _hidden_states(layers, width)
     present = keras.ops.expand_dims(mask > 0, 1)  # the same keys for every query
     x = keras.layers.Dense(dim, name="projection")(embeddings[:, :, 0])
     for block in range(1, blocks + 1):
@@ -186,8 +181,7 @@ def SelfAttentionCapsNet(
         y = keras.layers.Dense(dim, name=f"feed_forward_output_{block}")(y)
         x = x + keras.layers.Dropout(dropout, name=f"feed_forward_dropout_{block}")(y)
     poses, logits = SequenceCapsules(pose, name="capsules")(keras.ops.expand_dims(x, 2), mask=mask)
-    options = dict(iterations=iterations, density=density)
-    return _classifier(inputs, poses, logits, parts, classes, pose, options, weights, name)
+    return _classifier(inputs, poses, logits, parts, classes, pose, iterations, density, weights, name)
 
 
 def MeanPooling(
@@ -202,8 +196,7 @@ def MeanPooling(
     Returns:
         A `keras.Model`, not compiled, called as `TextCapsNet`. It returns class probabilities (batch, classes).
     """
-    inputs = _hidden_states(layers, width)
-    embeddings, mask = inputs.values()
+    inputs, embeddings, mask = _hidden_states(layers, width)
     # A Keras mask is true or false; this one has weights.
     total = keras.ops.einsum("bn,bnlm->blm", mask, embeddings)
     mean = total / keras.ops.maximum(keras.ops.sum(mask, axis=1), 1e-6)[:, None, None]
@@ -213,16 +206,16 @@ def MeanPooling(
 
 
 def _hidden_states(layers, width):
+    """A text network's symbolic inputs: as a dict, and one by one."""
     layers, width = positive_int("layers", layers), positive_int("width", width)
-    return {
-        "embeddings": keras.Input((None, layers, width), name="embeddings"),
-        "mask": keras.Input((None,), name="mask"),
-    }
+    embeddings = keras.Input((None, layers, width), name="embeddings")
+    mask = keras.Input((None,), name="mask")
+    return {"embeddings": embeddings, "mask": mask}, embeddings, mask
 
 
-def _classifier(inputs, poses, logits, parts, classes, dim, options, weights, name):
+def _classifier(inputs, poses, logits, parts, classes, dim, iterations, density, weights, name):
     """The network above the primary capsules: routing to parts, unless `parts` is None, and to the classes."""
-    options = options | {"dtype": "float32"}
+    options = dict(iterations=iterations, density=density, dtype="float32")
     if parts is not None:
         poses, logits, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, logits)
     sharing = "all" if parts is None else "none"
