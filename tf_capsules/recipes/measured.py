@@ -1,6 +1,5 @@
 """What was measured with a recipe: the rows of `results/`, which the commands themselves write."""
 
-import csv
 import dataclasses
 import functools
 import itertools
@@ -8,7 +7,7 @@ import pathlib
 import re
 import statistics
 
-from tf_capsules.files import reading
+from tf_capsules.files import read_csv, reading
 
 _COLUMNS = set("recipe dataset note settings train_examples epochs batch_size learning_rate seed metric value".split())
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
@@ -74,10 +73,8 @@ def _rows():
     rows = []
     for file in sorted(folder.glob("*.csv")) if folder else []:
         with reading(file, "can't be read as a table of results"):
-            table = csv.DictReader(file.read_text(encoding="utf-8").splitlines())
-            if not _COLUMNS <= set(table.fieldnames or ()):  # a table of something else
-                continue
-            for row in table:
-                numbers = {name: int(row[name]) for name in ("train_examples", "epochs")}
-                rows.append(row | numbers | {"value": float(row["value"])})
+            for row in read_csv(file):
+                if _COLUMNS <= set(row):  # no table of something else
+                    numbers = {name: int(row[name]) for name in ("train_examples", "epochs")}
+                    rows.append(row | numbers | {"value": float(row["value"])})
     return rows
