@@ -15,9 +15,8 @@ class Adam(keras.optimizers.Adam):
     PyTorch's form, which adds epsilon to the bias-corrected root, is `CoupledAdam` with `decay=0`.
 
     Args:
-        learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
+        learning_rate, beta_1, beta_2, kwargs: as in `keras.optimizers.Adam`.
         epsilon: added to the root of the second moment, which is not bias-corrected.
-        kwargs: further arguments of `keras.optimizers.Adam`.
 
     Example:
         >>> weight = keras.Variable([1.0])

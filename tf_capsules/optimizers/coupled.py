@@ -48,9 +48,9 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
     down the gradients that the momentum already holds.
 
     Args:
-        learning_rate, momentum: as in `keras.optimizers.SGD`.
-        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative.
-        kwargs: further arguments of `keras.optimizers.SGD`.
+        learning_rate, momentum, kwargs: as in `keras.optimizers.SGD`.
+        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
+            biases and on those of normalization.
 
     Raises:
         ValueError: a negative decay.
@@ -89,11 +89,9 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
     Keras's Adam has `sqrt(v) + 1e-7`, whose epsilon weighs `1 / sqrt(1 - beta_2^t)` times as much: 32 times at step 1.
 
     Args:
-        learning_rate, beta_1, beta_2: as in `keras.optimizers.Adam`.
+        learning_rate, beta_1, beta_2, kwargs: as in `keras.optimizers.Adam`.
         epsilon: added to the root of the bias-corrected second moment.
-        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
-            biases and on those of normalization.
-        kwargs: further arguments of `keras.optimizers.Adam`.
+        decay: see `CoupledSGD`.
 
     Raises:
         ValueError: a negative decay.
@@ -144,12 +142,10 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
     negative, PyTorch gives NaN; here it is 0.
 
     Args:
-        learning_rate, rho, momentum: as in `keras.optimizers.RMSprop`; PyTorch calls `rho` alpha.
+        learning_rate, rho, momentum, kwargs: as in `keras.optimizers.RMSprop`; PyTorch calls `rho` alpha.
         epsilon: added to the root.
         centered: False leaves `a` out.
-        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
-            biases and on those of normalization.
-        kwargs: further arguments of `keras.optimizers.RMSprop`.
+        decay: see `CoupledSGD`.
 
     Raises:
         ValueError: a negative decay.
