@@ -55,11 +55,10 @@ def SimpleBackbone(
     Source: Tsai et al. 2020, table 8. Table 6 (EM routing) has a kernel of 4 and batch normalization.
 
     Args:
-        image_shape: (height, width, channels).
+        image_shape, name: as of all networks, see `tf_capsules.models`.
         filters: channels of the feature map.
         kernel_size: of the convolution.
         batch_norm: whether batch normalization comes between the convolution and ReLU.
-        name: of the model.
 
     Returns:
         A Keras model from images to (batch, new height, new width, filters).
@@ -87,11 +86,10 @@ def ResNetBackbone(
     Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters).
 
     Args:
-        image_shape: (height, width, channels).
+        image_shape, name: as of all networks, see `tf_capsules.models`.
         stem: channels of the first convolution; None: as many as the first stage has.
         filters: channels of each stage.
         blocks: basic blocks of each stage.
-        name: of the model.
         convolution: makes each convolution, called as `padded_convolution`.
 
     Returns:
@@ -144,11 +142,10 @@ def image_input(image_shape: Shape, classes: int = 1, smallest: int = 1):
 
 def check_convolutions(convolutions: Sequence[Sequence[int]], channels: str = "types"):
     """Raises a ValueError unless each convolution is (channels, kernel size, strides)."""
-    of_lists = isinstance(convolutions, (tuple, list)) and all(isinstance(x, (tuple, list)) for x in convolutions)
-    if not of_lists or any(len(x) != 3 for x in convolutions):
-        form = f"({channels}, kernel size, strides)"
-        raise ValueError(f"`convolutions` must be a list of {form}. Received: {convolutions!r}")
-    for convolution in convolutions:
+    for convolution in convolutions if isinstance(convolutions, (tuple, list)) else (convolutions,):
+        if not isinstance(convolution, (tuple, list)) or len(convolution) != 3:
+            form = f"({channels}, kernel size, strides)"
+            raise ValueError(f"`convolutions` must be a list of {form}. Received: {convolutions!r}")
         for number in convolution:
             positive_int("convolutions", number)
 

@@ -62,18 +62,14 @@ class FeedbackModel(keras.Model):
     be loaded and trained further. `model` is the network without units: save or export it for inference.
 
     Args:
-        model: a functional or sequential model.
+        model, weight: as of `with_feedback`; the model is functional or sequential.
         links: (lower layer's name, higher layer's name, `FeedbackAgreement`) for each.
-        weight: factor on the divergences.
 
     Call arguments:
         inputs, training: those of the model.
 
     Returns:
         The model's outputs; with `training` a named tuple: `outputs`, and `maps`, a pair of maps for each link.
-
-    Raises:
-        ValueError: see `with_feedback`.
     """
 
     def __init__(self, model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, **kwargs):

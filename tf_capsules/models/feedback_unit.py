@@ -69,7 +69,12 @@ class FeedbackAgreement(keras.layers.Layer):
         super().__init__(**kwargs)
         self.groups = positive_int("groups", groups)
         self.squash, self.use_critic = truth_value("squash", squash), truth_value("critic", critic)
-        self.critic_strides = None if critic_strides is None else _two_strides(critic_strides)
+        if critic_strides is not None:
+            critic_strides = positive_ints("critic_strides", critic_strides, "convolution of the critic", (2, 2))
+            if len(critic_strides) != 2:
+                expected = "a number for each of two convolutions"
+                raise ValueError(f"`critic_strides` has {expected}. Received: {critic_strides}")
+        self.critic_strides = critic_strides
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):
             raise ValueError(f"`divergence` must be a Keras loss that gives one number. Received: {divergence!r}")
@@ -178,13 +183,6 @@ def _strides_of_critic(shapes, size):
         sees = "a single number of a lower map of 1x1, which has no direction to compare: give critic=False"
         raise ValueError(f"The critic of FeedbackAgreement sees {sees}. Received a lower map of shape {shapes[0]}.")
     return (1, 1) if size == 2 else (2, 1) if size <= 4 else (2, 2)
-
-
-def _two_strides(strides):
-    strides = positive_ints("critic_strides", strides, "convolution of the critic", (2, 2))
-    if len(strides) != 2:
-        raise ValueError(f"`critic_strides` has a number for each of two convolutions. Received: {strides}")
-    return strides
 
 
 def _features_of(shape):

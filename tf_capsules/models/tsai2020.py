@@ -19,8 +19,6 @@ from tf_capsules.models import backbones, hinton2018, sabour2017
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
-BACKBONES = ("simple", "resnet")
-
 
 def AttentionCapsNet(
     image_shape: Shape = (32, 32, 3),
@@ -65,9 +63,6 @@ def AttentionCapsNet(
         probabilities: "softmax": the network's "activations" are logits, for `SoftmaxCrossentropy`, and a softmax makes
             probabilities of them; "sigmoid", where several classes may be present: "activations" are probabilities, and
             "logits" are a further output.
-
-    Raises:
-        ValueError: also for `filters` of another backbone.
 
     Example:
         >>> AttentionCapsNet().count_params()
@@ -212,11 +207,9 @@ def BaselineCNN(
     Source: Tsai et al. 2020, tables 2 and 3.
 
     Args:
-        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`; images are at least 21 x 21.
+        image_shape: at least 21 x 21, to be halved five times.
+        classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each convolution.
-
-    Raises:
-        ValueError: images that are too small to be halved five times.
     """
     images = backbones.image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
@@ -257,7 +250,7 @@ def DiverseCNN(
     weights: Weights = None,
     name: str | None = "diverse_cnn",
 ) -> keras.Model:
-    """The convolutional baselines for DiverseMultiMNIST.
+    """The convolutional baselines for DiverseMultiMNIST, whose class probabilities are independent.
 
     Source: Tsai et al. 2020, table 12; trainable parameters 19,553,162 with average pooling, 42,490,762 with learned
     pooling. The paper states no non-linearity between the last two layers, and there is none here.
@@ -268,9 +261,6 @@ def DiverseCNN(
             positions.
         filters: channels of each convolution.
         hidden: see `pooling`.
-
-    Returns:
-        A Keras model from images to independent class probabilities (batch, classes), not compiled.
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)
@@ -289,7 +279,7 @@ def DiverseCNN(
 def _backbone(backbone, image_shape, filters, simple=256, kernel_size=3, batch_norm=False, resnet=(64, 128)):
     """The model that a name stands for, or the one that was given."""
     if isinstance(backbone, str):
-        one_of("backbone", backbone, BACKBONES)
+        one_of("backbone", backbone, ("simple", "resnet"))
     if backbone == "simple":
         return backbones.SimpleBackbone(image_shape, simple if filters is None else filters, kernel_size, batch_norm)
     if filters is not None:
