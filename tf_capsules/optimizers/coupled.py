@@ -119,8 +119,8 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         mean = self._follow(self._momentums[index], gradient, self.beta_1)
         square = self._follow(self._velocities[index], ops.square(gradient), self.beta_2)
         if self.amsgrad:
-            self.assign(self._velocity_hats[index], ops.maximum(self._velocity_hats[index], square))
-            square = ops.convert_to_tensor(self._velocity_hats[index])
+            square = ops.maximum(self._velocity_hats[index], square)
+            self.assign(self._velocity_hats[index], square)
         t = ops.cast(self.iterations + 1, gradient.dtype)
         mean, square = mean / _correction(self.beta_1, t), square / _correction(self.beta_2, t)
         return mean / (ops.sqrt(square) + self.epsilon)
