@@ -1,6 +1,6 @@
 """The papers' networks as Keras models, one file a paper.
 
-The functions that make them have these arguments, results and errors in common. Each of them describes only the others.
+The functions that make them have these arguments and errors in common. Each of them describes only the others.
 
 Args:
     image_shape: (height, width, channels).
@@ -8,13 +8,10 @@ Args:
     weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
     name: of the model.
 
-Returns:
-    A model that is not compiled: a `CapsuleClassifier` whose activations are the lengths of the class capsules, or,
-    without capsules, a Keras model from images to class probabilities (batch, classes). What they answer is computed in
-    float32 under every dtype policy.
-
 Raises:
     ValueError: arguments out of range, an image that is too small, unknown weights.
+
+What a model answers is computed in float32 under every dtype policy.
 """
 
 from tf_capsules.models import backbones, heinsen2019, hinton2018, li2018, mazzia2021, sabour2017, tsai2020

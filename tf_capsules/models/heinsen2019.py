@@ -42,6 +42,9 @@ def ImageCapsNet(
         weights: as of all networks; or the path of a PyTorch file (.pt) that the author published
             (`tf_capsules.models.heinsen2019_published`).
 
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
     Example:
         >>> ImageCapsNet().count_params()
         272592

@@ -115,6 +115,9 @@ def BaselineCNN(
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the hidden units that is dropped in training.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

@@ -53,6 +53,9 @@ def CapNet(
         votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
             "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
 
+    Returns:
+        A `CapsuleClassifier`, not compiled; its activations are the lengths of the class capsules.
+
     Example:
         >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape
         (None, 10, 16)
@@ -120,6 +123,9 @@ def ShortEncapNet(
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         coefficients: of the capsule convolution, see `CapConv`.
         dim: entries of the poses of the class capsules and of those below.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
     """
     images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)

@@ -56,6 +56,9 @@ def EfficientCapsNet(
             the mean squared error.
         weights: as of all networks; or the path of the authors' smallNORB file.
 
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
     Example:
         >>> model = EfficientCapsNet(decoder=None)
         >>> sum(weight.shape.num_elements() for weight in model.trainable_weights)

@@ -56,6 +56,9 @@ def CapsNet(
         reconstruction_weight: factor on the summed squared error of the reconstruction.
         backbone: None; or a Keras model from images to a feature map, which replaces the first convolution.
 
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
     Example:
         >>> CapsNet().count_params()
         8215568
@@ -91,6 +94,9 @@ def BaselineCNN(
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the last hidden units that is dropped in training.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((256, 5), (256, 5), (128, 5)), (328, 192), **options)
@@ -114,6 +120,9 @@ def PoolingCNN(
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
         dropout: share of the hidden units that is dropped in training.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

@@ -64,6 +64,9 @@ def AttentionCapsNet(
             probabilities of them; "sigmoid", where several classes may be present: "activations" are probabilities, and
             "logits" are a further output.
 
+    Returns:
+        A `CapsuleClassifier`, not compiled.
+
     Example:
         >>> AttentionCapsNet().count_params()
         561297
@@ -122,6 +125,9 @@ def DynamicCapsNet(
         types, iterations: see `tf_capsules.models.sabour2017.CapsNet`.
         backbone: as of `AttentionCapsNet`; "simple" is a convolution of 9x9.
         filters: channels of the simple backbone; None: 256.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
     """
     options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
     if isinstance(backbone, str) and backbone == "simple":
@@ -154,6 +160,9 @@ def ConvDynamicCapsNet(
         filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the number of entries of a vector.
         iterations: of the routing, at least 1.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
     """
     pose = positive_int("pose", pose)
     backbones.check_convolutions(convolutions)
@@ -189,6 +198,9 @@ def EMCapsNet(
         types, capsules, iterations: see `tf_capsules.models.hinton2018.MatrixCapsNet`.
         filters: channels of the simple backbone; None: 256.
         backbone: as of `AttentionCapsNet`; "simple" is a normalized convolution of 4x4.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled.
     """
     backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
     options: dict[str, Any] = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
@@ -210,6 +222,9 @@ def BaselineCNN(
         image_shape: at least 21 x 21, to be halved five times.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each convolution.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
@@ -234,6 +249,9 @@ def ResNet18(
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each of the four stages.
+
+    Returns:
+        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes)
     x = backbones.ResNetBackbone(image_shape, filters=filters, blocks=(2, 2, 2, 2), stem=None)(images)
@@ -261,6 +279,9 @@ def DiverseCNN(
             positions.
         filters: channels of each convolution.
         hidden: see `pooling`.
+
+    Returns:
+        A Keras model from images to independent class probabilities (batch, classes), not compiled.
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)
