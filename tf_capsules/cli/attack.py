@@ -2,15 +2,14 @@
 
 import pathlib
 
-from tf_capsules.cli.options import IMAGES, add_results, add_settings, add_weights, given_settings, print_pictures
+from tf_capsules.cli.options import IMAGES, add_results, add_runs, add_settings, given_settings, print_pictures
 from tf_capsules.files import writable
 
 HELP = "Test runs on adversarial images: those made against the run itself, and those made against the others."
 
 
 def add_parser(parser):
-    what = "run folders, or the name of a recipe, with --weights FILE; each image must have one class"
-    parser.add_argument("folders", nargs="+", metavar="RUN", help=what)
+    add_runs(parser, "; each image must have one class")
     change = "most change of a value, in units of the network's input (default: 0.02 0.05 0.1 0.2 0.3 0.4)"
     parser.add_argument("--epsilons", type=float, nargs="+", help=change)
     kinds = "fgsm: fast gradient sign method, bim: basic iterative method (default: both)"
@@ -27,7 +26,6 @@ def add_parser(parser):
         help="whose gradient is used: crossentropy, or trained, the run's own (default: crossentropy)",
     )
     parser.add_argument("--batch-size", type=int, default=100, help="images at a time (default: 100)")
-    add_weights(parser)
     add_settings(parser, IMAGES)
     add_results(parser, "rows")
     parser.add_argument("--output", "-o", default="attacks", help="folder for the pictures (default: attacks)")

@@ -1,17 +1,12 @@
 """`tf-capsules evaluate`."""
 
-from tf_capsules.cli.options import DATA, add_results, add_settings, add_weights, given_settings, print_accuracy
+from tf_capsules.cli.options import DATA, add_results, add_runs, add_settings, given_settings, print_accuracy
 
 HELP = "Evaluate a run, or several as an ensemble, on its own or another test split."
 
 
 def add_parser(parser):
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        metavar="RUN",
-        help="run folders (of several, the probabilities are summed), or the name of a recipe, with --weights FILE",
-    )
+    add_runs(parser, "; of several runs the probabilities are summed")
     parser.add_argument(
         "--crops",
         metavar="N",
@@ -24,7 +19,6 @@ def add_parser(parser):
         batch_size="examples at a time (default: the recipe's)",
         iterations="of each routing layer (default: those it was trained with)",
     )
-    add_weights(parser)
     add_results(parser)
 
 

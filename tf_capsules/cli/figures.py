@@ -2,18 +2,15 @@
 
 import pathlib
 
-from tf_capsules.cli.options import IMAGES, add_settings, add_weights, given_settings, print_pictures
+from tf_capsules.cli.options import IMAGES, add_runs, add_settings, given_settings, print_pictures
 from tf_capsules.files import writable
 
 HELP = "Draw a run's figures; several runs: their curves side by side."
 
 
 def add_parser(parser):
-    parser.add_argument(
-        "folders", nargs="+", metavar="RUN", help="run folders, or the name of a recipe, with --weights FILE"
-    )
+    add_runs(parser)
     parser.add_argument("--output", "-o", help="folder for the pictures (default: RUN/figures; for several: figures)")
-    add_weights(parser)
     add_settings(parser, (*IMAGES, "transformer"))
 
 

@@ -36,6 +36,13 @@ def given_settings(options):
     return {name: dict(value) if DECLARED[name].kind is dict else value for name, value in values.items()}
 
 
+def add_runs(parser, remark=""):
+    """Adds RUN ..., which become `options.folders`, with a remark at the end of their help, and --weights."""
+    what = f"run folders, or the name of a recipe, with --weights FILE{remark}"
+    parser.add_argument("folders", nargs="+", metavar="RUN", help=what)
+    add_weights(parser)
+
+
 def add_weights(parser):
     parser.add_argument(
         "--weights",
