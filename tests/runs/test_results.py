@@ -77,6 +77,9 @@ def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(e
     for name, message in bad.items():
         with pytest.raises(TrainingError, match=message):
             train(TINY, tmp_path / "run", SHORT, results=tmp_path / name)
+    for output, results in (("gs://bucket/run", None), (tmp_path / "run", "gs://bucket/new.csv")):
+        with pytest.raises(TrainingError, match="gs:/+bucket/.* can't be written: give a path of this machine"):
+            train(TINY, output, SHORT, results=results)
     assert not (tmp_path / "run").exists() and (tmp_path / "other.csv").read_text() == "other\n1\n"
     train(TINY.replace(epochs=1), tmp_path / "run", SHORT, verbose=0, results=tmp_path / "deep" / "new.csv")
     assert (tmp_path / "deep" / "new.csv").read_text().count("\n") == 2

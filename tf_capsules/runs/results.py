@@ -10,8 +10,8 @@ import time
 
 import keras
 
-from tf_capsules.files import lock, read_csv, reading
-from tf_capsules.runs.errors import TrainingError
+from tf_capsules.files import lock, read_csv, reading, writable
+from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.version import __version__
 
 
@@ -104,17 +104,16 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
 
 def check_writable(path):
     """Raises a TrainingError unless the file can be written."""
-    path = pathlib.Path(path).absolute()
-    there = next(one for one in (path, *path.parents) if one.exists())
-    fits = there.is_file() if there == path else there.is_dir()
-    if not fits or not os.access(there, os.W_OK):
+    if not os.path.exists(path):
+        reported(writable, path)
+    elif not os.path.isfile(path) or not os.access(path, os.W_OK):
         raise TrainingError(f"{path} can't be written as a file of results.")
 
 
 def check_row(path, row):
     """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
     check_writable(path)
-    path = pathlib.Path(path).absolute()
+    path = pathlib.Path(path)
     if path.exists() and path.stat().st_size:
         with reading(path, "can't be read as a file of results"), path.open(newline="", encoding="utf-8") as file:
             header = next(csv.reader(file), [])
@@ -124,9 +123,8 @@ def check_row(path, row):
 
 def has_row(path, row):
     """Whether a CSV file of results has this row. Device, versions, date, strategy and memory may differ."""
-    told = {
-        name: str(value) for name, value in row.items() if name not in ("strategy", "peak_memory_mb", *environment())
-    }
+    free = {"strategy", "peak_memory_mb", *environment()}
+    told = {name: str(value) for name, value in row.items() if name not in free}
     return pathlib.Path(path).exists() and any(told.items() <= there.items() for there in read_csv(path))
 
 
