@@ -1,4 +1,4 @@
-"""TensorFlow and its companions, imported at their first use, so that other Keras backends do without them."""
+"""TensorFlow, its companions and other backends, imported at their first use: each backend does without the others."""
 
 import importlib
 
@@ -15,7 +15,9 @@ class LazyModule:
         return getattr(importlib.import_module(self._name), name)
 
 
+jax = LazyModule("jax")
 tensorflow_text = LazyModule("tensorflow_text")
 tf = LazyModule("tensorflow")
 tfds = LazyModule("tensorflow_datasets")
 tnp = LazyModule("tensorflow.experimental.numpy")
+torch = LazyModule("torch")

@@ -10,6 +10,7 @@ import numpy as np
 from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, measure_couplings
 from tf_capsules.analysis.inference import predict_probabilities
 from tf_capsules.files import read_csv, reading, writable, write_csv
+from tf_capsules.lazy import tf
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -108,8 +109,6 @@ class RoutingDiagnostics(keras.callbacks.Callback):
                 warnings.warn(f"Layer {row['layer']!r} after epoch {row['epoch']}: {text}.", stacklevel=2)
 
     def _log(self, epoch, lengths):
-        import tensorflow as tf
-
         self._writer = self._writer or tf.summary.create_file_writer(str(self.log_dir))
         with self._writer.as_default(step=epoch):
             for row in self.rows:

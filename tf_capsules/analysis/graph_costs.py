@@ -6,6 +6,8 @@ import re
 
 import keras
 
+from tf_capsules.lazy import tf
+
 # Bytes that a first step adds to a process besides its tensors: once for the kernels, and for each operation of the
 # graph. `benchmarks/cost_estimate.py runtime` measures both.
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
@@ -26,15 +28,11 @@ _INNER |= {name: ["then_branch", "else_branch"] for name in ("If", "StatelessIf"
 
 def scope(number):
     """A name scope: the names of the operations in it say which row of the table they belong to."""
-    import tensorflow as tf
-
     return tf.name_scope(f"cost_{number}_")
 
 
 def trace(model, inputs, labels=None):
     """The graph of a training step on inputs and labels (`keras.KerasTensor`s); without labels, of an inference."""
-    import tensorflow as tf
-
     specs = [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), inputs)]
     if labels is None:
         return tf.function(lambda x: model(x, training=False), autograph=False).get_concrete_function(*specs).graph
@@ -101,8 +99,6 @@ def peak_tensors(graph):
 
 def size_of(tensor):
     """Bytes of a tensor or a variable; 0 if it is no array or its shape is unknown."""
-    import tensorflow as tf
-
     dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.shape)
     if not dtype.size or dtype.name in ("resource", "variant") or not shape.is_fully_defined():
         return 0
@@ -173,8 +169,6 @@ def _rounds(op):
 
 def _number(tensor):
     """A whole number that is known before the graph runs, or None."""
-    import tensorflow as tf
-
     op = tensor.op
     if op.type in _LOOPS and tensor is op.outputs[0]:  # the counter of another loop, after its end
         return _rounds(op)

@@ -6,6 +6,7 @@ from keras import ops
 
 from tf_capsules.analysis.inference import in_batches, labels_of, shape_of_images, to_numpy
 from tf_capsules.layers.arguments import one_of, positive_int
+from tf_capsules.lazy import jax, tf, torch
 from tf_capsules.models import class_scores
 from tf_capsules.models.classifier import gives_logits
 from tf_capsules.routing.precision import at_least_float32
@@ -123,7 +124,6 @@ def _compiled(model, loss):
         return ops.sum(loss(labels, model(images, training=False)))
 
     if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
 
         def gradient(images, labels):
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -134,8 +134,6 @@ def _compiled(model, loss):
         specs = tf.TensorSpec((None, *shape_of_images(model)), tf.float32), tf.TensorSpec((None,), tf.int32)
         return tf.function(scores, specs[:1], autograph=False), tf.function(gradient, specs, autograph=False)
     if keras.backend.backend() == "jax":
-        import jax
-
         variables = *model.trainable_variables, *model.non_trainable_variables
 
         # Weights are arguments, because constants would become a part of the compiled program.
@@ -150,7 +148,6 @@ def _compiled(model, loss):
             return lambda images, *labels: function(images, [variable.value for variable in variables], *labels)
 
         return called(jax.jit(of_values(scores))), called(jax.jit(jax.grad(of_values(total))))
-    import torch
 
     def gradient(images, labels):
         images = ops.convert_to_tensor(images).requires_grad_()

@@ -5,6 +5,8 @@ import math
 
 import keras
 
+from tf_capsules.lazy import jax
+
 
 def scope(number):
     """No scope: XLA reports the whole step only."""
@@ -13,15 +15,11 @@ def scope(number):
 
 def size_of(array):
     """Bytes of an array, or of anything with a shape and a dtype."""
-    import jax
-
     return math.prod(array.shape) * jax.numpy.dtype(array.dtype).itemsize
 
 
 def trace(model, inputs, labels=None):
     """The compiled training step on inputs and labels (`keras.KerasTensor`s); without labels, the inference."""
-    import jax
-
     trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)
     inputs = _alike(inputs)
     if labels is None:
@@ -54,6 +52,4 @@ def measure(compiled, rows):
 
 
 def _alike(arrays):
-    import jax
-
     return keras.tree.map_structure(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tf_capsules.lazy import torch
 from tf_capsules.text.transformer import FrozenTransformer
 
 
@@ -19,7 +20,6 @@ class Transformer(FrozenTransformer):
     engine = "transformers"
 
     def __init__(self, checkpoint):
-        import torch
         from transformers import AutoModel, AutoTokenizer
 
         options = {"local_files_only": True, "trust_remote_code": False}
@@ -64,13 +64,9 @@ class Transformer(FrozenTransformer):
         return [self._tokenizer.decode([number]) for number in ids]
 
     def _encode(self, ids, seen):
-        import torch
-
         return self._forward(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(seen.astype(np.int64))).numpy()
 
     def _forward(self, ids, seen):
-        import torch
-
         with torch.inference_mode():
             states = self._model(input_ids=ids, attention_mask=seen, output_hidden_states=True).hidden_states
             return torch.stack(states, dim=2)
