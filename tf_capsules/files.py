@@ -161,10 +161,9 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
                 try:
                     arrays[key] = archive[key]
                 except ValueError as error:
-                    if "allow_pickle" in str(error):
-                        words = "it holds Python objects; np.array(texts, str) makes an array of texts"
-                        raise ValueError(f"its array {key!r}: {words}") from error
-                    raise ValueError(f"its array {key!r}: {error}") from error
+                    pickled = "it holds Python objects; np.array(texts, str) makes an array of texts"
+                    why = pickled if "allow_pickle" in str(error) else error
+                    raise ValueError(f"its array {key!r}: {why}") from error
                 if not isinstance(arrays[key], np.ndarray):
                     raise ValueError(f"its entry {key!r} is no array")
     return arrays
