@@ -37,7 +37,6 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
             "One sentence has shares (tokens, layers, classes) and probabilities (classes,). Received shapes "
             f"{shares.shape} and {probabilities.shape}, {len(tokens)} tokens and {len(class_names)} class names."
         )
-    from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -47,7 +46,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     shown = np.sort(np.argsort(-probabilities, kind="stable")[:_MOST_CLASSES])
     spread = max(float(np.abs(shares - even).max()), 0.1 * even)
     highest = max(min(1.0, even + spread), 1.01 * even)  # above the middle, also for a single class
-    colors = ScalarMappable(TwoSlopeNorm(even, max(0.0, even - spread), highest), colormaps["PuOr_r"])
+    colors = ScalarMappable(TwoSlopeNorm(even, max(0.0, even - spread), highest), "PuOr_r")
 
     labels = [_printable(token) for token in tokens]
     column = 0.2 + 0.085 * max(map(len, labels))  # inches
