@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 import functools
-import importlib
 import math
 
 import keras
 
+from tf_capsules.analysis import graph_costs, xla_costs
 from tf_capsules.analysis.routing_layers import bytes_of_votes, is_chain
 from tf_capsules.layers.arguments import positive_int, positive_int_or_none
 
@@ -16,7 +16,7 @@ OTHER = "(loss, optimizer, other)"
 # The module that traces a step, by backend. Each has `scope`, `size_of`, `trace` and `measure`. `measure` returns the
 # multiply-adds; a dict of the other bytes at the peak (without weights, slots and inputs); and for the forward pass of
 # each row its multiply-adds and bytes at the peak, or None in place of all rows if the backend does not tell.
-_TRACERS = {"tensorflow": "graph_costs", "jax": "xla_costs"}
+_TRACERS = {"tensorflow": graph_costs, "jax": xla_costs}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
 _BYTES = ("activations", "stored_votes", "held_votes", "kept")
@@ -129,7 +129,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     backend = keras.backend.backend()
     if backend not in _TRACERS:
         raise ValueError(f"Costs need the TensorFlow or the JAX backend. Received: {backend}")
-    tracer = importlib.import_module(f"tf_capsules.analysis.{_TRACERS[backend]}")
+    tracer = _TRACERS[backend]
     batch_size = positive_int("batch_size", batch_size)
     if training and not getattr(model, "compiled", False):
         raise ValueError(f"A training step needs a compiled model: its loss and optimizer. Received: {model!r}")
