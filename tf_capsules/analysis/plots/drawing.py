@@ -79,7 +79,7 @@ def show_at_least(axes, span, lowest=-np.inf, highest=np.inf):
 
 def log_scale(axes):
     """A logarithmic y-axis of at least one power of ten, so that small changes look small."""
-    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter
+    from matplotlib.ticker import LogFormatterMathtext, LogLocator, NullFormatter
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
@@ -88,8 +88,7 @@ def log_scale(axes):
         low, high = axes.set_ylim(middle / 10**0.5, middle * 10**0.5)
     few = (1, 2, 5) if high < 1e4 * low else (1,)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < 100 * low else few))
-    numbers = FuncFormatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_formatter(LogFormatterMathtext() if high > 1e4 * low else numbers)
+    axes.yaxis.set_major_formatter(LogFormatterMathtext() if high > 1e4 * low else lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
