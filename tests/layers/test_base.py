@@ -143,6 +143,12 @@ def test_weights_have_regularizers_and_constraints():
     assert len(layer.weights) == 4 and all(weight.regularizer and weight.constraint for weight in layer.weights)
 
 
+def test_only_weights_have_regularizers_and_constraints():
+    for name in ("kernel_regulariser", "capsules_constraint", "beta_u_regularizer"):
+        with pytest.raises(ValueError, match=name):
+            DynamicRouting(CAPSULES, DIM, **{name: "l2"})
+
+
 @pytest.mark.parametrize("routing", ["dynamic", "em", "attention"])
 def test_only_some_layers_get_their_number_of_capsules_with_the_call(routing):
     with pytest.raises(ValueError, match="`capsules`.*Received: None"):

@@ -86,6 +86,19 @@ def check_rank(layer, shape, form):
         raise ValueError(f"{type(layer).__name__} takes {form}. Received input shape {tuple(shape)}.")
 
 
+def check_feature_map(layer, shape, known=("number of channels",), kernel_size=(0, 0)):
+    """Raises a ValueError unless the shape is (batch, height, width, channels), of known sizes, and a kernel fits."""
+    check_rank(layer, shape, "(batch, height, width, channels)")
+    axes = {1: "height", 2: "width", 3: "number of channels"}
+    known_axes(layer, shape, {axis: name for axis, name in axes.items() if name in known})
+    for size, needed in zip(shape[1:3], kernel_size, strict=True):
+        if size is not None and size < needed:
+            raise ValueError(
+                f"{type(layer).__name__} with kernel {kernel_size} needs a feature map of at least that size. "
+                f"Received input shape {tuple(shape)}."
+            )
+
+
 def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 

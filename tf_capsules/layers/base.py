@@ -1,21 +1,43 @@
 """The base of all routing layers."""
 
-from typing import Any
+import inspect
+import math
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.connections import SHARING, count_groups, flatten_grid, input_spec
-from tf_capsules.layers.routed import Routed
-from tf_capsules.layers.shapes import ShapeInference, one_or_all
+from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.connections import check_per_child, children_of, count_groups, flatten_grid, input_spec, rows_of
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, TransformedVotes
+from tf_capsules.routing.votes.plan import Plan
 
 MEMORY = ("auto", "store", "recompute")
+SHARING = ("none", "positions", "all")
 
 
-class RoutingLayer(ShapeInference):
+class Routed(NamedTuple):
+    """The results of a routing layer, by name; None for what the layer does not compute or the call did not ask for.
+
+    Attributes:
+        poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
+        activations: in [0, 1], shaped like the poses without their pose axes.
+        logits: activation logits, shaped like the activations.
+        variances: of a parent's votes, weighted by the children's activations times couplings, shaped like the poses.
+        couplings: coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a
+            window, capsules). Each layer says what they contain, and over what they sum to 1.
+    """
+
+    poses: Tensor
+    activations: Tensor | None = None
+    logits: Tensor | None = None
+    variances: Tensor | None = None
+    couplings: Tensor | None = None
+
+
+class RoutingLayer(Configured):
     """Base of all routing layers: the number of parents, the kernel, the votes, and the form of the results.
 
     A call returns poses only, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
@@ -33,7 +55,8 @@ class RoutingLayer(ShapeInference):
 
     Attributes:
         answers: names of a call's results, as in `Routed`, without the couplings.
-        plan: how votes are held (`tf_capsules.routing.votes.plan.Plan`), once built.
+        plan: how votes are held, once built.
+        costs_alike: whether a first iteration takes as much memory for votes as later ones.
         windows: of a convolutional layer, once built; None for a fully connected one.
         vote_bias: in each vote, (*groups, capsules, [rows,] dim), once built; or None.
     """
@@ -41,6 +64,8 @@ class RoutingLayer(ShapeInference):
     answers: tuple[str, ...] = ("poses",)
     older_names = {"votes": "votes_memory"}
     older_values = {"votes_memory": {"stored": "store", "free": "recompute"}}
+    plan: Plan
+    costs_alike = False
     windows: Any = None
     kernel: Tensor
     vote_bias: Tensor | None = None
@@ -107,3 +132,50 @@ class RoutingLayer(ShapeInference):
 
     def compute_mask(self, *args, **kwargs):
         return None
+
+    def compute_output_shape(self, poses_shape, *other_shapes, **named_shapes):
+        return one_or_all(self._shapes(poses_shape))
+
+    def compute_output_spec(self, *args, **kwargs):
+        # A subclass may call its arguments otherwise, and hand them on.
+        own = next(c for c in type(self).__mro__ if c.__module__.startswith("tf_capsules.") and "call" in vars(c))
+        given = inspect.signature(own.call).bind(self, *args, **kwargs).arguments
+        del given["self"]
+        self._check_call(**given)
+        poses_shape, capsules = tuple(given["poses"].shape), given.get("capsules")
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self._shapes(poses_shape, capsules)]
+        if given.get("return_couplings", False):
+            specs.append(keras.KerasTensor(self._couplings_shape(poses_shape, capsules), self.routing_dtype))
+        return one_or_all(specs)
+
+    def _check_call(self, poses, activations=None, mask=None, **others):
+        """Raises a ValueError for arguments of a call that do not fit each other."""
+        check_per_child(poses, activations=activations, mask=mask)
+
+    def _shapes(self, poses_shape, capsules=None):
+        """The shape of each of the layer's answers. `capsules`: the number of parents, if the call gives it."""
+        parents = self._parents_shape(poses_shape, capsules)
+        poses = (*parents, *rows_of(poses_shape), self.dim)
+        return [poses if name in ("poses", "variances") else parents for name in self.answers]
+
+    def _parents_shape(self, poses_shape, capsules=None):
+        return poses_shape[0], self.capsules or capsules or children_of(poses_shape)
+
+    def _couplings_shape(self, poses_shape, capsules=None):
+        return poses_shape[0], children_of(poses_shape), self._parents_shape(poses_shape, capsules)[-1]
+
+    def votes_cost(self, poses_shape, later=False, capsules=None):
+        """The memory for the votes of a call, a `tf_capsules.routing.votes.plan.VotesCost`.
+
+        Args:
+            poses_shape: of the children, (batch, ...), all known.
+            later: whether the call gets the parents of a previous call.
+            capsules: number of parents, for a layer that gets it with each call; None: as many as children.
+        """
+        batch, *pairs = self._couplings_shape(poses_shape, capsules)
+        iterates = later or self.costs_alike or getattr(self, "iterations", 1) > 1
+        return self.plan.cost(batch, pairs[-2], math.prod(pairs), iterates)
+
+
+def one_or_all(results):
+    return tuple(results) if len(results) > 1 else results[0]

@@ -79,17 +79,13 @@ class ConcurrentRouting(keras.layers.Layer):
             return layer(*_spread(children), parents=parents, **given)
 
         found = []
-        if self.schedule == "sequential":
-            children = lowest
-            for number in range(len(self.chain)):
-                own = [routed(number, children)]
-                while len(own) < self.iterations:
-                    own.append(routed(number, children, own[-1]))
-                found.append(own)
-                children = own[-1]
-        else:
-            for number in range(len(self.chain)):
-                found.append([routed(number, found[-1][0] if number else lowest)])
+        for number in range(len(self.chain)):
+            children = found[-1][-1] if number else lowest
+            own = [routed(number, children)]
+            while self.schedule == "sequential" and len(own) < self.iterations:
+                own.append(routed(number, children, own[-1]))
+            found.append(own)
+        if self.schedule == "concurrent":
             for left in reversed(range(self.iterations - 1)):
                 children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]

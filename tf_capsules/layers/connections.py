@@ -9,8 +9,6 @@ from keras import ops
 
 from tf_capsules.layers.arguments import known_axes
 
-SHARING = ("none", "positions", "all")
-
 
 def flatten_grid(poses):
     """Poses on a grid (batch, height, width, types, *pose) as (batch, capsules, *pose), in the order row, column, type.
@@ -58,21 +56,24 @@ def children_of(shape):
 def count_groups(layer, shape, sharing):
     """Number of groups of children with their own transformations: 1, the capsule types, or all children."""
     known_axes(layer, shape, {-1: "size of a child's pose"} | ({-2: "rows of a pose"} if rows_of(shape) else {}))
-    if sharing == "all":
-        return 1
     if sharing == "positions":
         need_grid('sharing="positions" needs', shape)
-        known_axes(layer, shape, {3: "number of capsule types"})
-        return shape[3]
-    known_axes(layer, shape, {axis: "number of children" for axis in ((1, 2, 3) if on_grid(shape) else (1,))})
-    return children_of(shape)
+    counted = _counted_axes(shape, sharing)
+    meaning = "number of capsule types" if sharing == "positions" else "number of children"
+    known_axes(layer, shape, dict.fromkeys(counted, meaning))
+    return math.prod(shape[axis] for axis in counted)
 
 
 def input_spec(shape, sharing):
     """The `InputSpec` of a layer that is built for poses of this shape."""
-    own = {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
     pose = range((4 if on_grid(shape) else 2) - len(shape), 0)
-    return keras.layers.InputSpec(ndim=len(shape), axes={axis: shape[axis] for axis in (*own, *pose)})
+    axes = {axis: shape[axis] for axis in (*_counted_axes(shape, sharing), *pose)}
+    return keras.layers.InputSpec(ndim=len(shape), axes=axes)
+
+
+def _counted_axes(shape, sharing):
+    """The axes of `shape` whose sizes give the number of groups of children."""
+    return {"none": (1, 2, 3) if on_grid(shape) else (1,), "positions": (3,), "all": ()}[sharing]
 
 
 def check_per_child(poses, **values):

@@ -1,7 +1,6 @@
 """The base of the convolutional routing layers."""
 
 import math
-from typing import Any
 
 from keras import ops
 
@@ -28,13 +27,7 @@ class ConvRoutingLayer(RoutingLayer):
     """
 
     def __init__(
-        self,
-        capsules: int,
-        dim: int,
-        kernel_size: Size = 3,
-        strides: Size = 1,
-        votes_memory: str = "auto",
-        **kwargs: Any,
+        self, capsules: int, dim: int, kernel_size: Size = 3, strides: Size = 1, votes_memory: str = "auto", **kwargs
     ):
         super().__init__(capsules, dim, votes_memory, **kwargs)
         self.kernel_size = pair("kernel_size", kernel_size)

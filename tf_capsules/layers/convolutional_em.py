@@ -27,30 +27,28 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
-        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": votes are kept for the backward pass if `normalization` is "min_max" or the call returns
             couplings; "store": always; "recompute": only if the call returns couplings, and not with "min_max".
-        use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
             each position.
+        dim, iterations, use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
             bias_regularizer, beta_u_regularizer, beta_a_regularizer, kernel_constraint, bias_constraint,
             beta_u_constraint, beta_a_constraint: see `EMRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
+        poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
             mask: those of every child sum to 1 over the parents that compete for it.
 
     Returns:
-        Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); activations in (0, 1) and
-        their logits, (batch, new height, new width, capsules); with `return_couplings` also the couplings (batch, new
-        height, new width, children of a window, capsules), the children in the order row, column, type.
+        Poses (batch, new height, new width, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, new
+        height, new width, capsules); with `return_couplings` also the couplings (batch, new height, new width, children
+        of a window, capsules), children by row, column, type.
 
     Raises:
         ValueError: arguments out of range or that exclude each other, poses that are not on a grid of known size, a
@@ -62,6 +60,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         >>> poses.shape, activations.shape
         (TensorShape([2, 6, 6, 8, 4, 4]), TensorShape([2, 6, 6, 8]))
     """
+
+    costs_alike = True  # a first iteration takes votes, too: without them a small variance would lose digits
 
     def __init__(
         self,
@@ -103,10 +103,6 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         memory = "store" if self.normalization == "min_max" else self.votes_memory
         self._add_weights(self._open_windows(poses_shape, memory), poses_shape)
         super().build(poses_shape)
-
-    def votes_cost(self, poses_shape, later=True, capsules=None):
-        # A first iteration takes votes, too: without them a small variance would lose digits.
-        return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask

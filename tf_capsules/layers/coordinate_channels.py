@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import check_rank, known_axes
+from tf_capsules.layers.arguments import check_feature_map
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -28,8 +28,7 @@ class CoordinateChannels(keras.layers.Layer):
     """
 
     def build(self, input_shape):
-        check_rank(self, input_shape, "(batch, height, width, channels)")
-        known_axes(self, input_shape, {-1: "number of channels"})
+        check_feature_map(self, input_shape)
         super().build(input_shape)
 
     def call(self, features):

@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, pair, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.squash import squash_exponential
+from tf_capsules.routing.windowed.windows import grid_of_parents
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -61,20 +62,13 @@ class DepthwisePrimaryCapsules(Configured):
         self._set_weight_options(locals())
 
     def build(self, input_shape):
-        check_rank(self, input_shape, "(batch, height, width, channels)")
-        known_axes(self, input_shape, {1: "height", 2: "width", 3: "number of channels"})
-        height, width, channels = input_shape[1:]
-        rows, columns = self.kernel_size or (height, width)
-        if rows > height or columns > width:
-            raise ValueError(
-                f"DepthwisePrimaryCapsules with kernel {self.kernel_size} needs a feature map of at least that size. "
-                f"Received input shape {tuple(input_shape)}."
-            )
+        check_feature_map(self, input_shape, ("height", "width", "number of channels"), self.kernel_size or (0, 0))
+        *grid, channels = input_shape[1:]
         if channels % self.pose:
             raise ValueError(f"`pose` {self.pose} must divide the {channels} channels of input shape {input_shape}.")
         self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         # Laid out like a grouped convolution's kernel, so that initializers count one channel in the fan-in.
-        self.kernel = self._add("kernel", (rows, columns, 1, channels))
+        self.kernel = self._add("kernel", (*(self.kernel_size or grid), 1, channels))
         self.bias = self._add("bias", (channels,)) if self.use_bias else None
         super().build(input_shape)
 
@@ -92,8 +86,6 @@ class DepthwisePrimaryCapsules(Configured):
         return ops.cast(squash_exponential(poses), self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
-        height, width, channels = input_shape[1:]
-        rows, columns = self.kernel_size or (height, width)
-        sizes = (height, rows), (width, columns)
-        grid = (None if n is None or k is None else (n - k) // self.strides + 1 for n, k in sizes)
-        return (input_shape[0], *grid, channels // self.pose, self.pose)
+        batch, *grid, channels = input_shape
+        grid = grid_of_parents(grid, self.kernel_size or grid, (self.strides, self.strides))
+        return (batch, *grid, channels // self.pose, self.pose)

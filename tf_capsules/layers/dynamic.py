@@ -16,17 +16,8 @@ INITIAL_LOGITS = ("zeros", "random", "learned")
 _KERNEL_STDDEV = 0.1  # the released code's
 
 
-class _DynamicRoutingLayer(RoutingLayer):
-    """Base of the two dynamic layers: the kernel, and a bias of the parents."""
-
-    def _add_weights(self, groups, poses_shape):
-        """Adds the kernel (*groups, capsules, columns, dim) and the bias (capsules, *pose)."""
-        self._add_kernel(groups, poses_shape)
-        self.bias = self._add("bias", (self.capsules, *rows_of(poses_shape), self.dim)) if self.use_bias else None
-
-
 @keras.saving.register_keras_serializable("tf_capsules")
-class DynamicRouting(_DynamicRoutingLayer):
+class DynamicRouting(RoutingLayer):
     """Fully connected capsules, routed by agreement.
 
     A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. Routing is in at least float32.
@@ -124,7 +115,8 @@ class DynamicRouting(_DynamicRoutingLayer):
 
     def build(self, input_shape):
         groups, rows = self._group_children(input_shape, self.initial_logits != "zeros"), rows_of(input_shape)
-        self._add_weights((groups,), input_shape)
+        self._add_kernel((groups,), input_shape)
+        self.bias = self._add("bias", (self.capsules, *rows, self.dim)) if self.use_bias else None
         self.vote_bias = self.logits = None
         if self.use_vote_bias:
             self.vote_bias = self._add("vote_bias", (groups, self.capsules, *rows, self.dim))
@@ -143,56 +135,44 @@ class DynamicRouting(_DynamicRoutingLayer):
         if self.parents_per_chunk is not None and not return_couplings:
             options |= dict(parents_per_chunk=self.parents_per_chunk)
             return self._returned([dynamic_routing_by_parents(votes, self.iterations, **options)])
-        results = dynamic_routing(
-            votes,
-            self.iterations,
-            leaky=self.leaky,
-            competition=self.competition,
-            return_couplings=return_couplings,
-            **options,
-        )
+        options |= dict(leaky=self.leaky, competition=self.competition, return_couplings=return_couplings)
+        results = dynamic_routing(votes, self.iterations, **options)
         parents, *couplings = results if return_couplings else (results,)
         return self._returned([parents], couplings)
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
+class ConvDynamicRouting(ConvRoutingLayer):
     """Convolutional capsules, routed by agreement.
 
     Dynamic routing in each window of a convolution without padding; all positions share the transformations. Parents
-    compete for a child only with those at the same position: a child in several windows has votes in each. Votes exist
-    for some examples at a time; the backward pass recomputes them.
+    compete for a child only with those at the same position: a child in several windows has votes in each.
 
     Source: Sabour et al. 2017, procedure 1; in windows: Tsai et al. 2020, who compare with it.
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
-        iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
-            "store": it uses stored votes.
-        use_bias: whether each parent's sum has a learned bias.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            see `DynamicRouting`.
+        votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
+            them, unless the call returns couplings; "store": it uses stored votes.
+        dim, iterations, use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            kernel_constraint, bias_constraint: see `DynamicRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
+        poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         mask: (batch, height, width, types), true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration. Those of a child sum to 1 over
             the parents at each position, to 0 if it is masked.
 
     Returns:
-        Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim), of length below 1; with
-        `return_couplings` also the couplings (batch, new height, new width, children of a window, capsules), the
-        children in the order row, column, type.
+        Poses (batch, new height, new width, capsules, [rows,] dim), of length below 1; with `return_couplings` also the
+        couplings (batch, new height, new width, children of a window, capsules), children by row, column, type.
 
     Raises:
         ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
 
     Example:
-        >>> layer = ConvDynamicRouting(8, 16, kernel_size=3, strides=2)
-        >>> layer(np.zeros((2, 15, 15, 5, 8))).shape
+        >>> ConvDynamicRouting(8, 16, kernel_size=3, strides=2)(np.zeros((2, 15, 15, 5, 8))).shape
         TensorShape([2, 7, 7, 8, 16])
     """
 
@@ -219,19 +199,18 @@ class ConvDynamicRouting(_DynamicRoutingLayer, ConvRoutingLayer):
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
     def build(self, input_shape):
-        self._add_weights(self._open_windows(input_shape), input_shape)
+        self._add_kernel(self._open_windows(input_shape), input_shape)
+        self.bias = self._add("bias", (self.capsules, *rows_of(input_shape), self.dim)) if self.use_bias else None
         super().build(input_shape)
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
         mask = bool_mask(mask, ops.shape(poses)[:4])
-        options = dict(bias=self.bias)
         if self.stores_votes or return_couplings:
-            mask = None if mask is None else self.windows.gather(mask)
-            votes = self.make_votes(poses)
-            found = dynamic_routing(votes, self.iterations, mask=mask, return_couplings=True, **options)
+            options = dict(bias=self.bias, mask=None if mask is None else self.windows.gather(mask))
+            found = dynamic_routing(self.make_votes(poses), self.iterations, return_couplings=True, **options)
             parents, couplings = map(self._on_the_grid, found)
             return self._returned([parents], [couplings] if return_couplings else [])
-        options |= dict(windows=self.windows, examples_per_chunk=self.plan.examples, mask=mask)
+        options = dict(windows=self.windows, examples_per_chunk=self.plan.examples, bias=self.bias, mask=mask)
         parents = windowed_dynamic_routing(poses, self._of_a_window(self.kernel), self.iterations, **options)
         return self._returned([self._on_the_grid(parents)])

@@ -57,8 +57,7 @@ class EMRouting(EMRoutingLayer):
         capsules: number of parents.
         dim: columns of a parent's pose; for vectors the number of entries.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
-            poses on a grid; "all": one matrix for each parent, for any number of children.
+        sharing: which children share their transformations, as in `DynamicRouting`.
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto"

@@ -110,6 +110,8 @@ class HeinsenRouting(RoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
+        if isinstance(density, dict):  # a function in a configuration
+            density = keras.saving.deserialize_keras_object(density)
         check_heinsen_routing(iterations, density, epsilon)
         self.iterations = positive_int("iterations", iterations)
         self.single_beta = truth_value("single_beta", single_beta)
@@ -176,16 +178,11 @@ class HeinsenRouting(RoutingLayer):
         activations = masked(activations, mask, (batch, children), self.routing_dtype)
         weights = self._for_parents(self.capsules or capsules or children)
 
+        options = dict(density=self.density, epsilon=self.epsilon, return_couplings=return_couplings)
+        options |= {name: weights[name] for name in ("beta_use", "beta_ignore")}
+
         def route(stored):
-            return heinsen_routing(
-                self.make_votes(poses, activations, capsules, stored),
-                self.iterations,
-                beta_use=weights["beta_use"],
-                beta_ignore=weights["beta_ignore"],
-                density=self.density,
-                epsilon=self.epsilon,
-                return_couplings=return_couplings,
-            )
+            return heinsen_routing(self.make_votes(poses, activations, capsules, stored), self.iterations, **options)
 
         stored = self.plan.stores(children)
         found = ops.cond(stored, lambda: route(True), lambda: route(False)) if ops.is_tensor(stored) else route(stored)
@@ -212,15 +209,3 @@ class HeinsenRouting(RoutingLayer):
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
         if capsules is not None:
             positive_int("capsules", capsules)
-
-    def get_config(self):
-        config = super().get_config()
-        if callable(self.density):
-            config["density"] = keras.saving.serialize_keras_object(self.density)
-        return config
-
-    @classmethod
-    def from_config(cls, config):
-        if isinstance(config.get("density"), dict):
-            config = config | {"density": keras.saving.deserialize_keras_object(config["density"])}
-        return super().from_config(config)

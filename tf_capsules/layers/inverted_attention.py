@@ -217,17 +217,16 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     Args:
         capsules: parent types, that is parents at each position.
-        dim: columns of a parent's pose; for vectors the number of entries.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
             "store": it uses stored votes.
-        scaled, layer_norm, dropout, initial_pose, use_activations, seed: see `InvertedAttentionRouting`.
+        dim, scaled, layer_norm, dropout, initial_pose, use_activations, seed: see `InvertedAttentionRouting`.
         kernel_initializer: see `InvertedAttentionRouting`; `children` are those of a window.
         beta_u_initializer, beta_a_initializer, kernel_regularizer, beta_u_regularizer, beta_a_regularizer,
             kernel_constraint, beta_u_constraint, beta_a_constraint: see `InvertedAttentionRouting`.
 
     Call arguments:
-        poses: (batch, height, width, types, d) or (batch, height, width, types, rows, d); finite, even where masked.
+        poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         activations: (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
@@ -235,17 +234,16 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
             `InvertedAttentionRouting`. The sums are over the parents of one position.
 
     Returns:
-        Poses (batch, new height, new width, capsules, dim) or (..., capsules, rows, dim); with `use_activations` also
-        activations (batch, new height, new width, capsules), in (0, 1); with `return_couplings` also the couplings
-        (batch, new height, new width, children of a window, capsules), the children in the order row, column, type.
+        Poses (batch, new height, new width, capsules, [rows,] dim); with `use_activations` also activations (batch, new
+        height, new width, capsules), in (0, 1); with `return_couplings` also the couplings (batch, new height, new
+        width, children of a window, capsules), children by row, column, type.
 
     Raises:
         ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window,
             parents of another shape than what the layer returns.
 
     Example:
-        >>> layer = ConvInvertedAttentionRouting(8, 4, kernel_size=3, strides=2)
-        >>> layer(np.zeros((2, 15, 15, 5, 4, 4))).shape
+        >>> ConvInvertedAttentionRouting(8, 4, kernel_size=3, strides=2)(np.zeros((2, 15, 15, 5, 4, 4))).shape
         TensorShape([2, 7, 7, 8, 4, 4])
     """
 

@@ -28,29 +28,23 @@ class PoseNormalization(keras.layers.LayerNormalization):
     def call(self, inputs):
         if keras.backend.backend() != "tensorflow":
             return super().call(inputs)
-        x = at_least_float32(inputs)
-        weights = [ops.reshape(ops.cast(weight, x.dtype), (-1,)) for weight in (self.gamma, self.beta)]
-        normalized = _normalize(ops.reshape(x, (-1, math.prod(self.gamma.shape))), *weights, self.epsilon)
+        x, entries = at_least_float32(inputs), math.prod(self.gamma.shape)
+
+        @ops.custom_gradient
+        def normalize(x, gain, offset):  # x is (poses, entries)
+            centered = x - ops.mean(x, axis=1, keepdims=True)
+            scale = ops.rsqrt(ops.mean(ops.square(centered), axis=1, keepdims=True) + self.epsilon)
+            standard = centered * scale
+
+            def gradient(*args, upstream=None):
+                upstream = args[0] if upstream is None else upstream
+                products = upstream * standard
+                mean = ops.reshape(gain / entries, (-1, 1))  # a product of y with it is the mean of `y * gain`
+                d_x = upstream * gain - ops.matmul(upstream, mean) - standard * ops.matmul(products, mean)
+                return scale * d_x, ops.sum(products, axis=0), ops.sum(upstream, axis=0)
+
+            return standard * gain + offset, gradient
+
+        gain, offset = (ops.reshape(ops.cast(weight, x.dtype), (-1,)) for weight in (self.gamma, self.beta))
+        normalized = normalize(ops.reshape(x, (-1, entries)), gain, offset)
         return ops.cast(ops.reshape(normalized, ops.shape(x)), self.compute_dtype)
-
-
-def _normalize(x, gain, offset, epsilon):
-    """Normalizes each pose of (poses, entries), then multiplies by the gain and adds the offset, both (entries,)."""
-    entries = x.shape[1]
-
-    @ops.custom_gradient
-    def normalize(x, gain, offset):
-        centered = x - ops.mean(x, axis=1, keepdims=True)
-        scale = ops.rsqrt(ops.mean(ops.square(centered), axis=1, keepdims=True) + epsilon)
-        standard = centered * scale
-
-        def gradient(*args, upstream=None):
-            upstream = args[0] if upstream is None else upstream
-            products = upstream * standard
-            mean = ops.reshape(gain / entries, (-1, 1))  # a product of y with it is the mean of `y * gain`
-            d_x = upstream * gain - ops.matmul(upstream, mean) - standard * ops.matmul(products, mean)
-            return scale * d_x, ops.sum(products, axis=0), ops.sum(upstream, axis=0)
-
-        return standard * gain + offset, gradient
-
-    return normalize(x, gain, offset)

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
-from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, pair, positive_int, truth_value
+from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, one_of, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured, cloned
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.arguments import positive_number
@@ -105,16 +105,7 @@ class PrimaryCapsules(Configured):
             self.normalization = PoseNormalization(self.pose_shape, **self._inner)
 
     def build(self, input_shape):
-        check_rank(self, input_shape, "(batch, height, width, channels)")
-        known_axes(self, input_shape, {-1: "number of channels"})
-        kernel = self.convolution.kernel_size
-        if self.convolution.padding == "valid":
-            for size, needed in zip(input_shape[1:3], kernel, strict=True):
-                if size is not None and size < needed:
-                    raise ValueError(
-                        f"PrimaryCapsules with kernel {kernel} needs a feature map of at least that size. "
-                        f"Received input shape {tuple(input_shape)}."
-                    )
+        check_feature_map(self, input_shape, kernel_size=self.kernel_size if self.padding == "valid" else (0, 0))
         self.convolution.build(input_shape)
         if self.score_convolution is not None:
             self.score_convolution.build(input_shape)

@@ -24,8 +24,7 @@ class SelfAttentionRouting(RoutingLayer):
     Args:
         capsules: number of parents.
         dim: columns of a parent's pose; for vectors the number of entries.
-        sharing: which children share their transformations: "none"; "positions": all children of a type, which needs
-            poses on a grid; "all": one matrix for each parent.
+        sharing: which children share their transformations, as in `DynamicRouting`.
         use_prior: whether a learned number for each pair is added to the couplings; needs a known number of children.
         votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         kernel_initializer, kernel_regularizer, kernel_constraint: of the transformations.
@@ -48,6 +47,8 @@ class SelfAttentionRouting(RoutingLayer):
         >>> SelfAttentionRouting(capsules=10, dim=16)(np.zeros((2, 16, 8))).shape
         TensorShape([2, 10, 16])
     """
+
+    costs_alike = True  # the one agreement needs as much memory as that of a further iteration
 
     def __init__(
         self,
@@ -76,10 +77,6 @@ class SelfAttentionRouting(RoutingLayer):
         shape = (rows_of(input_shape), input_shape[-1], self.dim)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", *shape)
         super().build(input_shape)
-
-    def votes_cost(self, poses_shape, later=True, capsules=None):
-        # `later` makes no difference: the one agreement needs as much memory as that of a further iteration.
-        return super().votes_cost(poses_shape, True, capsules)
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)

@@ -53,12 +53,10 @@ class UpsamplingDecoder(Configured):
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
         self.dense.build((None, math.prod(input_shape[1:])))
-        shape = (None, 8, 8, 1)
-        for convolution in self.convolutions:
-            shape = (None, 2 * shape[1], 2 * shape[2], shape[3])
-            convolution.build(shape)
-            shape = convolution.compute_output_shape(shape)
-        self.last.build(shape)
+        channels = 1
+        for convolution in (*self.convolutions, self.last):
+            convolution.build((None, None, None, channels))
+            channels = convolution.filters
         super().build(input_shape)
 
     def call(self, poses):

@@ -57,8 +57,8 @@ def recomputed_by_examples(forward, backward, size, arrays, shared, results):
         backward: of (*arrays, *what else, upstream, shared=shared), where `upstream` is the gradient with respect to
             the first result. It returns the gradients with respect to the arrays and then to each of `shared`.
         size: None: all examples.
-        arrays: see `by_examples`; no variables.
-        shared: arrays that all examples share, of the same dtype; no variables.
+        arrays: see `by_examples`.
+        shared: arrays that all examples share, of the same dtype.
         results: shapes of what `forward` returns, without the batch.
     """
 
@@ -75,4 +75,5 @@ def recomputed_by_examples(forward, backward, size, arrays, shared, results):
         return result, gradient
 
     count = len(arrays)
-    return compute(*arrays, *shared)
+    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
+    return compute(*(ops.reshape(x, ops.shape(x)) for x in (*arrays, *shared)))

@@ -33,16 +33,14 @@ def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False,
     check_competition(competition, leaky)
     logits = at_least_float32(logits)
     keep = None if mask is None else ops.cast(mask, logits.dtype)[:, :, None]
-    if competition == "parents":
-        if leaky:
-            logits = ops.pad(logits, [[0, 0], [0, 0], [0, 1]])
-        couplings = softmax(logits, axis=-1)
-        if leaky:
-            couplings = couplings[:, :, :-1]
-    else:
+    if competition == "children":
         if keep is not None:
             logits = ops.where(keep > 0, logits, ops.cast(-1e30, logits.dtype))
         couplings = softmax(logits, axis=1)
+    elif leaky:
+        couplings = softmax(ops.pad(logits, [[0, 0], [0, 0], [0, 1]]))[:, :, :-1]
+    else:
+        couplings = softmax(logits)
     return couplings if keep is None else couplings * keep
 
 

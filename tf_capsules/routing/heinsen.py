@@ -52,6 +52,7 @@ def heinsen_routing(
     check_heinsen_routing(iterations, density, epsilon)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
     total = ops.sum(votes.by_group(votes.activations), axis=1)  # of each group's children
+    use, ignore = (0.0 if x is None else ops.cast(x, votes.dtype) for x in (beta_use, beta_ignore))
 
     def couplings(votes, activation_logits, means, variances):
         prior = -ops.softplus(-activation_logits)
@@ -66,7 +67,9 @@ def heinsen_routing(
 
     def parents(couplings, *state):
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon)
-        return _activation_logits(masses, total, beta_use, beta_ignore), means, variances + epsilon
+        # Benefit of the data used less cost of the data ignored, summed over the groups.
+        logits = ops.sum(use * masses - ignore * (total[..., None] - masses), axis=1)
+        return logits, means, variances + epsilon
 
     uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
     state = parents(uniform)
@@ -79,12 +82,6 @@ def heinsen_routing(
         return results
     last = uniform if before is None else couplings(votes, *before)
     return *results, ops.broadcast_to(last, (votes.batch, votes.children, votes.parents))
-
-
-def _activation_logits(masses, total, beta_use, beta_ignore):
-    """Benefit of the data used less cost of the data ignored, summed over the groups."""
-    use, ignore = (0.0 if x is None else ops.cast(x, masses.dtype) for x in (beta_use, beta_ignore))
-    return ops.sum(use * masses - ignore * (total[..., None] - masses), axis=1)
 
 
 def check_heinsen_routing(iterations: int, density: str | Callable, epsilon: float):

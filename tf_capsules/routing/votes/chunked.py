@@ -21,7 +21,8 @@ def _unpacked(votes, couplings, packed, kernel, center, *bias):
     entries = votes.rows * votes.columns
     poses, activations, own = ops.split(packed, [entries, entries + 1], axis=-1)
     poses = ops.reshape(poses, (*ops.shape(poses)[:2], votes.rows, votes.columns))
-    some = type(votes)(poses, kernel, *bias, activations=activations[..., 0], _center=center)
+    some = type(votes)(poses, kernel, *bias, activations=activations[..., 0])
+    some.center = center
     return some, couplings if callable(couplings) else own
 
 

@@ -3,7 +3,6 @@
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.votes.biases import bias_agreement, bias_sum
 from tf_capsules.routing.votes.transformed import TransformedVotes
 
 
@@ -37,15 +36,15 @@ class DistinctVotes(TransformedVotes):
             scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
             sums = ops.reshape(ops.matmul(scaled, self._matrices), (self.parents, self.batch, self.rows, -1))
             sums = ops.transpose(sums, (1, 0, 2, 3))
-        return self._shaped(sums if self.bias is None else sums + bias_sum(weights, self.bias))
+        return self._shaped(sums if self.bias is None else sums + self._bias_sum(weights))
 
     def agreement(self, poses):
-        poses = ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
+        poses = self._with_rows(poses)
         parents_first = ops.reshape(ops.swapaxes(poses, 0, 1), (self.parents, -1, self.pose_shape[-1]))
         back = ops.matmul(parents_first, ops.transpose(self._matrices, (0, 2, 1)))
         back = ops.reshape(back, (self.parents, self.batch, self.rows, self.columns, self.groups))
         result = ops.transpose(ops.sum(back * self._columns_first[None], axis=(2, 3)), (1, 2, 0))
-        return result if self.bias is None else result + bias_agreement(poses, self.bias)
+        return result if self.bias is None else result + self._bias_agreement(poses)
 
     def _common_sum(self, weights):
         """The weighted sum for weights (batch, children, 1) that are the same for all parents, without biases."""

@@ -5,7 +5,6 @@ import functools
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.votes.biases import bias_agreement, bias_sum
 from tf_capsules.routing.votes.chunked import moments_by_groups, sums_in_chunks
 from tf_capsules.routing.votes.stored import StoredVotes
 from tf_capsules.routing.votes.transformed import TransformedVotes
@@ -15,19 +14,11 @@ from tf_capsules.routing.votes.transformed import TransformedVotes
 TINY = 1e-12  # below any mass that matters; its square is still a float32
 
 
-def products(x, axis, size, other=None):
-    """Products of entry i (of `other`, if given) with entries i, i + 1, ... of x; `size` entries along an axis."""
+def products(x, axis, size):
+    """Products of entry i with entries i, i + 1, ... of x, which has `size` entries along an axis."""
     # Split, not sliced: TensorFlow pads the gradient of each slice with zeros to the size of x.
     entries = ops.split(x, size, axis=axis)
-    firsts = entries if other is None else ops.split(other, size, axis=axis)
-    return ops.concatenate([firsts[i] * ops.concatenate(entries[i:], axis=axis) for i in range(size)], axis=axis)
-
-
-def kernel_products(kernel):
-    """The coefficients of products of entries of x in the squares of a vote's entries, (groups, parents, q, e)."""
-    columns = kernel.shape[2]
-    twice = [1.0 if d == f else 2.0 for d in range(columns) for f in range(d, columns)]
-    return products(kernel, 2, columns) * ops.reshape(ops.convert_to_tensor(twice, kernel.dtype), (-1, 1))
+    return ops.concatenate([entries[i] * ops.concatenate(entries[i:], axis=axis) for i in range(size)], axis=axis)
 
 
 def to_parents(features, kernel):
@@ -73,12 +64,9 @@ class SharedVotes(TransformedVotes):
         bias: Tensor | None = None,
         activations: Tensor | None = None,
         children_per_chunk: int | None = None,
-        _center=None,
     ):
         super().__init__(poses, kernel, bias, activations)
         self.children_per_chunk = children_per_chunk
-        if _center is not None:
-            self.center = _center
         # (batch, groups, members, rows * d), with a bias a further column of ones; and (parents, groups * d, e).
         x = ops.reshape(self.poses, (self.batch, self.children, self.rows * self.columns))
         x = x if bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
@@ -119,10 +107,6 @@ class SharedVotes(TransformedVotes):
         votes = votes if self.bias is None else votes + self.bias
         return votes - self._origin[:, None]
 
-    def _with_rows(self, poses):
-        """(batch, parents, *pose) as (batch, parents, rows, e)."""
-        return ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
-
     def _groups_first(self, x):
         """(batch, children, ...) as (batch, groups, members, ...)."""
         return ops.swapaxes(self.by_group(x), 1, 2)
@@ -143,7 +127,7 @@ class SharedVotes(TransformedVotes):
         sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (count, -1, self.groups * self.columns))
         sums = ops.reshape(ops.matmul(sums, self._matrices), (self.parents, -1, self.rows, self.pose_shape[-1]))
         sums = ops.swapaxes(sums, 0, 1)
-        return self._shaped(sums if masses is None else sums + bias_sum(masses[:, :, 0], self.bias))
+        return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))
 
     def agreement(self, poses):
         poses = ops.broadcast_to(self._with_rows(poses), (self.batch, self.parents, self.rows, self.pose_shape[-1]))
@@ -153,7 +137,7 @@ class SharedVotes(TransformedVotes):
         back = ops.transpose(back, (1, 3, 2, 4, 0))
         back = ops.reshape(back, (-1, self.groups, self.rows * self.columns, self.parents))
         if self.bias is not None:
-            back = ops.concatenate([back, bias_agreement(poses, self.bias)[:, :, None]], axis=2)
+            back = ops.concatenate([back, self._bias_agreement(poses)[:, :, None]], axis=2)
         return self._children_first(ops.matmul(self._flat_poses, back))
 
     @functools.cached_property
@@ -173,7 +157,10 @@ class SharedVotes(TransformedVotes):
 
     @functools.cached_property
     def _kernel_products(self):
-        return kernel_products(self.kernel)
+        """The coefficients of products of entries of x in the squares of a vote's entries, (groups, parents, q, e)."""
+        twice = [1.0 if d == f else 2.0 for d in range(self.columns) for f in range(d, self.columns)]
+        twice = ops.reshape(ops.convert_to_tensor(twice, self.kernel.dtype), (-1, 1))
+        return products(self.kernel, 2, self.columns) * twice
 
     def _join(self, ones, x, products):
         """(b, g, 1, n), (b, g, d, r, n) and (b, g, q, r, n) as (b, g, features, n)."""

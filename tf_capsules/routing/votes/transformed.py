@@ -52,3 +52,17 @@ class TransformedVotes(Votes):
         if bias is not None:
             votes = votes + ops.transpose(bias, (0, 2, 3, 4, 1))[:, :, :, :, None]
         return ops.reshape(votes, (self.batch, self.parents, *self.pose_shape, self.children))
+
+    def _with_rows(self, poses):
+        """(batch, parents, *pose) as (batch, parents, rows, e)."""
+        return ops.reshape(poses, (-1, self.parents, self.rows, self.pose_shape[-1]))
+
+    def _bias_sum(self, masses):
+        """`sum_i w_ij B_ij`, (b, j, r, e). The masses are sums of w_ij over each group's children, (b, g, j or 1)."""
+        if masses.shape[-1] == 1:
+            return ops.einsum("bg,gjre->bjre", masses[..., 0], self.bias)
+        return ops.einsum("bgj,gjre->bjre", masses, self.bias)
+
+    def _bias_agreement(self, poses):
+        """`<B_ij, v_j>`, (b, g, j), with poses (b, j, r, e)."""
+        return ops.einsum("gjre,bjre->bgj", self.bias, poses)

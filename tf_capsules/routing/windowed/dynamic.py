@@ -1,8 +1,6 @@
-"""Dynamic routing in windows (Sabour et al. 2017). The backward pass recomputes the votes, for some examples at a time.
+"""Dynamic routing in windows (Sabour et al. 2017).
 
-The gradient is written out. The forward pass keeps each iteration's sums of votes. The backward pass recomputes votes
-and couplings. Each iteration adds outer products to the gradient of the votes: of values for the entries of a parent
-(`left`) and values for its children (`right`). One matrix product at the end sums them.
+The gradient is written out, as `votes.py` says. The forward pass keeps each iteration's sums of votes.
 """
 
 import math
@@ -34,8 +32,7 @@ def windowed_dynamic_routing(
     """`dynamic_routing` in windows: the parent types at each position compete.
 
     A logit sums a vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the
-    sum of these parents. Votes exist for some examples at a time; the gradient recomputes them. One iteration is
-    a plain convolution.
+    sum of these parents. One iteration is a plain convolution.
 
     Source: Sabour et al. 2017, procedure 1.
 
@@ -57,8 +54,7 @@ def windowed_dynamic_routing(
         sums = summed_votes(windows, poses, kernel) / parents
         return squash(sums if bias is None else sums + ops.cast(bias, sums.dtype), tuple(range(2, len(sums.shape))))
     bias = ops.zeros((parents, *pose_shape), poses.dtype) if bias is None else ops.cast(bias, poses.dtype)
-    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
-    kernel, bias = ops.reshape(kernel, kernel.shape), ops.reshape(bias, (parents, -1))
+    bias = ops.reshape(bias, (parents, -1))
     shape = (windows.positions, parents, math.prod(pose_shape))
 
     def couplings_of(votes, attended):

@@ -1,9 +1,6 @@
-"""EM routing in windows. The backward pass recomputes the votes, for some examples at a time.
+"""EM routing in windows.
 
-The gradient is written out. The forward pass keeps the parents after each iteration. The backward pass recomputes
-votes V and couplings R and goes from the last iteration to the first. Each iteration adds an outer product to the
-gradient of the votes: of values for the entries of a parent (`left`) and values for its children (`right`). One matrix
-product at the end sums them.
+The gradient is written out, as `votes.py` says. The forward pass keeps the parents after each iteration.
 """
 
 import math
@@ -57,18 +54,13 @@ def windowed_em_routing(
     Returns:
         Means (batch * positions, parents, *pose) and activation logits (batch * positions, parents).
     """
-    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
-    poses, activations, *shared = (
-        ops.reshape(at_least_float32(x), ops.shape(x))
-        for x in (poses, activations, kernel, beta_u, beta_a, *(() if bias is None else (bias,)))
-    )
-    kernel, beta_u, beta_a = shared[:3]
+    shared = [at_least_float32(x) for x in (kernel, beta_u, beta_a, *(() if bias is None else (bias,)))]
     children, parents, _, out = kernel.shape
     rows = tuple(poses.shape[4:-1])
     entries = math.prod((*rows, out))
     positions = windows.positions
     lambdas = temperatures(inverse_temperature, iterations)
-    factor = cost_factor(normalization, parents, children, poses.dtype)
+    factor = cost_factor(normalization, parents, children, shared[0].dtype)
     competition = windows.couple if competes else softmax
 
     def joined(*arrays):
@@ -146,7 +138,7 @@ def windowed_em_routing(
         return d_poses, windows.scatter(d_activations), *d_shared
 
     answer, state = (positions, parents, entries + 1), (positions, parents, 2 * entries + 1)
-    arrays, shapes = (poses, activations), [answer, (iterations, *state)]
+    arrays, shapes = [at_least_float32(x) for x in (poses, activations)], [answer, (iterations, *state)]
     results = recomputed_by_examples(forward, backward, examples_per_chunk, arrays, shared, shapes)
     results = ops.reshape(results, (-1, parents, entries + 1))
     return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]

@@ -51,8 +51,6 @@ def windowed_inverted_attention(
         return summed_votes(windows, poses, kernel) / count
     if parents is None:
         parents = ops.zeros((ops.shape(poses)[0] * windows.positions, count, *pose_shape), poses.dtype)
-    # The reshape turns a variable into an array: TensorFlow's custom gradients treat variables differently.
-    kernel = ops.reshape(kernel, kernel.shape)
     shape = (windows.positions, count, entries)
     # For each parent the sum; with `return_moments` also the sum of squared deviations and the sum of couplings.
     width = 2 * entries + 1 if return_moments else entries
