@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from tf_capsules.lazy import tf
+
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class BatchNormalization(keras.layers.BatchNormalization):
@@ -27,8 +29,6 @@ class BatchNormalization(keras.layers.BatchNormalization):
     def call(self, inputs, training=None, mask=None):
         if not (training and self.trainable and mask is None and self._is_fused(inputs)):
             return super().call(inputs, training=training, mask=mask)
-        import tensorflow as tf
-
         channels = inputs.shape[-1]
         outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,

@@ -10,6 +10,7 @@ import zlib
 import keras
 import numpy as np
 
+from tf_capsules.lazy import jax, tf
 from tf_capsules.runs.errors import TrainingError
 
 
@@ -119,8 +120,6 @@ def join_processes(settings, batch_size):
     """
     if settings.processes is None:
         return ProcessGroup()
-    import jax
-
     count, index = settings.processes, settings.process or 0
     if count > 1 and not jax.distributed.is_initialized():
         try:
@@ -144,8 +143,6 @@ def join_processes(settings, batch_size):
 
 def mirrored_strategy(devices, batch_size):
     """A MirroredStrategy over `devices` GPUs, or logical CPUs if there is no GPU; a TrainingError if it can't be."""
-    import tensorflow as tf
-
     gpus = tf.config.list_physical_devices("GPU")
     count = devices or len(gpus) or 1
     if gpus and count > len(gpus):

@@ -9,6 +9,7 @@ import pathlib
 from tf_capsules.datasets.folder import upright
 from tf_capsules.export.files import is_saved_model
 from tf_capsules.files import reading
+from tf_capsules.lazy import tf
 from tf_capsules.runs.exporting import FORMATS
 from tf_capsules.runs.figures import save_figure
 from tf_capsules.runs.folder import EXPORTED, RunFolder
@@ -35,8 +36,6 @@ class ExportedModel:
         several = config is not None and config["resolved"].get("metric") == "exact_match"
         self._names = config["data"]["class_names"] if several else ()
         self._threshold = (several and config["resolved"].get("threshold")) or 0.5
-        import tensorflow as tf
-
         if importlib.util.find_spec("tensorflow_text"):
             import tensorflow_text  # noqa: F401 (its operations are in the graphs of models of texts)
         self.folder = folder
@@ -66,8 +65,6 @@ class ExportedModel:
         raise ValueError(f"{self.folder} takes images of neither 1 nor 3 channels: image files can't be given to it.")
 
     def _predict_images(self, paths):
-        import tensorflow as tf
-
         for path in paths:
             if not os.path.isfile(path):
                 what = f"{path} is a folder, give its files." if os.path.isdir(path) else f"There is no file {path}."
@@ -82,8 +79,6 @@ class ExportedModel:
             yield self._recognised(answer)
 
     def _predict_texts(self, texts):
-        import tensorflow as tf
-
         files = [text for text in texts if os.path.isfile(text)]  # unlike pathlib's, false for an impossible name
         if files:
             raise ValueError(

@@ -7,6 +7,7 @@ import sys
 import keras
 
 from tf_capsules import recipes
+from tf_capsules.lazy import tf
 from tf_capsules.models.weights import load_random_states
 from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
@@ -139,8 +140,6 @@ def _take(folder, done, stack):
 def _fix_seed(settings):
     keras.utils.set_random_seed(settings.seed)
     if settings.deterministic and keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
         tf.config.experimental.enable_op_determinism()
 
 
