@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading, replacing
+from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading, replacing, writable
 
 ARRAYS = {"x": np.arange(6).reshape(2, 3), "y": np.array(["a", "b"])}
 
@@ -197,3 +197,11 @@ def test_a_folder_set_aside_stays_until_its_successor_is_there(tmp_path):
         with replacing(path) as part:
             part.mkdir()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_address_can_not_be_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for address in ("gs://bucket/x", pathlib.Path("gs://bucket/x"), "git+ssh://host/x", "./s3://bucket/x"):
+        with pytest.raises(ValueError, match="x can't be written: give a path of this machine"):
+            writable(address)
+    assert writable("C:/x") == pathlib.Path("C:/x") and writable(tmp_path / "a:b") == tmp_path / "a:b"

@@ -108,7 +108,7 @@ def replacing(path):
 
 def writable(path):
     """The path, if its nearest parent folder that exists may be written to; else a ValueError, also for an address."""
-    if re.match(r"\w\w+:/", str(path)):  # pathlib makes gs:/bucket of gs://bucket
+    if re.search(r"://|^[\w.+-]{2,}:/", str(path)):  # pathlib makes gs:/bucket of gs://bucket
         raise ValueError(f"{path} can't be written: give a path of this machine, and copy the result from there.")
     path = pathlib.Path(path)
     above = next(folder for folder in path.absolute().parents if folder.exists())

@@ -56,3 +56,8 @@ def test_what_does_not_fit_is_named(options, shape, message):
 def test_sizes_that_are_not_known_are_none():
     assert DepthwisePrimaryCapsules(4, 3, 2).compute_output_shape((None, None, 9, 8)) == (None, None, 4, 2, 4)
     assert DepthwisePrimaryCapsules(4).compute_output_shape((None, None, 9, 8)) == (None, None, 1, 2, 4)
+
+
+def test_a_map_smaller_than_the_kernel_has_no_shape():
+    with pytest.raises(ValueError, match=r"kernel \(5, 5\) needs a feature map of at least that size"):
+        DepthwisePrimaryCapsules(4, 5).compute_output_shape((None, 4, 9, 8))

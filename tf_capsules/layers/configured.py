@@ -4,12 +4,12 @@ import inspect
 
 import keras
 
-# How to make an argument whose name ends with "_" and such a word from its configuration.
+# How to deserialize and serialize an argument with such a name, or with a name that ends with "_" and such a name.
 _GETTERS = {
-    "initializer": keras.initializers.get,
-    "regularizer": keras.regularizers.get,
-    "constraint": keras.constraints.get,
-    "activation": keras.activations.get,
+    "initializer": (keras.initializers.get, keras.initializers.serialize),
+    "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
+    "constraint": (keras.constraints.get, keras.constraints.serialize),
+    "activation": (keras.activations.get, keras.activations.serialize),  # or a string, the layer's own name for one
 }
 
 
@@ -35,7 +35,7 @@ class Configured(keras.layers.Layer):
             weight, _, kind = name.rpartition("_")
             if kind in _GETTERS and weight:
                 value = defaults.get(weight) if value is None and kind == "initializer" else value
-                setattr(self, name, None if value is None else _GETTERS[kind](value))
+                setattr(self, name, None if value is None else _GETTERS[kind][0](value))
 
     def _add(self, name, shape, initializer=None, options=None, **kwargs):
         """Adds a weight, with the constructor's arguments that begin with `options`, or else with `name`."""
@@ -53,10 +53,9 @@ class Configured(keras.layers.Layer):
         """The constructor's arguments, and those of the layers that it inherits from."""
         config = super().get_config()
         for name in _arguments(type(self)):
-            value = getattr(self, name)
-            of_activations = name.rpartition("_")[2] == "activation"
-            serialize = keras.activations.serialize if of_activations else keras.saving.serialize_keras_object
-            config[name] = serialize(value) if callable(value) else value
+            kind, value = name.rpartition("_")[2], getattr(self, name)
+            plain = kind not in _GETTERS or value is None or isinstance(value, str)
+            config[name] = value if plain else _GETTERS[kind][1](value)
         return config
 
     @classmethod

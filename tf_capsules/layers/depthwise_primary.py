@@ -86,6 +86,7 @@ class DepthwisePrimaryCapsules(Configured):
         return ops.cast(squash_exponential(poses), self.compute_dtype)
 
     def compute_output_shape(self, input_shape):
+        check_feature_map(self, input_shape, kernel_size=self.kernel_size or (0, 0))
         batch, *grid, channels = input_shape
         grid = grid_of_parents(grid, self.kernel_size or grid, (self.strides, self.strides))
         return (batch, *grid, channels // self.pose, self.pose)

@@ -110,8 +110,6 @@ class HeinsenRouting(RoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
-        if isinstance(density, dict):  # a function in a configuration
-            density = keras.saving.deserialize_keras_object(density)
         check_heinsen_routing(iterations, density, epsilon)
         self.iterations = positive_int("iterations", iterations)
         self.single_beta = truth_value("single_beta", single_beta)
@@ -209,3 +207,15 @@ class HeinsenRouting(RoutingLayer):
             raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
         if capsules is not None:
             positive_int("capsules", capsules)
+
+    def get_config(self):
+        config = super().get_config()
+        if callable(self.density):
+            config["density"] = keras.saving.serialize_keras_object(self.density)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        if isinstance(config.get("density"), dict):
+            config = config | {"density": keras.saving.deserialize_keras_object(config["density"])}
+        return super().from_config(config)

@@ -4,12 +4,11 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import class_targets, one_of, positive_int
-from tf_capsules.layers.configured import Configured
 from tf_capsules.routing.arguments import is_positive
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class SpreadMargin(Configured):
+class SpreadMargin(keras.layers.Layer):
     """The margin of a `SpreadLoss`, which grows with the training steps.
 
     Source: Hinton et al. 2018, section 4.1, "linear" (0.2 to 0.9); "sigmoid": the authors' answers to readers,
@@ -89,6 +88,9 @@ class SpreadMargin(Configured):
             self.steps.assign(0)
         else:
             super().load_own_variables(store)
+
+    def get_config(self):
+        return {**super().get_config(), "schedule": self.schedule, "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

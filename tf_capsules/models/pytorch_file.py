@@ -39,8 +39,6 @@ class _Tensor(typing.NamedTuple):
 
     def array(self, content):
         """The tensor's numbers, from the bytes of its storage."""
-        if len(content) != self.storage.size:
-            raise ValueError(f"its storage {self.storage.key} has {len(content)} bytes of {self.storage.size}")
         last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         count = math.prod(self.shape)
         if min(self.offset, *self.shape, *self.strides, 0) < 0 or count > self.storage.length:
@@ -82,11 +80,11 @@ def read_state_dict(path: str | os.PathLike) -> dict[str, np.ndarray]:
         zipped = file.read(4) == b"PK\x03\x04"
         file.seek(0)
         tensors, contents = (_of_archive if zipped else _of_sequence)(file)
-        return {name: tensor.array(contents[tensor.storage.key]) for name, tensor in tensors.items()}
+        return {name: tensor.array(contents[tensor.storage]) for name, tensor in tensors.items()}
 
 
 def _of_archive(file):
-    """The tensors, and the contents of their storages by key, of PyTorch 1.6 and later."""
+    """The tensors and the contents of their storages, of PyTorch 1.6 and later."""
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
@@ -95,8 +93,10 @@ def _of_archive(file):
             raise ValueError("its numbers are big-endian")
         with archive.open(entries["data.pkl"]) as pickled:
             tensors = _checked(_Unpickler(pickled).load())
-        keys = {tensor.storage.key for tensor in tensors.values()}
-        return tensors, {key: archive.read(entries[f"data/{key}"]) for key in keys}
+        contents = {}
+        for storage in {tensor.storage for tensor in tensors.values()}:
+            contents[storage] = _whole(archive.read(entries[f"data/{storage.key}"]), storage)
+    return tensors, contents
 
 
 def _of_sequence(file):
@@ -113,7 +113,7 @@ def _of_sequence(file):
         storage = storages[key]
         if file.read(8) != storage.length.to_bytes(8, "little"):
             raise ValueError(f"its storage {key} has not the {storage.length} numbers that tensors view")
-        contents[key] = file.read(storage.size)
+        contents[storage] = _whole(file.read(storage.size), storage)
     return tensors, contents
 
 
@@ -124,3 +124,9 @@ def _checked(tensors):
         if not isinstance(tensor, _Tensor):
             raise ValueError(f"its entry {name!r} is no tensor")
     return dict(tensors)
+
+
+def _whole(content, storage):
+    if len(content) != storage.size:
+        raise ValueError(f"its storage {storage.key} has {len(content)} bytes of {storage.size}")
+    return content

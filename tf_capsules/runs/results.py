@@ -104,9 +104,10 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
 
 def check_writable(path):
     """Raises a TrainingError unless the file can be written."""
-    if not os.path.exists(path):
+    there = pathlib.Path(path)
+    if not there.exists():
         reported(writable, path)
-    elif not os.path.isfile(path) or not os.access(path, os.W_OK):
+    elif not there.is_file() or not os.access(there, os.W_OK):
         raise TrainingError(f"{path} can't be written as a file of results.")
 
 

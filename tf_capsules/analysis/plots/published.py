@@ -56,18 +56,20 @@ def _part_names(axes):
 
     A line leads from a name that is far away to its point.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
-    axes.figure.draw_without_rendering()
-    points = axes.transData.transform([text.xy for text in axes.texts])
+    canvas = FigureCanvasAgg(axes.figure)
+    canvas.draw()
+    renderer, points = canvas.get_renderer(), axes.transData.transform([text.xy for text in axes.texts])
     markers = [Bbox([point - 9, point + 9]) for point in points]
     taken = markers[:]
     for text, own in sorted(zip(axes.texts, markers, strict=True), key=lambda pair: pair[0].xy[1]):
         lifts = sorted(range(-150, 151, 3), key=abs)
         for lift, (side, aside) in itertools.product(lifts, (("left", 8), ("right", -8))):
             text.set(ha=side, position=(aside, lift))
-            box = Text.get_window_extent(text)  # without the line
+            box = Text.get_window_extent(text, renderer)  # without the line
             inside = all(axes.bbox.contains(*corner) for corner in box.get_points())
             if inside and not any(box.overlaps(other) for other in taken if other is not own):
                 break
