@@ -91,3 +91,11 @@ def test_config_round_trip():
     metric = ExactMatch(name="both")
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert isinstance(other, ExactMatch) and other.name == "both" and other.get_config() == metric.get_config()
+
+
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_no_examples_change_no_count(threshold):
+    metric = ExactMatch(threshold)
+    metric.update_state(np.array([[1, 1, 0]]), np.array([[0.9, 0.6, 0.4]]))
+    metric.update_state(np.zeros((0, 3)), np.zeros((0, 3), "float32"))
+    assert float(metric.result()) == 1

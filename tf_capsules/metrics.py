@@ -98,8 +98,9 @@ def _exact_match(y_true, y_pred, threshold):
     targets = class_targets(y_true, y_pred)
     present = targets > 0
     far = ops.cast(3e38, y_pred.dtype)
-    weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1)
-    strongest_absent = ops.max(ops.where(present, -far, y_pred), axis=-1)
+    # With the initial values Keras takes an empty batch, too.
+    weakest_present = ops.min(ops.where(present, y_pred, far), axis=-1, initial=3e38)
+    strongest_absent = ops.max(ops.where(present, -far, y_pred), axis=-1, initial=-3e38)
     right = weakest_present > strongest_absent
     if threshold is not None:
         right = ops.logical_and(weakest_present > threshold, strongest_absent <= threshold)

@@ -45,6 +45,31 @@ def test_couplings_of_every_iteration_and_layer():
         assert np.abs(each[-1] - each[0]).max() > 1e-3
 
 
+def test_each_network_that_shares_its_layers_has_its_own_couplings():
+    model = own_model()
+    images = keras.Input((8, 8, 1))
+    x = keras.layers.Rescaling(5.0)(images)
+    for layer in model.layers[1:]:
+        x = layer(x)
+    other = keras.Model(images, x)
+    first, second = measure_couplings(model, IMAGES), measure_couplings(other, IMAGES)
+    scaled = measure_couplings(model, 5 * IMAGES)
+    for name, each in scaled.items():
+        np.testing.assert_allclose(second[name], each, atol=1e-6)
+        assert np.abs(each[-1] - first[name][-1]).max() > 1e-3
+
+
+def test_a_sequential_model_that_knows_its_input_is_measured():
+    model = own_model()
+    with pytest.raises(ValueError, match="a Sequential that knows its input. Received: <Sequential"):
+        measure_couplings(keras.Sequential(model.layers[1:]), IMAGES)
+    called = keras.Sequential(model.layers[1:])
+    called(IMAGES)
+    for one in (called, keras.Sequential([keras.Input((8, 8, 1)), *model.layers[1:]])):
+        for name, each in measure_couplings(one, IMAGES).items():
+            np.testing.assert_allclose(each, measure_couplings(model, IMAGES)[name], atol=1e-6)
+
+
 def test_couplings_of_a_chain_are_those_of_its_layers():
     options = dict(types=4, pose=(2, 2), convolutions=((3, 3, 1),), filters=8, iterations=2)
     model = AttentionCapsNet((12, 12, 1), classes=3, **options)

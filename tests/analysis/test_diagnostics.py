@@ -69,6 +69,9 @@ def test_outputs_without_activations_are_refused():
     callback.set_model(keras.Model(poses, {"pose": routed, "length": logits}))
     with pytest.raises(ValueError, match='needs the key "activations". Received: pose, length'):
         callback.on_train_begin()
+    callback.set_model(keras.Model(poses, [logits, routed]))
+    with pytest.raises(ValueError, match='must give a dict of them, with the key "activations". Received 2 outputs in'):
+        callback.on_train_begin()
 
 
 def test_routing_that_does_nothing_is_told_once():

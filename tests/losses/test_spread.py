@@ -162,3 +162,8 @@ def test_what_does_not_fit_is_named():
         SpreadLoss()(LABELS[:1], ACTIVATIONS)
     with pytest.raises(ValueError, match=r"\(batch, classes\). Received predictions of shape \(2, 3, 1\)"):
         SpreadLoss()(LABELS, ACTIVATIONS[..., None])
+
+
+def test_no_examples_have_no_loss():
+    losses = SpreadLoss(reduction="none")(np.zeros(0, "int32"), np.zeros((0, 3), "float32"))
+    assert losses.shape == (0,)

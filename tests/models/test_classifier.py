@@ -274,6 +274,23 @@ def test_a_decoder_of_one_s_own_trains():
     np.testing.assert_allclose(array(decoded), array(decoder(model.label_mask(poses, LABELS))), atol=1e-6)
 
 
+@pytest.mark.parametrize("form", [list, dict])
+def test_images_in_a_dict_or_a_list_are_reconstructed(form):
+    plain = tiny(run_eagerly=EAGER)
+    images = keras.Input(IMAGES.shape[1:], name="image")
+    inputs, given = ({"image": images}, {"image": IMAGES}) if form is dict else ([images], [IMAGES])
+    model = CapsuleClassifier(keras.Model(inputs, plain.encoder(images)), plain.decoder, plain.reconstruction_weight)
+    model.compile("sgd", plain.loss, run_eagerly=EAGER)
+    assert model.image_shape == plain.image_shape
+    expected = plain.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)["loss"]
+    np.testing.assert_allclose(model.evaluate(given, LABELS, verbose=0), expected, rtol=1e-6)
+    other = keras.Input((2,), name="other")
+    outputs = plain.encoder(images) | {"other": other}
+    with pytest.raises(ValueError, match="takes one input, the images. Received an encoder of: image, other"):
+        CapsuleClassifier(keras.Model([images, other], outputs), plain.decoder)
+    assert not hasattr(CapsuleClassifier(keras.Model([images, other], outputs)), "image_shape")
+
+
 @pytest.mark.parametrize(
     "encoder, decoder, words",
     [
@@ -309,6 +326,8 @@ def test_class_scores_of_a_plain_network():
     scores = array(class_scores(outputs))
     assert scores.shape == (2, 7)
     np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
+    with pytest.raises(ValueError, match="must give a dict of them, with the key"):
+        class_scores([outputs, outputs])
 
 
 def test_mixed_examples_are_not_decoded():

@@ -5,6 +5,7 @@ import functools
 import keras
 from keras import ops
 
+from tf_capsules.analysis.inference import call_of
 from tf_capsules.layers import HeinsenRouting, SequenceCapsules
 
 
@@ -44,7 +45,8 @@ def class_shares(model, inputs, return_outputs=False):
             'Shares need a CapsuleClassifier whose encoder ends in the HeinsenRouting layers "parts" and "classes", or '
             f'in "classes" alone. Received: {model!r}'
         )
-    poses, first_logits = keras.Model(model.encoder.input, layers[0].input)(inputs, training=False)
+    children = keras.Model(model.encoder.input, call_of(layers[0], model).input_tensors)
+    poses, first_logits = children(inputs, training=False)
     logits, couplings = first_logits, []
     for layer in layers:
         poses, logits, variances, last = layer(poses, logits, return_couplings=True)

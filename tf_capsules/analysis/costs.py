@@ -148,7 +148,8 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
                 raise
             raise ValueError(
                 f"The training step of {model.name!r} fails with class numbers (batch,) as labels. If its loss takes "
-                "others, say what they look like: `targets=keras.KerasTensor(model.output_shape[1:])`."
+                "others, say what they look like without the batch axis: `targets=keras.KerasTensor(shape)`, or a list "
+                "of these for several outputs."
             ) from error
 
     rows, counted = [], set()

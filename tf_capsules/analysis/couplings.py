@@ -1,9 +1,8 @@
 """The coupling coefficients of a network's routing layers, and two numbers that sum them up."""
 
-import keras
 import numpy as np
 
-from tf_capsules.analysis.inference import inputs_of, to_numpy
+from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, present_children, stopped
 from tf_capsules.models.feedback import without_feedback
 
@@ -14,8 +13,8 @@ def measure_couplings(model, inputs):
     """The coupling coefficients of each routing layer after each of its iterations.
 
     Args:
-        model: a `CapsuleClassifier` or a functional Keras model, with a routing layer that is not part of a model
-            within; else a ValueError. With feedback units, it is measured without them.
+        model: a `CapsuleClassifier`, a functional model, or a Sequential that knows its input, with a routing layer
+            that is not part of a model within; else a ValueError. With feedback units, it is measured without them.
         inputs: a batch of the model's inputs.
 
     Returns:
@@ -29,11 +28,8 @@ def measure_couplings(model, inputs):
         {'class_capsules': 3}
     """
     model = without_feedback(model)
-    network = getattr(model, "encoder", model)
-    if not isinstance(network, keras.Sequential) and not hasattr(network, "operations"):
-        raise ValueError(f"Couplings are measured in a functional model or a CapsuleClassifier. Received: {model!r}")
     found = {}
-    for layer in filter(gives_couplings, network.layers):
+    for layer in filter(gives_couplings, graph_of(model).layers):
         children = inputs_of(layer, model, inputs)
         if is_chain(layer):
             results = layer(*children, return_iterations=True)

@@ -11,6 +11,7 @@ from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, meas
 from tf_capsules.analysis.inference import predict_probabilities
 from tf_capsules.files import read_csv, reading, writable, write_csv
 from tf_capsules.lazy import tf
+from tf_capsules.models import class_scores
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -55,10 +56,9 @@ class RoutingDiagnostics(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         if self.path is not None:
             writable(self.path)
-        measure_couplings(self.model, self.inputs)  # a model that can't be measured fails before it is trained
-        outputs = self.model(self.inputs, training=False)
-        if isinstance(outputs, dict) and "activations" not in outputs:
-            raise ValueError(f'A dict of outputs needs the key "activations". Received: {", ".join(outputs)}')
+        # A model that can't be measured fails before it is trained.
+        measure_couplings(self.model, self.inputs)
+        class_scores(self.model(self.inputs, training=False))
         if self.path is not None and self.path.exists():
             self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 

@@ -1,6 +1,7 @@
 """Running a network on any number of images, with NumPy arrays in and out."""
 
 import inspect
+import itertools
 
 import keras
 import numpy as np
@@ -21,16 +22,32 @@ def predict_probabilities(model, inputs):
     return to_numpy(class_probabilities(model, model(inputs, training=False)))
 
 
+def graph_of(model):
+    """The functional model that has a network's layers; a ValueError if there is none."""
+    network = getattr(model, "encoder", model)
+    graph = network._functional if isinstance(network, keras.Sequential) else network
+    if not hasattr(graph, "operations"):
+        expected = "a CapsuleClassifier, a functional model, or a Sequential that knows its input"
+        raise ValueError(f"Routing is measured in {expected}. Received: {model!r}")
+    return graph
+
+
+def call_of(layer, model):
+    """The layer's first call in a network, a node of its graph. Other networks may call the layer, too."""
+    nodes = itertools.chain(*graph_of(model)._nodes_by_depth.values())
+    return min((node for node in nodes if node.operation is layer), key=layer._inbound_nodes.index)
+
+
 def inputs_of(layer, model, inputs):
     """The arguments of a layer's first call, in their order up to the last array, when its model gets `inputs`."""
-    is_tensor = keras.utils.is_keras_tensor
-    given, tensors = layer._inbound_nodes[0].arguments, keras.tree.flatten(layer.input)
+    is_tensor, call = keras.utils.is_keras_tensor, call_of(layer, model)
+    given, tensors = call.arguments, call.input_tensors
     bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
     bound.apply_defaults()
     places = [place for place, value in enumerate(bound.args) if is_tensor(value)]
     # In lists, or by keyword alone: one after the other.
     arguments = bound.args[: places[-1] + 1] if len(places) == len(tensors) else tensors
-    network = keras.Model(getattr(model, "encoder", model).input, list(filter(is_tensor, arguments)))
+    network = keras.Model(graph_of(model).input, list(filter(is_tensor, arguments)))
     arrays = iter(keras.tree.flatten(network(inputs, training=False)))
     return tuple(next(arrays) if is_tensor(value) else value for value in arguments)
 

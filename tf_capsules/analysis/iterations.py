@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.inference import call_of, in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped
 from tf_capsules.layers import ConcurrentRouting, DynamicRouting
 from tf_capsules.layers.arguments import positive_int
@@ -34,7 +34,7 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     """
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
-    children = keras.Model(model.encoder.input, routing.input)
+    children = keras.Model(model.encoder.input, call_of(routing, model).input_tensors[0])
     layers = [stopped(routing, count) for count in range(1, iterations + 1)]
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):

@@ -5,7 +5,14 @@ import dataclasses
 import keras
 import numpy as np
 
-from tf_capsules.analysis.inference import first_of_each_class, in_batches, labels_of, predict_classes, to_numpy
+from tf_capsules.analysis.inference import (
+    call_of,
+    first_of_each_class,
+    in_batches,
+    labels_of,
+    predict_classes,
+    to_numpy,
+)
 from tf_capsules.analysis.routing_layers import find_layer, stopped
 from tf_capsules.layers import DynamicRouting, EMRouting
 
@@ -29,7 +36,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
         ValueError: a layer of another kind, or images of another shape.
     """
     routing = find_layer(model, layer, EMRouting)
-    inputs = keras.tree.flatten(routing.input)
+    inputs = call_of(routing, model).input_tensors
     layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
     each = [(one.poses, one.couplings) for one in (layer.routed(*inputs, return_couplings=True) for layer in layers)]
     # The network is called: `predict` would compile it, which takes longer than a few batches.
@@ -66,8 +73,8 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     if bins < 3 or not bins % 2:
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
     labels = labels_of(images, labels, routing.capsules)
-    inputs = keras.tree.flatten(routing.input)[0]
-    routed = keras.Model(model.encoder.input, [inputs, keras.tree.flatten(routing.output)[0]])
+    call = call_of(routing, model)
+    routed = keras.Model(model.encoder.input, [call.input_tensors[0], call.outputs[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
     for batch in in_batches(model, images, batch_size):
         poses, parents = map(to_numpy, routed(batch, training=False))

@@ -118,7 +118,8 @@ def class_targets(labels, predictions):
         known = ops.logical_and(known, ops.cast(numbers, labels.dtype) == labels)  # 1.7 is no class, nor is 2**32
         rows = ops.one_hot(numbers[:, 0], classes, dtype=predictions.dtype)
         return ops.where(known, rows, ops.full_like(rows, float("nan")))
+    unknown = " Set the unknown number of columns, for example by `tf.ensure_shape`." if shape[1:] == (None,) else ""
     raise ValueError(
         f"Labels must be class numbers (batch,) or one-hot or multi-hot rows (batch, {classes}). "
-        f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}."
+        f"Received labels of shape {shape} for predictions of shape {tuple(predictions.shape)}.{unknown}"
     )

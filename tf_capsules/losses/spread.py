@@ -140,7 +140,7 @@ class SpreadLoss(keras.losses.Loss):
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
         targets = class_targets(y_true, y_pred)
-        one = ops.logical_and(ops.max(targets, axis=-1) == 1, ops.sum(targets, axis=-1) == 1)
+        one = ops.logical_and(ops.any(targets == 1, axis=-1), ops.sum(targets, axis=-1) == 1)
         targets = ops.where(one[:, None], targets, float("nan"))
         right = ops.sum(targets * y_pred, axis=-1, keepdims=True)
         return ops.sum((1 - targets) * ops.square(ops.relu(margin - (right - y_pred))), axis=-1)

@@ -57,6 +57,9 @@ class CapsuleClassifier(keras.Model):
             raise ValueError(f"`encoder` must be a functional model that answers with {needed}. Received: {encoder!r}")
         if decoder is not None and not isinstance(decoder, keras.Layer):
             raise ValueError(f"`decoder` must be a Keras layer or None. Received: {decoder!r}")
+        if decoder is not None and len(encoder.inputs) > 1:
+            names = ", ".join(tensor.name for tensor in encoder.inputs)
+            raise ValueError(f"With a decoder the encoder takes one input, the images. Received an encoder of: {names}")
         self.encoder = encoder
         self.decoder = decoder
         self.logits = truth_value("logits", logits)
@@ -79,8 +82,11 @@ class CapsuleClassifier(keras.Model):
 
     @property
     def image_shape(self):
-        """(height, width, channels) of the images."""
-        return tuple(self.encoder.input.shape[1:])
+        """(height, width, channels) of the images; an AttributeError if the encoder takes several inputs."""
+        images, *others = keras.tree.flatten(self.encoder.input)
+        if others:
+            raise AttributeError(f"The model {self.name!r} takes {1 + len(others)} inputs, not images alone.")
+        return tuple(images.shape[1:])
 
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         if isinstance(loss, dict):
@@ -150,7 +156,8 @@ class CapsuleClassifier(keras.Model):
         poses = y_pred["poses"]
         if not isinstance(y, dict) or set(y) == {"label"}:
             decoded = self.reconstruct(poses, _of_label(y), training)
-            return loss + self.reconstruction_loss(x, decoded, sample_weight)
+            (images,) = keras.tree.flatten(x)
+            return loss + self.reconstruction_loss(images, decoded, sample_weight)
         if "parts" not in y:
             raise ValueError(f"The decoder of {self.name!r} can't draw mixed examples. Received labels: {', '.join(y)}")
         count = y["parts"].shape[1]
@@ -188,7 +195,18 @@ def _of_label(values):
 
 
 def class_scores(outputs: Tensor):
-    """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers."""
+    """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers.
+
+    Raises:
+        ValueError: several outputs, and no dict in which one is called "activations".
+    """
+    if isinstance(outputs, dict) and "activations" not in outputs:
+        raise ValueError(f'A dict of outputs needs the key "activations". Received: {", ".join(outputs)}')
+    if isinstance(outputs, (list, tuple)):
+        raise ValueError(
+            f'A model of several outputs must give a dict of them, with the key "activations". Received {len(outputs)} '
+            f"outputs in a {type(outputs).__name__}."
+        )
     return outputs["activations"] if isinstance(outputs, dict) else outputs
 
 
