@@ -285,7 +285,7 @@ def test_images_in_a_dict_or_a_list_are_reconstructed(form):
     expected = plain.evaluate(IMAGES, LABELS, verbose=0, return_dict=True)["loss"]
     np.testing.assert_allclose(model.evaluate(given, LABELS, verbose=0), expected, rtol=1e-6)
     other = keras.Input((2,), name="other")
-    outputs = plain.encoder(images) | {"other": other}
+    outputs = plain.encoder(images) | {"other": 2 * other}
     with pytest.raises(ValueError, match="takes one input, the images. Received an encoder of: image, other"):
         CapsuleClassifier(keras.Model([images, other], outputs), plain.decoder)
     assert not hasattr(CapsuleClassifier(keras.Model([images, other], outputs)), "image_shape")
