@@ -1,7 +1,8 @@
+import keras
 import numpy as np
 import pytest
 
-from tf_capsules.layers.arguments import positive_int, truth_value
+from tf_capsules.layers.arguments import class_targets, positive_int, truth_value
 from tf_capsules.routing.arguments import is_whole
 
 
@@ -26,3 +27,8 @@ def test_truth_values():
     assert [truth_value("on", value) for value in (True, np.True_, 1, False, 0)] == [True, True, True, False, False]
     with pytest.raises(ValueError, match="`on` must be true or false. Received: 'false'"):
         truth_value("on", "false")
+
+
+def test_labels_with_an_unknown_number_of_columns_say_how_to_set_it():
+    with pytest.raises(ValueError, match="shape \\(None, None\\).*Set the unknown number of columns"):
+        class_targets(keras.KerasTensor((None, None)), keras.KerasTensor((None, 3)))
