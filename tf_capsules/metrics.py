@@ -86,10 +86,10 @@ def _among_top_k(y_true, y_pred, k):
     y_pred = ops.cast(y_pred, "float32")  # TensorFlow's in_top_k takes nothing else
     targets = class_targets(y_true, y_pred)
     best = ops.argmax(targets, axis=-1)
-    # Equal scores are all among the top, but only one of them is the most active: otherwise a network that gives the
-    # same score to every class would always be right.
+    # Equal outputs are all among the top, but only one of them is the most active: otherwise a network that gives the
+    # same output to every class would always be right.
     right = ops.equal(ops.argmax(y_pred, axis=-1), best) if k == 1 else ops.in_top_k(best, y_pred, k)
-    unknown = ops.any(ops.isnan(targets + y_pred), axis=-1)  # a class or scores
+    unknown = ops.any(ops.isnan(targets + y_pred), axis=-1)  # a class or an output
     return ops.cast(ops.logical_and(right, ops.logical_not(unknown)), "float32")
 
 

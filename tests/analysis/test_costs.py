@@ -11,6 +11,7 @@ from tf_capsules.analysis import estimate_cost
 from tf_capsules.analysis.costs import OTHER
 from tf_capsules.layers import (
     ConcurrentRouting,
+    ConvDynamicRouting,
     ConvInvertedAttentionRouting,
     DynamicRouting,
     HeinsenRouting,
@@ -80,7 +81,15 @@ def test_a_stored_vote_is_the_size_of_a_parent_and_a_held_one_that_of_a_child():
     assert (shared.stored_votes, shared.held_votes) == (4 * batch * 20 * parents * 3 * e, 0)
 
 
-@of_graphs
+def test_a_call_that_returns_couplings_stores_its_votes():
+    poses, found = keras.Input((6, 6, 8, 16)), {}
+    for asked in (True, False):
+        layer = ConvDynamicRouting(8, 16, name="routing")
+        model = keras.Model(poses, layer(poses, return_couplings=asked))
+        found[asked] = next(row for row in estimate_cost(model, 64, training=False).layers if row.name == "routing")
+    assert found[True].held_votes == found[True].stored_votes == found[False].stored_votes > found[False].held_votes
+
+
 def test_votes_of_windows_exist_for_some_examples():
     chain = [ConvInvertedAttentionRouting(7, 4, strides=2), InvertedAttentionRouting(5, 4)]
     inputs = keras.Input((9, 9, 6, 4, 4))

@@ -74,7 +74,7 @@ def test_wrong_arguments():
     plain = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="A parse tree needs a CapsuleClassifier"):
         measure_parse_tree(plain, np.zeros((4, 4, 1)))
-    with pytest.raises(ValueError, match="'class_capsules' adds a learned prior to its couplings"):
+    with pytest.raises(ValueError, match="'class_capsules' are no shares: they contain a learned prior"):
         measure_parse_tree(MODELS["EfficientCapsNet"].make(), np.zeros((11, 12, 2)))
     with pytest.raises(ValueError, match="for texts use `class_shares`"):
         measure_parse_tree(TextCapsNet(layers=2, width=4, classes=3, dim=4, parts=3), np.zeros((5, 2, 4)))

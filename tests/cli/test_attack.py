@@ -1,9 +1,12 @@
 import csv
+import dataclasses
 import shutil
 
 import pytest
 
 from tf_capsules import cli
+from tf_capsules.runs import Settings, load_run
+from tf_capsules.runs.attack import RunAttack
 
 
 @pytest.mark.long
@@ -42,3 +45,6 @@ def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
         assert cli.main(["attack", str(folder), *arguments, "-o", str(tmp_path / "attacks")]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "attacks").exists()
+    half = dataclasses.replace(load_run(folder), settings=Settings(dtype="mixed_bfloat16"))
+    with pytest.raises(ValueError, match="Attacks need runs loaded with dtype 'float32'. Received: mixed_bfloat16"):
+        RunAttack({"half": half})

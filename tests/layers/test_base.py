@@ -116,6 +116,7 @@ def test_cost_of_votes():
     pairs = BATCH * GRID[0] * GRID[1] * WINDOW * CAPSULES
     assert layer.votes_cost(POSES.shape) == (4 * pairs * ROWS * DIM, 0)
     assert layer.votes_cost(POSES.shape, later=True) == (4 * pairs * ROWS * DIM,) * 2
+    assert layer.votes_cost(POSES.shape, return_couplings=True) == (4 * pairs * ROWS * DIM,) * 2
 
 
 @pytest.mark.parametrize("routing", FULL)

@@ -49,18 +49,18 @@ def test_chunks_of_an_unknown_number_of_children():
     layer.build((None, None, 4, 4))
 
     @tf.function(input_signature=[tf.TensorSpec((None, None, 4, 4)), tf.TensorSpec((None, None))], autograph=False)
-    def graph(poses, scores):
+    def graph(poses, logits):
         with tf.GradientTape() as tape:
             tape.watch(poses)
-            results = layer(poses, scores)
+            results = layer(poses, logits)
             loss = sum(tf.reduce_sum(result**2) for result in results)
         return *results, tape.gradient(loss, poses)
 
     rng = np.random.default_rng(0)
     for children in (0, 1, 11):  # fewer than 8 are never chunked; 11 need one child of padding
         poses = tf.constant(rng.normal(size=(2, children, 4, 4)).astype("float32"))
-        scores = tf.constant(rng.normal(size=(2, children)).astype("float32"))
-        for result, expected in zip(graph(poses, scores), graph.python_function(poses, scores), strict=True):
+        logits = tf.constant(rng.normal(size=(2, children)).astype("float32"))
+        for result, expected in zip(graph(poses, logits), graph.python_function(poses, logits), strict=True):
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -98,8 +98,8 @@ def test_oracle_of_masks(votes):
     expected = {key: value for key, value in case["iterations"][2].items() if key != "R"}
     check(layer(x["mu_inp"], x["a_inp"], return_couplings=True), expected)
     mask = x["a_inp"] > -np.inf
-    scores = np.where(mask, x["a_inp"], 7.0).astype("float32")
-    check(layer(x["mu_inp"], scores, mask=mask, return_couplings=True), expected)
+    logits = np.where(mask, x["a_inp"], 7.0).astype("float32")
+    check(layer(x["mu_inp"], logits, mask=mask, return_couplings=True), expected)
 
 
 @pytest.mark.parametrize("parents, key", [(3, "symmetry_breaking_n_out_3"), (4, "symmetry_breaking_n_out_4")])
@@ -115,22 +115,22 @@ def test_parents_that_share_everything_are_equal_and_a_shifted_bias_does_not_rou
     x, case = heinsen_case("C_variable_inp_variable_out", "float32")
     without = {name: value for name, value in x.items() if name != "B_brk"}
     layer = built(HeinsenRouting(None, 2, sharing="all", symmetry_breaking=None), without)
-    poses, scores, variances, couplings = map(array, layer(x["mu_inp"], x["a_inp"], return_couplings=True))
-    check((poses, scores, variances, couplings), case["no_symmetry_breaking_n_out_3"])
-    for result in (poses, scores, variances):
+    poses, logits, variances, couplings = map(array, layer(x["mu_inp"], x["a_inp"], return_couplings=True))
+    check((poses, logits, variances, couplings), case["no_symmetry_breaking_n_out_3"])
+    for result in (poses, logits, variances):
         np.testing.assert_allclose(result, np.repeat(result[:, :1], 3, axis=1), atol=1e-6)
     layer = built(HeinsenRouting(None, 2, sharing="all", symmetry_breaking="bias"), x)
-    poses, scores, variances, couplings = map(array, layer(x["mu_inp"], x["a_inp"], return_couplings=True))
+    poses, logits, variances, couplings = map(array, layer(x["mu_inp"], x["a_inp"], return_couplings=True))
     np.testing.assert_allclose(couplings, 1 / 3, atol=2e-4)
     np.testing.assert_allclose(poses[:, 1:] - poses[:, :-1], np.broadcast_to(x["B_brk"], (1, 2, 2, 2)), atol=1e-4)
-    for result in (scores, variances):
+    for result in (logits, variances):
         np.testing.assert_allclose(result, np.repeat(result[:, :1], 3, axis=1), atol=1e-4)
 
 
 def test_parents_on_a_line_compete():
     poses = np.random.default_rng(0).normal(size=(2, 9, 4, 3)).astype("float32")
     layer = HeinsenRouting(None, 5, sharing="all", symmetry_breaking="all", kernel_initializer="orthogonal")
-    _, scores, variances, couplings = map(array, layer(poses, capsules=6, return_couplings=True))
+    _, logits, variances, couplings = map(array, layer(poses, capsules=6, return_couplings=True))
     assert couplings.shape == (2, 9, 6) and np.abs(couplings - 1 / 6).max() > 0.1
     assert np.ptp(variances, axis=1).max() > 0.1
     layer.breaking["beta_use"].assign(1.0)
@@ -201,11 +201,11 @@ def test_a_function_as_density_is_saved_by_name():
 
 
 def test_any_number_of_children_that_share():
-    poses, scores = keras.Input((None, 4, 3)), keras.Input((None,))
+    poses, logits = keras.Input((None, 4, 3)), keras.Input((None,))
     layer = HeinsenRouting(6, 5, sharing="all")
-    outputs = layer(poses, scores, return_couplings=True)
+    outputs = layer(poses, logits, return_couplings=True)
     assert [x.shape for x in outputs] == [(None, 6, 4, 5), (None, 6), (None, 6, 4, 5), (None, None, 6)]
-    model = keras.Model([poses, scores], outputs)
+    model = keras.Model([poses, logits], outputs)
     stored = HeinsenRouting(6, 5, sharing="all", votes_memory="store")
     random = np.random.default_rng(0)
     for children in (2, 7, 8, 30):

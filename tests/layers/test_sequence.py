@@ -37,16 +37,16 @@ def test_against_numpy(norm, scale):
     x = norm_of(x) if norm == "pre" else x
     x = silu(x @ part["dense/kernel"] + part["dense/bias"])
     x = x if norm == "pre" else norm_of(x)
-    poses, scores = layer(embeddings)
+    poses, found = layer(embeddings)
     np.testing.assert_allclose(array(poses), x.reshape(2, 12, 1, 6), rtol=1e-3, atol=1e-4)
-    assert (array(scores) == np.inf).all()
+    assert (array(found) == np.inf).all()
 
 
 def test_a_token_s_capsules_stand_side_by_side():
     mask = np.array([[1, 0.25, 0, 0], [1, 1, 0.5, 0]], "float32")
-    _, scores = SequenceCapsules(6)(EMBEDDINGS, mask=mask)
+    _, found = SequenceCapsules(6)(EMBEDDINGS, mask=mask)
     logits = np.array([[np.inf, np.log(1 / 3), -np.inf, -np.inf], [np.inf, np.inf, 0, -np.inf]])
-    np.testing.assert_allclose(array(scores), np.repeat(logits, 3, axis=1), atol=1e-6)
+    np.testing.assert_allclose(array(found), np.repeat(logits, 3, axis=1), atol=1e-6)
 
 
 def test_any_number_of_tokens():

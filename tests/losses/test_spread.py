@@ -69,8 +69,8 @@ def make_network(jit=False):
     """A network whose weights never change, so only the margin changes its losses."""
     margin = SpreadMargin("linear", scale=10, name="margin")
     inputs = keras.Input((5,))
-    scores = keras.layers.Dense(5, use_bias=False, kernel_initializer="identity")(inputs)
-    network = keras.Model(inputs, margin(scores))
+    activations = keras.layers.Dense(5, use_bias=False, kernel_initializer="identity")(inputs)
+    network = keras.Model(inputs, margin(activations))
     network.compile(keras.optimizers.SGD(0.0), SpreadLoss(margin), jit_compile=jit)
     return network
 

@@ -8,7 +8,7 @@ from sweep import MODELS
 
 from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
-from tf_capsules.models import CapsuleClassifier, class_probabilities, class_scores
+from tf_capsules.models import CapsuleClassifier, class_outputs, class_probabilities
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.weights import fill
 
@@ -126,7 +126,7 @@ def test_fit_reduces_the_loss_and_trains_every_weight(monkeypatch):
     predictions = model.predict(IMAGES, batch_size=4, verbose=0)
     np.testing.assert_allclose(predictions["activations"], array(model(IMAGES)["activations"]), atol=1e-5)
     assert predictions["poses"].shape == (SAMPLES, CLASSES, 5)
-    np.testing.assert_array_equal(class_scores(predictions).argmax(-1), LABELS)
+    np.testing.assert_array_equal(class_outputs(predictions).argmax(-1), LABELS)
 
 
 @pytest.mark.long
@@ -134,8 +134,8 @@ def test_fit_with_parts_and_exact_match():
     model = tiny(metrics=[ExactMatch()])
     history = model.fit(IMAGES, WHOLE_AND_PARTS, batch_size=4, epochs=12, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
-    scores = model.predict(IMAGES, verbose=0)["activations"]
-    right = [set(np.argsort(row)[-2:]) == set(labels) for row, labels in zip(scores, PART_LABELS, strict=True)]
+    found = model.predict(IMAGES, verbose=0)["activations"]
+    right = [set(np.argsort(row)[-2:]) == set(labels) for row, labels in zip(found, PART_LABELS, strict=True)]
     result = model.evaluate(IMAGES, WHOLE_AND_PARTS, verbose=0, return_dict=True)
     np.testing.assert_allclose(result["exact_match"], np.mean(right), rtol=1e-6)
 
@@ -320,14 +320,14 @@ def test_labels_and_losses_by_other_names_are_refused():
         CapsuleClassifier(model.encoder, logits="False")
 
 
-def test_class_scores_of_a_plain_network():
+def test_class_outputs_of_a_plain_network():
     model = MODELS["BaselineCNN"].make()
     outputs = model(np.ones((2, 4, 3, 2), "float32"))
-    scores = array(class_scores(outputs))
-    assert scores.shape == (2, 7)
-    np.testing.assert_allclose(scores.sum(-1), 1, rtol=1e-5)
+    found = array(class_outputs(outputs))
+    assert found.shape == (2, 7)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
     with pytest.raises(ValueError, match="must give a dict of them, with the key"):
-        class_scores([outputs, outputs])
+        class_outputs([outputs, outputs])
 
 
 def test_mixed_examples_are_not_decoded():
@@ -390,6 +390,6 @@ print(loaded.evaluate(images, np.array({LABELS.tolist()}), verbose=0))
 def test_a_network_can_be_quantized(units):
     options = dict(filters=8, types=2, pose=4, dim=4, kernel_size=3, primary_kernel_size=3, decoder_units=units)
     model = CapsNet(IMAGES.shape[1:], CLASSES, **options)
-    expected = array(class_scores(model(IMAGES)))
+    expected = array(class_outputs(model(IMAGES)))
     model.quantize("int8")
-    np.testing.assert_allclose(array(class_scores(model(IMAGES))), expected, atol=0.05)
+    np.testing.assert_allclose(array(class_outputs(model(IMAGES))), expected, atol=0.05)

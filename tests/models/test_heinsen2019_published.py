@@ -45,6 +45,12 @@ def test_answers_equal_the_author_s(name, zipped, tmp_path):
     assert_answers(NETWORKS[name](weights=write(tmp_path / "state.pt", arrays, zipped)), case)
 
 
+def test_arrays_in_an_archive_of_numpy_are_read():
+    """Files of earlier versions of the package, with the author's arrays, other arrays beside them."""
+    case = case_of("smallNORB")
+    assert_answers(ImageCapsNet(weights=FOLDER / "smallNORB.npz"), case)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_published_file_is_read_as_it_is(name):
     case, path = case_of(name), FOLDER / f"{name}_pretrained_model_state_dict.pt"
@@ -80,6 +86,10 @@ def test_arrays_that_he_did_not_publish_are_read_with_a_warning(tmp_path):
     with of_nobody():
         again = TextCapsNet(layers=3, width=8, classes=4, dim=6, parts=9, norm="post", weights=path)
     np.testing.assert_array_equal(array(again.weights[0]), array(first.weights[0]))
+    np.savez(tmp_path / "state.npz", **{f"weight/{name}": value for name, value in arrays_of(first).items()})
+    with of_nobody():
+        load_author_weights(second, tmp_path / "state.npz")
+    np.testing.assert_array_equal(array(second.weights[-1]), array(first.weights[-1]))
 
 
 def test_what_does_not_fit_is_named(tmp_path):

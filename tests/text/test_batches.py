@@ -140,8 +140,8 @@ def test_limit_and_multiple(states):
 def classifier():
     embeddings, mask = keras.Input((None, 3, 4), name="embeddings"), keras.Input((None,), name="mask")
     pooled = keras.ops.einsum("bnlm,bn->blm", embeddings, mask)
-    scores = keras.layers.Dense(3)(keras.layers.Flatten()(pooled))
-    return keras.Model({"embeddings": embeddings, "mask": mask}, scores)
+    logits = keras.layers.Dense(3)(keras.layers.Flatten()(pooled))
+    return keras.Model({"embeddings": embeddings, "mask": mask}, logits)
 
 
 class TestFitting:

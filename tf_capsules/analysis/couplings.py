@@ -3,7 +3,7 @@
 import numpy as np
 
 from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
-from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, present_children, stopped
+from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, present_children, stopped_layers
 from tf_capsules.models.feedback import without_feedback
 
 DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
@@ -37,9 +37,7 @@ def measure_couplings(model, inputs):
                 each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
                 found[one.name] = [couplings for _, couplings in each]
             continue
-        counts = range(1, layer.iterations + 1) if hasattr(layer, "iterations") else (None,)
-        each = (layer if count is None else stopped(layer, count) for count in counts)
-        couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in each]
+        couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
         present = present_children(layer, children, couplings[0].shape[:-1])
         found[layer.name] = [np.where(present, each, 0) for each in couplings]
     if not found:

@@ -11,7 +11,7 @@ from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, meas
 from tf_capsules.analysis.inference import predict_probabilities
 from tf_capsules.files import read_csv, reading, writable, write_csv
 from tf_capsules.lazy import tf
-from tf_capsules.models import class_scores
+from tf_capsules.models import class_outputs
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -58,7 +58,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             writable(self.path)
         # A model that can't be measured fails before it is trained.
         measure_couplings(self.model, self.inputs)
-        class_scores(self.model(self.inputs, training=False))
+        class_outputs(self.model(self.inputs, training=False))
         if self.path is not None and self.path.exists():
             self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 

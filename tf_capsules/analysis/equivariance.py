@@ -4,7 +4,7 @@ import numpy as np
 
 from tf_capsules.analysis.inference import check_labels, predict
 from tf_capsules.datasets.augment import shifted
-from tf_capsules.models import class_scores
+from tf_capsules.models import class_outputs
 
 
 def measure_equivariance(model, image, label, shifts):
@@ -30,4 +30,4 @@ def measure_equivariance(model, image, label, shifts):
     most = int(np.abs(moves).max())
     outputs = predict(model, np.stack([shifted(np.asarray(image), down, right, most) for down, right in moves]))
     check_labels(label, outputs["poses"].shape[1])
-    return class_scores(outputs)[:, label], outputs["poses"][:, label]
+    return class_outputs(outputs)[:, label], outputs["poses"][:, label]

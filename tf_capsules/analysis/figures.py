@@ -89,8 +89,9 @@ def _routing_maps(run):
     images, _ = run.examples(4, raw=True)
     inputs, labels = run.examples(4)
     labels = labels["label"] if isinstance(labels, dict) else labels
-    maps, scores = analysis.measure_routing_maps(run.model, inputs), analysis.predict_probabilities(run.model, inputs)
-    return plots.draw_routing_maps(images, maps, scores, labels, class_names=run.data.spec.class_names)
+    maps = analysis.measure_routing_maps(run.model, inputs)
+    probabilities = analysis.predict_probabilities(run.model, inputs)
+    return plots.draw_routing_maps(images, maps, probabilities, labels, class_names=run.data.spec.class_names)
 
 
 def _parse_tree(run):
@@ -98,8 +99,8 @@ def _parse_tree(run):
     inputs, _ = run.examples(1)
     shown = images if images.shape == inputs.shape else inputs  # cropped-off borders have no capsules
     levels = analysis.measure_parse_tree(run.model, inputs[0])
-    (scores,) = analysis.predict_probabilities(run.model, inputs)
-    return plots.draw_parse_tree(shown[0], levels, scores, class_names=run.data.spec.class_names)
+    (probabilities,) = analysis.predict_probabilities(run.model, inputs)
+    return plots.draw_parse_tree(shown[0], levels, probabilities, class_names=run.data.spec.class_names)
 
 
 def _vote_distances(run):

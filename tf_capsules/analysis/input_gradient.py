@@ -7,7 +7,7 @@ from keras import ops
 from tf_capsules.analysis.inference import in_batches, labels_of, shape_of_images, to_numpy
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.lazy import jax, tf, torch
-from tf_capsules.models import class_scores
+from tf_capsules.models import class_outputs
 from tf_capsules.models.classifier import gives_logits
 from tf_capsules.routing.precision import at_least_float32
 
@@ -57,8 +57,8 @@ class InputGradient:
         self.model = model
         self.batch_size = positive_int("batch_size", batch_size)
         outputs = model.outputs[0] if isinstance(model, keras.Sequential) else getattr(model, "encoder", model).output
-        self.classes = class_scores(outputs).shape[-1]
-        self._scores, self._gradient = _compiled(model, _loss_function(model, loss))
+        self.classes = class_outputs(outputs).shape[-1]
+        self._outputs, self._gradient = _compiled(model, _loss_function(model, loss))
 
     def __call__(self, images, labels):
         labels = labels_of(images, labels, self.classes).astype("int32")
@@ -72,7 +72,7 @@ class InputGradient:
 
     def classify(self, images):
         """The predicted classes (batch,): those with the highest output."""
-        return self._in_batches(self._scores, images).argmax(-1)
+        return self._in_batches(self._outputs, images).argmax(-1)
 
     def _in_batches(self, function, images, *columns):
         size = min(self.batch_size, max(1, len(images)))
@@ -96,29 +96,29 @@ def _loss_function(model, loss):
             raise ValueError(f'The loss "trained" needs a compiled model. Received: {model.name!r}, not compiled')
     loss = keras.losses.get(loss)
     of_samples = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    return lambda labels, outputs: of_samples(labels, at_least_float32(class_scores(outputs)))
+    return lambda labels, outputs: of_samples(labels, at_least_float32(class_outputs(outputs)))
 
 
 def _crossentropy(model, labels, outputs):
-    scores = at_least_float32(class_scores(outputs))
+    found = at_least_float32(class_outputs(outputs))
     if gives_logits(model):
-        logits = scores
+        logits = found
     elif not isinstance(outputs, dict):
-        linear = getattr(model.layers[-1], "activation", None) is keras.activations.linear  # scores of any sign
-        logits = scores if linear else ops.log(scores + _TINY)
+        linear = getattr(model.layers[-1], "activation", None) is keras.activations.linear  # of any sign
+        logits = found if linear else ops.log(found + _TINY)
     elif "logits" in outputs:
         # Activations that are exactly 0 or 1 in float32 have no gradient; their logits have.
         logits = at_least_float32(outputs["logits"])
     else:
-        logits = ops.log(scores + _TINY) - ops.log(ops.maximum(1 - scores, _HALF_STEP))
+        logits = ops.log(found + _TINY) - ops.log(ops.maximum(1 - found, _HALF_STEP))
     return -ops.sum(ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype) * ops.log_softmax(logits), axis=-1)
 
 
 def _compiled(model, loss):
     """Two functions on the current backend: images to class outputs, and images and labels to the gradient."""
 
-    def scores(images):
-        return class_scores(model(images, training=False))
+    def outputs_of(images):
+        return class_outputs(model(images, training=False))
 
     def total(images, labels):
         return ops.sum(loss(labels, model(images, training=False)))
@@ -132,7 +132,7 @@ def _compiled(model, loss):
             return tape.gradient(value, images, unconnected_gradients="zero")
 
         specs = tf.TensorSpec((None, *shape_of_images(model)), tf.float32), tf.TensorSpec((None,), tf.int32)
-        return tf.function(scores, specs[:1], autograph=False), tf.function(gradient, specs, autograph=False)
+        return tf.function(outputs_of, specs[:1], autograph=False), tf.function(gradient, specs, autograph=False)
     if keras.backend.backend() == "jax":
         variables = *model.trainable_variables, *model.non_trainable_variables
 
@@ -147,10 +147,10 @@ def _compiled(model, loss):
         def called(function):
             return lambda images, *labels: function(images, [variable.value for variable in variables], *labels)
 
-        return called(jax.jit(of_values(scores))), called(jax.jit(jax.grad(of_values(total))))
+        return called(jax.jit(of_values(outputs_of))), called(jax.jit(jax.grad(of_values(total))))
 
     def gradient(images, labels):
         images = ops.convert_to_tensor(images).requires_grad_()
         return torch.autograd.grad(total(images, ops.convert_to_tensor(labels)), images, materialize_grads=True)[0]
 
-    return torch.no_grad()(scores), gradient
+    return torch.no_grad()(outputs_of), gradient

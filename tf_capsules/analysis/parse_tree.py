@@ -9,7 +9,6 @@ from tf_capsules.analysis.couplings import last_couplings
 from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import activations_of, gives_couplings, is_chain
 from tf_capsules.analysis.routing_maps import follow_shares, normalized
-from tf_capsules.layers import SelfAttentionRouting
 from tf_capsules.layers.connections import children_of, on_grid
 
 
@@ -83,8 +82,8 @@ def measure_parse_tree(model, image):
         reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
         if not gives_couplings(layer):
             continue
-        if isinstance(layer, SelfAttentionRouting) and layer.prior is not None:
-            raise ValueError(f"The layer {layer.name!r} adds a learned prior to its couplings: they are no shares.")
+        if not getattr(layer, "couplings_are_shares", True):
+            raise ValueError(f"The couplings of the layer {layer.name!r} are no shares: they contain a learned prior.")
         if reordered:
             raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
         children = inputs_of(layer, model, inputs)

@@ -1,4 +1,4 @@
-"""What the analysis asks of routing layers, and what it has to know of their classes."""
+"""What the analysis asks of routing layers."""
 
 import inspect
 
@@ -6,12 +6,11 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.analysis.inference import to_numpy
-from tf_capsules.layers import ConcurrentRouting, ConvInvertedAttentionRouting, InvertedAttentionRouting
 from tf_capsules.layers.base import RoutingLayer
 
 
 def find_layer(model, name, *kinds):
-    """The layer of this name in a network; a ValueError if there is none, or if it has none of these classes."""
+    """The layer of this name in a network; a ValueError if it has none of these classes."""
     layer = getattr(model, "encoder", model).get_layer(name)
     if not isinstance(layer, kinds):
         wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds)
@@ -21,7 +20,7 @@ def find_layer(model, name, *kinds):
 
 def is_chain(layer):
     """Whether the layer routes a chain of capsule layers together."""
-    return isinstance(layer, ConcurrentRouting)
+    return hasattr(layer, "chain")
 
 
 def gives_couplings(layer):
@@ -29,8 +28,16 @@ def gives_couplings(layer):
     return is_chain(layer) or "return_couplings" in inspect.signature(layer.call).parameters
 
 
-def stopped(routing, iterations):
-    """A layer of the same class and weights that stops after this number of iterations."""
+def stopped_layers(routing, iterations=None):
+    """Layers of the same class and weights that stop after 1, 2, ... iterations; None: up to those of the layer.
+
+    A layer without a number of iterations is returned alone.
+    """
+    count = iterations or getattr(routing, "iterations", None)
+    return [routing] if count is None else [_stopped(routing, number) for number in range(1, count + 1)]
+
+
+def _stopped(routing, iterations):
     config = {**routing.get_config(), "iterations": iterations, "name": f"{routing.name}_{iterations}"}
     if isinstance(config.get("inverse_temperature"), (tuple, list)):
         config["inverse_temperature"] = config["inverse_temperature"][:iterations]
@@ -42,8 +49,8 @@ def stopped(routing, iterations):
 
 def activations_of(routing, children):
     """The activations (batch, ...) among a layer's inputs (a tuple); None without any, or if couplings contain them."""
-    attention = isinstance(routing, (InvertedAttentionRouting, ConvInvertedAttentionRouting))
-    if attention or len(children) < 2 or children[1] is None:
+    contained = getattr(routing, "couplings_contain_activations", False)  # a layer of your own need not say
+    if contained or len(children) < 2 or children[1] is None:
         return None
     logits = "logits" in inspect.signature(routing.call).parameters
     return to_numpy(ops.sigmoid(children[1]) if logits else children[1])
@@ -72,6 +79,7 @@ def bytes_of_votes(layer, calls):
     for args, options, _ in calls:
         poses = args[0] if args else options["poses"]
         later = options.get("parents") is not None
-        found.append(layer.votes_cost(tuple(poses.shape), later, options.get("capsules")))
+        asked = options.get("capsules"), options.get("return_couplings", False)
+        found.append(layer.votes_cost(tuple(poses.shape), later, *asked))
     # Further iterations have the same votes.
     return max((one.tensor for one in found), default=0), max((one.held for one in found), default=0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.models import class_scores
+from tf_capsules.models import class_outputs
 
 _DEGREES = {"azimuth": lambda number: 20 * number, "elevation": lambda number: 30 + 5 * number}
 
@@ -131,7 +131,7 @@ def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
     outputs = predict(np.stack([augment.apply(preprocess, image) for image in images]))
     poses = np.asarray(outputs["poses"])[np.arange(len(flat)), np.asarray(split.arrays["label"])[flat]]
     poses = poses if poses.ndim == 3 else poses[:, None]
-    activated = np.asarray(class_scores(outputs)).argmax(-1)
+    activated = np.asarray(class_outputs(outputs)).argmax(-1)
     return ViewPoses(views, poses.reshape(*views.index.shape, *poses.shape[1:]), activated.reshape(views.index.shape))
 
 

@@ -13,7 +13,7 @@ from tf_capsules.analysis.inference import (
     predict_classes,
     to_numpy,
 )
-from tf_capsules.analysis.routing_layers import find_layer, stopped
+from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import DynamicRouting, EMRouting
 
 
@@ -37,8 +37,8 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     """
     routing = find_layer(model, layer, EMRouting)
     inputs = call_of(routing, model).input_tensors
-    layers = (stopped(routing, count) for count in range(1, routing.iterations + 1))
-    each = [(one.poses, one.couplings) for one in (layer.routed(*inputs, return_couplings=True) for layer in layers)]
+    found = (layer.routed(*inputs, return_couplings=True) for layer in stopped_layers(routing))
+    each = [(one.poses, one.couplings) for one in found]
     # The network is called: `predict` would compile it, which takes longer than a few batches.
     routed = keras.Model(model.encoder.input, [inputs[0], *each])
     distances, couplings = [], []

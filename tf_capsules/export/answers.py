@@ -7,7 +7,7 @@ import numpy as np
 
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.lazy import tf
-from tf_capsules.models import CapsuleClassifier, class_probabilities, class_scores
+from tf_capsules.models import CapsuleClassifier, class_outputs, class_probabilities
 from tf_capsules.models.classifier import gives_logits
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
@@ -33,10 +33,10 @@ def hidden_states(model):
 
 
 def check_outputs(model, outputs):
-    """Raises a ValueError unless there are class scores in a model's outputs: an array, or one in a dict."""
-    scores = outputs.get("activations") if isinstance(outputs, dict) else outputs
-    shape = tuple(getattr(scores, "shape", ()))
-    if len(shape) != 2 or (shape[1] == 1 and scores is outputs):
+    """Raises a ValueError unless a model answers with (batch, classes): an array, or one in a dict."""
+    answers = outputs.get("activations") if isinstance(outputs, dict) else outputs
+    shape = tuple(getattr(answers, "shape", ()))
+    if len(shape) != 2 or (shape[1] == 1 and answers is outputs):
         given = keras.tree.map_structure(lambda x: tuple(x.shape), outputs)
         raise ValueError(
             'Exports need a model that answers with (batch, classes), two or more, or a dict with these "activations" '
@@ -88,7 +88,7 @@ def warn_of_logits(model, example):
     outputs = getattr(network_of(model), "output", None)
     if outputs is not None:
         check_outputs(model, outputs)
-    layer = None if outputs is None or gives_logits(model) else _logits_layer(class_scores(outputs))
+    layer = None if outputs is None or gives_logits(model) else _logits_layer(class_outputs(outputs))
     if layer is not None:
         sign = f"its layer {layer.name!r} gives logits"
     else:

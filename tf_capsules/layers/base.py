@@ -58,6 +58,8 @@ class RoutingLayer(Configured):
         plan: how votes are held, once built.
         costs_alike: whether a first iteration takes as much memory for votes as later ones.
         windows: of a convolutional layer, once built; None for a fully connected one.
+        couplings_contain_activations: whether a child's couplings are multiplied by its activation.
+        couplings_are_shares: whether the couplings say how a child's votes are divided, and nothing else.
         vote_bias: in each vote, (*groups, capsules, [rows,] dim), once built; or None.
     """
 
@@ -67,6 +69,8 @@ class RoutingLayer(Configured):
     plan: Plan
     costs_alike = False
     windows: Any = None
+    couplings_contain_activations = False
+    couplings_are_shares = True
     kernel: Tensor
     vote_bias: Tensor | None = None
     children_per_chunk: int | None = None
@@ -164,17 +168,18 @@ class RoutingLayer(Configured):
     def _couplings_shape(self, poses_shape, capsules=None):
         return poses_shape[0], children_of(poses_shape), self._parents_shape(poses_shape, capsules)[-1]
 
-    def votes_cost(self, poses_shape, later=False, capsules=None):
+    def votes_cost(self, poses_shape, later=False, capsules=None, return_couplings=False):
         """The memory for the votes of a call, a `tf_capsules.routing.votes.plan.VotesCost`.
 
         Args:
             poses_shape: of the children, (batch, ...), all known.
             later: whether the call gets the parents of a previous call.
             capsules: number of parents, for a layer that gets it with each call; None: as many as children.
+            return_couplings: whether the call returns couplings: some layers then store their votes.
         """
         batch, *pairs = self._couplings_shape(poses_shape, capsules)
         iterates = later or self.costs_alike or getattr(self, "iterations", 1) > 1
-        return self.plan.cost(batch, pairs[-2], math.prod(pairs), iterates)
+        return self.plan.cost(batch, pairs[-2], math.prod(pairs), iterates, return_couplings)
 
 
 def one_or_all(results):

@@ -112,7 +112,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         if activations is None:
             activations = ops.ones(ops.shape(poses)[:4], self.routing_dtype)
         couplings = []
-        if self.stores_votes or return_couplings:
+        if self.plan.stores(return_couplings=return_couplings):
             options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
             found = em_routing(self.make_votes(poses, activations), **options, **self._options)
             poses, activations, logits, _, *couplings = found

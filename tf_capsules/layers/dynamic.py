@@ -206,7 +206,7 @@ class ConvDynamicRouting(ConvRoutingLayer):
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
         mask = bool_mask(mask, ops.shape(poses)[:4])
-        if self.stores_votes or return_couplings:
+        if self.plan.stores(return_couplings=return_couplings):
             options = dict(bias=self.bias, mask=None if mask is None else self.windows.gather(mask))
             found = dynamic_routing(self.make_votes(poses), self.iterations, return_couplings=True, **options)
             parents, couplings = map(self._on_the_grid, found)

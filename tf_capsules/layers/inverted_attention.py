@@ -28,6 +28,8 @@ class _AttentionRoutingLayer(RoutingLayer):
 
     older_names = {"activations": "use_activations"}
 
+    couplings_contain_activations = True
+
     def _set_options(self, scaled, layer_norm, dropout, initial_pose, use_activations, seed):
         self.scaled = truth_value("scaled", scaled)
         self.layer_norm = truth_value("layer_norm", layer_norm)
@@ -293,7 +295,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
             shape = (ops.shape(poses)[0] * windows.positions, *self.initial.shape)
             parents = ops.broadcast_to(self.initial[None], shape)
         options = dict(scale=self.scale, return_moments=self.use_activations)
-        if self.stores_votes or return_couplings:
+        if self.plan.stores(return_couplings=return_couplings):
             options |= dict(weights=None if weights is None else windows.gather(weights), return_couplings=True)
             sums, *moments, couplings = inverted_attention(self.make_votes(poses), parents, **options)
             couplings = [self._on_the_grid(couplings)] if return_couplings else []

@@ -78,6 +78,10 @@ class SelfAttentionRouting(RoutingLayer):
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", *shape)
         super().build(input_shape)
 
+    @property
+    def couplings_are_shares(self):
+        return self.prior is None
+
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
         mask = flat_mask(poses, mask)

@@ -36,13 +36,13 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         self.from_logits = truth_value("from_logits", from_logits)
 
     def call(self, y_true, y_pred):
-        scores = ops.convert_to_tensor(y_pred)
-        if len(scores.shape) != 2:
+        logits = ops.convert_to_tensor(y_pred)
+        if len(logits.shape) != 2:
             kind = "logits" if self.from_logits else "probabilities"
-            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(scores.shape)}.")
+            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(logits.shape)}.")
         if not self.from_logits:
-            scores = ops.log(ops.maximum(scores, keras.config.epsilon()))
-        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), scores) * ops.log_softmax(scores), axis=-1)
+            logits = ops.log(ops.maximum(logits, keras.config.epsilon()))
+        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)
 
     def get_config(self):
         return {**super().get_config(), "from_logits": self.from_logits}

@@ -15,7 +15,7 @@ What a model answers is computed in float32 under every dtype policy.
 """
 
 from tf_capsules.models import backbones, heinsen2019, hinton2018, li2018, mazzia2021, sabour2017, tsai2020
-from tf_capsules.models.classifier import CapsuleClassifier, class_probabilities, class_scores
+from tf_capsules.models.classifier import CapsuleClassifier, class_outputs, class_probabilities
 from tf_capsules.models.feedback import FeedbackClassifier, FeedbackModel, with_feedback
 from tf_capsules.models.feedback_unit import FeedbackAgreement
 
@@ -26,7 +26,7 @@ __all__ = [
     "FeedbackModel",
     "backbones",
     "class_probabilities",
-    "class_scores",
+    "class_outputs",
     "heinsen2019",
     "hinton2018",
     "li2018",

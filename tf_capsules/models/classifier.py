@@ -194,7 +194,7 @@ def _of_label(values):
     return values["label"] if isinstance(values, dict) else values
 
 
-def class_scores(outputs: Tensor):
+def class_outputs(outputs: Tensor):
     """The (batch, classes) array in a model's outputs, for capsule networks and for plain classifiers.
 
     Raises:
@@ -211,14 +211,14 @@ def class_scores(outputs: Tensor):
 
 
 def gives_logits(model: keras.Model):
-    """Whether the model declares that its scores are logits; an attribute `logits` that is a layer does not count."""
+    """Whether the model declares that its outputs are logits; an attribute `logits` that is a layer does not count."""
     return getattr(model, "logits", None) is True
 
 
 def class_probabilities(model: keras.Model, outputs: Tensor):
     """The class probabilities (batch, classes), in at least float32, in a model's outputs."""
-    scores = at_least_float32(class_scores(outputs))
-    return ops.softmax(scores) if gives_logits(model) else scores
+    found = at_least_float32(class_outputs(outputs))
+    return ops.softmax(found) if gives_logits(model) else found
 
 
 def classifier(inputs: Tensor, outputs: dict[str, Tensor], weights: Weights, **options):

@@ -3,16 +3,19 @@
 Three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
 `SST5R_...` and `SST2R_...`. PyTorch is not needed. `ImageCapsNet(weights=FILE)` reads the first. The text weights
 follow the code's later order: `TextCapsNet(classes=5, norm="post", weights=FILE)`, or with `classes=2`, reads them.
+A `.npz` archive of NumPy may hold the same arrays; before their names may stand `weight/`.
 """
 
 import hashlib
 import os
+import pathlib
 import re
 import warnings
 
 import keras
 import numpy as np
 
+from tf_capsules.files import read_npz
 from tf_capsules.models.pytorch_file import read_state_dict
 
 # The SHA-256 of the arrays that the networks take from each published file, as `checksum` makes it.
@@ -49,12 +52,13 @@ def author_name(path: str):
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
-    """The model, with the weights of a state dict of the author's code.
+    """The model, with the weights of a state dict of the author's code, or of its arrays in a `.npz` archive.
 
     Arrays that the model does not have are skipped. If the SHA-256 of the others is none of those in `PUBLISHED`, they
     are loaded with a warning. A ValueError names an array that is missing, of another shape or not finite.
     """
-    arrays = read_state_dict(path)
+    archive = pathlib.Path(path).suffix == ".npz"
+    arrays = {name.removeprefix("weight/"): x for name, x in (read_npz if archive else read_state_dict)(path).items()}
     taken, values = {}, []
     for weight in model.weights:
         name = author_name(weight.path.split("/", 1)[1] if weight.path.startswith("encoder/") else weight.path)

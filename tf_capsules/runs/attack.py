@@ -26,8 +26,8 @@ class RunAttack:
         rows: the rows that were measured so far.
 
     Raises:
-        ValueError: no images, a negative seed; runs on texts, with several classes an image, or with different inputs
-            or classes; an unknown loss; a file of results with other columns.
+        ValueError: no images, a negative seed; runs in half precision, on texts, with several classes an image, or with
+            different inputs or classes; an unknown loss; a file of results with other columns.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class RunAttack:
         for run in runs.values():
             if run.recipe.transformer is not None or run.recipe.metric == "exact_match":
                 raise ValueError(f"Attacks are on images of one class each. Received: {run.recipe.name}")
+            if run.settings.dtype != "float32":
+                raise ValueError(f"Attacks need runs loaded with dtype 'float32'. Received: {run.settings.dtype}")
         check_same_inputs(runs.values(), "Runs attacked together")
         self.runs, self.first = runs, next(iter(runs.values()))
         self.gradients = {name: InputGradient(run.model, loss, batch_size) for name, run in runs.items()}

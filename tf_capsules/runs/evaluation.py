@@ -101,8 +101,8 @@ def evaluate_ensemble(runs, part="test", crops=None):
     for views in zip(*streams, strict=True):
         labels = views[0][1]
         outputs = ((run.model, run.model.predict_on_batch(images)) for run in runs for images, _ in views)
-        scores = sum(class_probabilities(*pair) for pair in outputs) / (len(runs) * len(views))
-        metric.update_state(labels["label"] if isinstance(labels, dict) else labels, scores)
+        probabilities = sum(class_probabilities(*pair) for pair in outputs) / (len(runs) * len(views))
+        metric.update_state(labels["label"] if isinstance(labels, dict) else labels, probabilities)
     return {recipe.metric: float(metric.result())}
 
 

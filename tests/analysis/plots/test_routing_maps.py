@@ -39,7 +39,7 @@ def test_routing_maps_of_a_functional_model_with_several_classes_an_image(saved)
     assert {axes.get_title() for axes in figure.axes[1:4]} == {"0", "1", "2"}
     with pytest.raises(ValueError, match=r"must name the classes of 2 images. Received: .1."):
         routing_maps(keras.Model(x, logits), images, labels=[1], layer="mine")
-    with pytest.raises(ValueError, match=r"a score for each of 3 classes. Received: \(2, 3, 2\)"):
+    with pytest.raises(ValueError, match=r"a probability for each of 3 classes. Received: \(2, 3, 2\)"):
         routing_maps(keras.Model(x, routed), images, layer="mine")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from tf_capsules.analysis.plots.drawing import ORANGE, add_caption, names_of, new_figure, show_image
 
 
-def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None):
+def draw_parse_tree(image, levels, probabilities, classes=3, parts=3, class_names=None):
     """An image, its likeliest classes, and below each class the capsules and places that it took from, by layer.
 
     Source: see `measure_parse_tree`. Colours span at least half an even share: small differences look small.
@@ -15,7 +15,7 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
     Args:
         image: (height, width, channels), as it is to be seen.
         levels: of `measure_parse_tree`; a ValueError if none of them has a grid.
-        scores: (classes,) of `predict_probabilities`.
+        probabilities: (classes,) of `predict_probabilities`.
         classes: number of classes shown, the likeliest ones.
         parts: number of capsules shown for each class, of a layer without a grid: those that gave it the most.
         class_names: a name for each class; None for numbers. A ValueError for another number of names.
@@ -26,7 +26,7 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
         shown, with their places. Places are drawn as equal parts of the image, not exactly as the capsules' windows.
     """
     names = names_of(levels[0].shares.shape[-1], class_names)
-    likely = np.argsort(-scores, kind="stable")[: min(classes, len(names))]
+    likely = np.argsort(-probabilities, kind="stable")[: min(classes, len(names))]
     grids = [level for level in levels if level.shares.ndim == 4]
     if not grids:
         raise ValueError(f"A layer must be on a grid. Received shares {[level.shares.shape for level in levels]}")
@@ -39,7 +39,7 @@ def draw_parse_tree(image, levels, scores, classes=3, parts=3, class_names=None)
             cells.append(("each part\ntook from", below.places(below.couplings), chosen))
             text += f" Lowest row: through one capsule of {below.layer} each, and what share of all the class took."
     text = f"Orange: the share of a place's votes that reached the class. On the left: its range. {text}"
-    return _draw_rows(image, cells, [f"{names[c]}: {scores[c]:.0%}" for c in likely], text)
+    return _draw_rows(image, cells, [f"{names[c]}: {probabilities[c]:.0%}" for c in likely], text)
 
 
 def _draw_rows(image, cells, titles, text):

@@ -5,7 +5,7 @@ import numpy as np
 from tf_capsules.analysis.plots.drawing import add_caption, names_of, new_figure, show_image
 
 
-def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=None):
+def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class_names=None):
     """From which places of each image the likeliest class capsules took their votes.
 
     Source: see `measure_routing_maps`. Colours span at least half an even share: small differences look small.
@@ -13,7 +13,7 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
     Args:
         images: (batch, height, width, channels), as shown.
         maps: (batch, rows, columns, classes) of `measure_routing_maps`.
-        scores: (batch, classes) of `predict_probabilities`; a ValueError if these, the labels or the names do not fit.
+        probabilities: (batch, classes) of `predict_probabilities`; a ValueError if they, labels or names do not fit.
         labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.
         classes: number of classes shown for each image, the likeliest ones.
         class_names: a name for each class; None for numbers.
@@ -22,18 +22,19 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
         A figure with a row for each image: the image, then a map for each of the classes.
     """
     names = names_of(maps.shape[-1], class_names)
-    if scores.shape != (len(images), len(names)):
-        raise ValueError(f"The model must give a score for each of {len(names)} classes. Received: {scores.shape}")
+    if probabilities.shape != (len(images), len(names)):
+        shape = probabilities.shape
+        raise ValueError(f"The model must give a probability for each of {len(names)} classes. Received: {shape}")
     if labels is not None and len(labels) != len(images):
         raise ValueError(f"`labels` must name the classes of {len(images)} images. Received: {labels!r}")
     maps = np.where(maps.sum(-1, keepdims=True) > 0, maps, np.nan)  # nothing is drawn where no window looks
-    percent = scores.min() >= 0 and scores.max() <= 1
+    percent = probabilities.min() >= 0 and probabilities.max() <= 1
     classes = min(classes, len(names))
     height, width = images.shape[1:3]
     true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in ([] if labels is None else labels)]
     figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
-    likely = [np.argsort(-row, kind="stable")[:classes] for row in scores]
+    likely = [np.argsort(-row, kind="stable")[:classes] for row in probabilities]
     shown = np.concatenate([maps[i][..., chosen].ravel() for i, chosen in enumerate(likely)])
     low, high = np.nanmin(shown), np.nanmax(shown)
     lack = max(0.0, 0.5 / len(names) - (high - low)) / 2
@@ -49,7 +50,7 @@ def draw_routing_maps(images, maps, scores, labels=None, classes=3, class_names=
             options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest", extent=extent)
             drawn = cell.imshow(maps[i][..., c], **options)
             right = labels is not None and c in true[i]
-            title = f"{names[c]} {100 * scores[i, c]:.0f}%" if percent else names[c]
+            title = f"{names[c]} {100 * probabilities[i, c]:.0f}%" if percent else names[c]
             cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
     bar.ax.set_title("share", fontsize=9)

@@ -45,7 +45,7 @@ def load_weights(model: keras.Model, weights: Weights):
     if weights is None:
         return model
     path = find(weights)
-    if path.suffix == ".pt":
+    if path.suffix in (".pt", ".npz"):
         return heinsen2019_published.load_author_weights(model, path)
     if mazzia2021_published.is_author_file(path):
         return mazzia2021_published.load_author_weights(model, path)

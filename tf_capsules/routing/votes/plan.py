@@ -34,6 +34,7 @@ class Plan:
         pair: numbers held for each (child, parent) pair where votes are not stored, in iterations after the first.
         fewest: votes are also stored in calls with fewer children than this.
         examples: number of examples for which the numbers of `pair` exist at a time; None: the whole batch.
+        couplings_need_votes: whether a call that returns couplings stores its votes.
     """
 
     stored: bool
@@ -41,18 +42,21 @@ class Plan:
     pair: int = 0
     fewest: int = 0
     examples: int | None = None
+    couplings_need_votes: bool = False
 
-    def stores(self, children):
+    def stores(self, children=None, return_couplings=False):
         """Whether a call with so many children stores its votes: a bool, or a tensor where the number is unknown."""
-        return children < self.fewest if self.fewest and not self.stored else self.stored
+        if self.stored or (return_couplings and self.couplings_need_votes):
+            return True
+        return children < self.fewest if self.fewest else False
 
-    def cost(self, batch, children, pairs, iterates):
-        """The `VotesCost` of `batch` examples of so many children and pairs each.
+    def cost(self, batch, children, pairs, iterates, return_couplings=False):
+        """The `VotesCost` of a call with `batch` examples of so many children and pairs each.
 
         `iterates`: whether an iteration follows the first.
         """
         tensor = FLOAT32 * batch * pairs * self.vote
-        if self.stores(children):
+        if self.stores(children, return_couplings):
             return VotesCost(tensor, tensor)
         examples = batch if self.examples is None else min(batch, self.examples)
         return VotesCost(tensor, FLOAT32 * examples * pairs * self.pair if iterates else 0)
@@ -95,7 +99,8 @@ def in_windows(memory, rows, columns, dim, pairs, positions):
     three times as many numbers at the least.
     """
     size, kernel = math.prod(rows) * dim, pairs // positions * columns * dim
-    return Plan(memory == "store", size, pair=size, examples=examples_at_a_time(size * pairs, at_least=3 * kernel))
+    examples = examples_at_a_time(size * pairs, at_least=3 * kernel)
+    return Plan(memory == "store", size, pair=size, examples=examples, couplings_need_votes=True)
 
 
 def examples_at_a_time(numbers, at_least=0):
