@@ -1,3 +1,5 @@
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -318,6 +320,17 @@ def test_labels_and_losses_by_other_names_are_refused():
         model.compile("sgd", {"activations": MarginLoss()})
     with pytest.raises(ValueError, match="`logits` must be true or false. Received: 'False'"):
         CapsuleClassifier(model.encoder, logits="False")
+
+
+def test_a_file_of_an_older_version_is_loaded():
+    folder = pathlib.Path(__file__).parent
+    model = keras.models.load_model(folder / "saved" / "older_classifier.keras")
+    with np.load(folder.parent / "runs" / "older" / "answers.npz") as arrays:
+        expected = dict(arrays)
+    outputs = model(expected["images"])
+    for name, output in outputs.items():
+        np.testing.assert_allclose(array(output), expected[name], rtol=1e-4, atol=1e-5)
+    assert model.reconstruct(outputs["poses"]).shape == (3, 8, 8, 1)
 
 
 def test_class_outputs_of_a_plain_network():

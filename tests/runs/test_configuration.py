@@ -3,7 +3,9 @@ import json
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
+from backend import array
 from small_runs import SHORT, TINY, write_arrays
 
 from tf_capsules import recipes
@@ -150,17 +152,22 @@ def test_a_configuration_of_an_older_version_matches_the_same_settings(path, tmp
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 
 
-@pytest.mark.long
-def test_a_run_of_an_older_version_resumes(eager, tmp_path, capsys):
-    options = {"types": 4, "decoder_units": [8, 9]}
-    settings = Settings(epochs=1, decay_steps=40, train_limit=200, test_limit=60, network=options)
-    first = train("sabour2017-digits", tmp_path / "run", settings, verbose=0)
-    (older,) = (path for path in OLDER if path.stem == "sabour2017-digits")
-    (first.folder / "config.json").write_text(older.read_text())
-    assert load_run(first.folder).evaluate()["accuracy"] == pytest.approx(first.result["value"], abs=1e-6)
-    recipe, settings = resumed(first.folder)
-    longer = train(recipe, first.folder, settings, resume=True, verbose=2)
-    assert "goes on after epoch 1 of 2" in capsys.readouterr().out and len(longer.history) == 2
+def test_a_run_of_an_older_version_is_loaded_and_resumed(eager, tmp_path, capsys):
+    """The folder was written before recipes were data: two epochs of a small network on 200 digits."""
+    saved = pathlib.Path(__file__).parent / "older"
+    folder = pathlib.Path(shutil.copytree(saved / "run", tmp_path / "run"))
+    with np.load(saved / "answers.npz") as arrays:
+        expected = dict(arrays)
+    loaded = load_run(folder)
+    images, _ = loaded.examples(3)
+    np.testing.assert_array_equal(images, expected["images"])
+    for name, output in loaded.model(images).items():
+        np.testing.assert_allclose(array(output), expected[name], rtol=1e-4, atol=1e-5)
+    for name, value in loaded.evaluate().items():
+        assert value == pytest.approx(expected[name], rel=1e-4)
+    recipe, settings = resumed(folder, epochs=3)
+    longer = train(recipe, folder, settings, resume=True, verbose=2)
+    assert "goes on after epoch 2 of 3" in capsys.readouterr().out and len(longer.history) == 3
 
 
 def test_momentum_feedback_and_loss_are_part_of_what_a_run_is(tmp_path):

@@ -39,8 +39,8 @@ class DynamicRouting(RoutingLayer):
             The last two need a known number of children.
         votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
         parents_per_chunk: about how many parents are routed at a time, to bound the memory; None: all. It needs
-            `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. TensorFlow then
-            does without XLA and without gradients of second order. Calls that return couplings ignore it.
+            `competition="children"`, `sharing` "positions" or "all", and votes that are not stored. TensorFlow can
+            then use neither XLA nor gradients of second order. Calls that return couplings ignore it.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
         bias_initializer, vote_bias_initializer: of the biases.

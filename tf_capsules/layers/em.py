@@ -65,8 +65,8 @@ class EMRouting(EMRoutingLayer):
             variances would otherwise lose digits. Where a mask or the activations leave only a few of many children,
             "store" is more exact. Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect; otherwise
-            TensorFlow does without XLA and without gradients of second order.
+            `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect.
+            Otherwise TensorFlow can use neither XLA nor gradients of second order.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of

@@ -52,8 +52,8 @@ class HeinsenRouting(RoutingLayer):
             few of many children; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             shared transformations, and neither "store" nor a function as density. If "auto" stores votes, it has no
-            effect; otherwise TensorFlow does without gradients of second order and without XLA, as with
-            `capsules=None`, "auto" and an unknown number of children.
+            effect. Otherwise TensorFlow can use neither XLA nor gradients of second order. The same holds for
+            `capsules=None` with "auto" and an unknown number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.

@@ -40,6 +40,18 @@ class CapsuleClassifier(keras.Model):
     width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label, unless
     that is -1. For mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (class numbers,
     for the metrics).
+
+    Raises:
+        ValueError: an encoder without these outputs, or with several inputs beside a decoder; a decoder that is no
+            layer; another `logits` than true or false.
+
+    Example:
+        >>> from tf_capsules.layers import CapsuleLength, DynamicRouting
+        >>> children = keras.Input((9, 8))
+        >>> poses = DynamicRouting(4, 6)(children)
+        >>> encoder = keras.Model(children, {"activations": CapsuleLength()(poses), "poses": poses})
+        >>> {name: each.shape for name, each in CapsuleClassifier(encoder)(np.zeros((2, 9, 8))).items()}
+        {'activations': TensorShape([2, 4]), 'poses': TensorShape([2, 4, 6])}
     """
 
     def __init__(

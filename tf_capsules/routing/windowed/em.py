@@ -47,7 +47,7 @@ def windowed_em_routing(
         activations: (batch, height, width, types).
         bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
         beta_u, beta_a: (parents,).
-        competes: whether a child's couplings sum to 1 over the parents at all positions, or at each position alone.
+        competes: true: a child's couplings sum to 1 over the parents at all positions; false: at each position.
         iterations, inverse_temperature, gradients, epsilon, variance_floor: see `em_routing`.
         normalization: see `em_routing`; not "min_max".
 
