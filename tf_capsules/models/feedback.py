@@ -70,6 +70,9 @@ class FeedbackModel(keras.Model):
 
     Returns:
         The model's outputs; with `training` a named tuple: `outputs`, and `maps`, a pair of maps for each link.
+
+    Raises:
+        ValueError: see `with_feedback`; a negative weight.
     """
 
     def __init__(self, model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, **kwargs):

@@ -22,8 +22,8 @@ class RunFolder:
 
     A run folder holds `config.json` (what was asked for, and what the data look like), `history.csv` (a row an epoch),
     `last-NNNN.weights.h5` (weights and optimizer after epoch NNNN; on demand for every epoch), `best.weights.h5`,
-    `tensorboard/`, `result.json`, on demand `diagnostics.csv`, and from the command line `figures/`, `saved_model/` and
-    `exported.json`.
+    `tensorboard/`, `result.json`, on demand `diagnostics.csv` and `diagnostics_lengths.csv`, and from the command line
+    `figures/`, `saved_model/` and `exported.json`.
     """
 
     def __init__(self, path):
