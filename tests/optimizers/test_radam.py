@@ -232,6 +232,7 @@ def test_half_precision_variables_keep_their_dtype():
         ({"epsilon": -1e-8}, "`epsilon` must be 0 or more. Received: -1e-08"),
         ({"beta_2": None}, "`beta_2` must be between 0 and 1. Received: None"),
         ({"epsilon": "small"}, "`epsilon` must be 0 or more. Received: 'small'"),
+        ({"threshold": "x"}, "`threshold` must be at least 4.* Received: 'x'"),
         ({"threshold": 3.9}, "`threshold` must be at least 4.* Received: 3.9"),
     ],
 )

@@ -96,6 +96,8 @@ def test_a_file_with_an_older_class_name_loads(name, config, schedule):
     [
         ((0, 0, 10), "`high` must be above 0. Received: 0"),
         ((0.2, 0.1, 10), "must satisfy 0 <= low <= high. Received: low=0.2, high=0.1"),
+        (("a", 0.1, 10), "must satisfy 0 <= low <= high. Received: low='a', high=0.1"),
+        ((0.01, 0.1, 10, "a"), "`warmup` must be between 0 and 1. Received: 'a'"),
         ((-0.1, 0.1, 10), "must satisfy 0 <= low <= high. Received: low=-0.1, high=0.1"),
         ((0.01, 0.1, 0), "`total_steps` must be a whole number of at least 1. Received: 0"),
         ((0.01, 0.1, 10, 1), "`warmup` must be between 0 and 1. Received: 1"),

@@ -59,7 +59,7 @@ class RAdam(keras.optimizers.Optimizer):
             raise ValueError(f"`beta_2` must be between 0 and 1. Received: {beta_2!r}")
         if not is_number(epsilon, 0):
             raise ValueError(f"`epsilon` must be 0 or more. Received: {epsilon!r}")
-        if not threshold >= 4:
+        if not is_number(threshold, 4):
             raise ValueError(f"`threshold` must be at least 4, below which no variance exists. Received: {threshold!r}")
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1, self.beta_2, self.epsilon, self.threshold = beta_1, beta_2, epsilon, threshold

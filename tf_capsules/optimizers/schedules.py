@@ -1,11 +1,9 @@
 """Schedules of the papers, for learning rates and for Adam's beta_1."""
 
-import math
-
 import keras
 from keras import ops
 
-from tf_capsules.routing.arguments import positive_int, positive_number
+from tf_capsules.routing.arguments import is_number, is_positive, positive_int, positive_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -77,12 +75,12 @@ def one_cycle(
         >>> [round(float(beta_1(step)), 3) for step in (0, 50, 100, 1000)]
         [0.9, 0.855, 0.81, 0.9]
     """
-    if not 0 <= low <= high < math.inf:
+    if not is_number(low, 0) or not is_number(high, low):
         raise ValueError(f"`low` and `high` must satisfy 0 <= low <= high. Received: low={low!r}, high={high!r}")
     end, turn = (high, low) if inverted else (low, high)
     if not turn > 0:
         raise ValueError(f"`{'low' if inverted else 'high'}` must be above 0. Received: {turn!r}")
-    if not 0 < warmup < 1:
+    if not is_positive(warmup) or warmup >= 1:
         raise ValueError(f"`warmup` must be between 0 and 1. Received: {warmup!r}")
     rising = warmup * positive_int("total_steps", total_steps)
     return keras.optimizers.schedules.CosineDecay(
