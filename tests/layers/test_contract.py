@@ -28,6 +28,29 @@ def test_an_empty_batch_gives_empty_results(name):
     assert all(len(result) == 0 for result in keras.tree.flatten(results) if len(result.shape))
 
 
+class Holder(keras.Model):
+    """A subclassed model, of which Keras asks the shapes that its layer was built with."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.built = layer, True
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_model_of_one_s_own_with_the_layer_has_a_summary(name, capsys):
+    case = LAYERS[name]
+    layer = case.make()
+    layer(**case.arrays())
+    Holder(layer).summary()
+    assert layer.name[:8] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_network_has_a_summary(name, capsys):
+    MODELS[name].make().summary(expand_nested=True)
+    assert "Total params" in capsys.readouterr().out
+
+
 def test_a_failure_in_half_precision_leaves_the_dtype_policy_of_before(tmp_path):
     case = dataclasses.replace(LAYERS["CapsuleLength"], output_dtype="float64")
     with pytest.raises(AssertionError, match="mixed_.*float16"):

@@ -49,6 +49,10 @@ def test_a_token_s_capsules_stand_side_by_side():
     np.testing.assert_allclose(array(found), np.repeat(logits, 3, axis=1), atol=1e-6)
 
 
+def test_numpy_s_whole_numbers_are_taken():
+    assert SequenceCapsules(np.int64(6))(EMBEDDINGS)[0].shape == (2, 12, 1, 6)
+
+
 def test_any_number_of_tokens():
     inputs = keras.Input((None, 3, 7)), keras.Input((None,))
     layer = SequenceCapsules(6)

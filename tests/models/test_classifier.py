@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, EAGER, JIT, array
+from keras import ops
 from processes import run_script
 from small_runs import needs_tensorflow
 from sweep import MODELS
@@ -274,6 +275,41 @@ def test_a_decoder_of_one_s_own_trains():
     np.testing.assert_allclose(array(layers[2].moving_variance), 0.99 + 0.01 * values.var(0), atol=1e-6)
     decoded = model.reconstruct(poses, LABELS)
     np.testing.assert_allclose(array(decoded), array(decoder(model.label_mask(poses, LABELS))), atol=1e-6)
+
+
+class Dropping(keras.layers.Dropout):
+    """Adds a loss of its own, and counts its calls by the state of its random generator."""
+
+    def call(self, inputs, training=False):
+        self.add_loss(7.0 + 0.0 * ops.sum(inputs))
+        return super().call(inputs, training=training)
+
+
+def test_what_layers_of_the_decoder_add_to_the_loss_counts():
+    pixels = IMAGES[0].size
+    dense = keras.layers.Dense(pixels, "sigmoid", activity_regularizer=keras.regularizers.L2(10.0))
+    dropping = Dropping(0.5, seed=1)
+    decoder = keras.Sequential([keras.layers.Flatten(), dense, dropping, keras.layers.Reshape(IMAGES.shape[1:])])
+    encoder = MODELS["CapsNet without decoder"].make().encoder
+    model = CapsuleClassifier(encoder, decoder, reconstruction_weight=0.1)
+    model.compile(keras.optimizers.SGD(0.0), MarginLoss(), run_eagerly=EAGER)
+    outputs = model(IMAGES)
+    units = array(dense(keras.layers.Flatten()(model.label_mask(outputs["poses"], LABELS))))
+    errors = squared_errors(model, IMAGES, array(outputs["poses"]), LABELS)
+    expected = margin(ONE_HOT, array(outputs["activations"])).mean() + 0.1 * errors.mean()
+    expected += 10 * np.square(units).sum() / SAMPLES + 7
+    for _ in range(2):
+        found = model.evaluate(IMAGES, LABELS, batch_size=SAMPLES, verbose=0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    state = array(dropping.seed_generator.state)
+    assert model.train_on_batch(IMAGES, LABELS) > 7
+    assert (array(dropping.seed_generator.state) != state).any()
+
+
+def test_labels_may_be_a_list_of_one():
+    model = tiny(run_eagerly=EAGER)
+    expected = model.evaluate(IMAGES, LABELS, verbose=0)
+    np.testing.assert_allclose(model.evaluate(IMAGES, [LABELS], verbose=0), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("form", [list, dict])

@@ -113,19 +113,19 @@ class DynamicRouting(RoutingLayer):
         self.supports_jit = takes_xla(parents_per_chunk is None)
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
-    def build(self, input_shape):
-        groups, rows = self._group_children(input_shape, self.initial_logits != "zeros"), rows_of(input_shape)
-        self._add_kernel((groups,), input_shape)
+    def build(self, poses_shape):
+        groups, rows = self._group_children(poses_shape, self.initial_logits != "zeros"), rows_of(poses_shape)
+        self._add_kernel((groups,), poses_shape)
         self.bias = self._add("bias", (self.capsules, *rows, self.dim)) if self.use_bias else None
         self.vote_bias = self.logits = None
         if self.use_vote_bias:
             self.vote_bias = self._add("vote_bias", (groups, self.capsules, *rows, self.dim))
         if self.initial_logits != "zeros":
-            children, learned = count_groups(self, input_shape, "none"), self.initial_logits == "learned"
+            children, learned = count_groups(self, poses_shape, "none"), self.initial_logits == "learned"
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
             self.logits = self._add("logits", (children, self.capsules), start, trainable=learned)
-        self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, input_shape[-1], self.dim)
-        super().build(input_shape)
+        self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, poses_shape[-1], self.dim)
+        super().build(poses_shape)
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
@@ -198,10 +198,10 @@ class ConvDynamicRouting(ConvRoutingLayer):
         self.use_bias = truth_value("use_bias", use_bias)
         self._set_weight_options(locals(), kernel=keras.initializers.TruncatedNormal(stddev=_KERNEL_STDDEV))
 
-    def build(self, input_shape):
-        self._add_kernel(self._open_windows(input_shape), input_shape)
-        self.bias = self._add("bias", (self.capsules, *rows_of(input_shape), self.dim)) if self.use_bias else None
-        super().build(input_shape)
+    def build(self, poses_shape):
+        self._add_kernel(self._open_windows(poses_shape), poses_shape)
+        self.bias = self._add("bias", (self.capsules, *rows_of(poses_shape), self.dim)) if self.use_bias else None
+        super().build(poses_shape)
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)

@@ -69,14 +69,14 @@ class SelfAttentionRouting(RoutingLayer):
         self.use_prior = truth_value("use_prior", use_prior)
         self._set_weight_options(locals())
 
-    def build(self, input_shape):
-        self._add_kernel((self._group_children(input_shape, self.use_prior),), input_shape)
+    def build(self, poses_shape):
+        self._add_kernel((self._group_children(poses_shape, self.use_prior),), poses_shape)
         self.prior = None
         if self.use_prior:
-            self.prior = self._add("prior", (count_groups(self, input_shape, "none"), self.capsules))
-        shape = (rows_of(input_shape), input_shape[-1], self.dim)
+            self.prior = self._add("prior", (count_groups(self, poses_shape, "none"), self.capsules))
+        shape = (rows_of(poses_shape), poses_shape[-1], self.dim)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", *shape)
-        super().build(input_shape)
+        super().build(poses_shape)
 
     @property
     def couplings_are_shares(self):

@@ -46,7 +46,7 @@ class SequenceCapsules(Configured):
         self.norm = one_of("norm", norm, ("pre", "post"))
         self.supports_masking = True
         initializer = keras.initializers.VarianceScaling(2.0, "fan_in", "untruncated_normal")  # Kaiming's
-        self.dense = keras.layers.Dense(dim, kernel_initializer=initializer, **self._inner, name="dense")
+        self.dense = keras.layers.Dense(self.dim, kernel_initializer=initializer, **self._inner, name="dense")
         self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, **self._inner, name="norm")
 
     def build(self, embeddings_shape, mask_shape=None):

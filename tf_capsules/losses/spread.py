@@ -83,11 +83,12 @@ class SpreadMargin(keras.layers.Layer):
         return input_shape
 
     def load_own_variables(self, store):
-        # Weights without a step count come from training with another loss: the count starts at 0.
-        if self.built and not store.keys():
-            self.steps.assign(0)
-        else:
+        # A copied loss has a margin that is not built: the count stays with the network. Weights without a count come
+        # from training with another loss: it starts at 0.
+        if self.built and store.keys():
             super().load_own_variables(store)
+        elif self.built:
+            self.steps.assign(0)
 
     def get_config(self):
         return {**super().get_config(), "schedule": self.schedule, "scale": self.scale}

@@ -78,7 +78,7 @@ class CapsuleClassifier(keras.Model):
         self.label_mask = LabelMask()
         self.reconstruction_weight = reconstruction_weight
         self.growing_margins: list[SpreadMargin] = []  # at most one; Keras stops tracking what a list drops
-        self.label_mask.build(None)  # it has no weights
+        self.label_mask.built = True  # it has no weights
         if decoder is not None and not decoder.built:
             decoder.build(outputs["poses"].shape)
         self.built = True  # all parts are
@@ -161,25 +161,38 @@ class CapsuleClassifier(keras.Model):
         return self.decoder(self.label_mask(poses, labels), training=training)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        sample_weight = _of_label(sample_weight)
-        loss = super().compute_loss(x, _of_label(y), y_pred["activations"], sample_weight, training)
-        if self.decoder is None or not self.reconstruction_weight:
-            return loss
-        poses = y_pred["poses"]
+        labels, sample_weight = _of_label(y), _of_label(sample_weight)
+        error = 0.0
+        if self.decoder is not None and self.reconstruction_weight:  # first: the decoder's layers may add losses, too
+            error = self._reconstruction_error(x, y, y_pred["poses"], sample_weight, training)
+        return super().compute_loss(x, labels, y_pred["activations"], sample_weight, training) + error
+
+    def _reconstruction_error(self, x, y, poses, sample_weight, training):
         if not isinstance(y, dict) or set(y) == {"label"}:
-            decoded = self.reconstruct(poses, _of_label(y), training)
+            decoded, added = self._decoded(poses, _of_label(y), training)
             (images,) = keras.tree.flatten(x)
-            return loss + self.reconstruction_loss(images, decoded, sample_weight)
+            return self.reconstruction_loss(images, decoded, sample_weight) + added
         if "parts" not in y:
             raise ValueError(f"The decoder of {self.name!r} can't draw mixed examples. Received labels: {', '.join(y)}")
         count = y["parts"].shape[1]
         labels = ops.reshape(ops.maximum(y["part_labels"], 0), (-1,))
-        decoded = self.reconstruct(ops.repeat(poses, count, axis=0), labels, training)
+        decoded, added = self._decoded(ops.repeat(poses, count, axis=0), labels, training)
         decoded = ops.reshape(decoded, (-1, count, *decoded.shape[1:]))
         # A part that an image lacks, of the label -1, is not reconstructed.
         there = ops.reshape(y["part_labels"] >= 0, (-1, count, 1, 1, 1))
         decoded = ops.where(there, decoded, ops.cast(y["parts"], decoded.dtype))
-        return loss + self.reconstruction_loss(y["parts"], decoded, sample_weight)
+        return self.reconstruction_loss(y["parts"], decoded, sample_weight) + added
+
+    def _decoded(self, poses, labels, training):
+        """Reconstructions, and the losses that the decoder's layers add where Keras does not collect them: on JAX."""
+        if keras.backend.backend() != "jax":
+            return self.reconstruct(poses, labels, training), 0.0
+        state = [(variable, variable.value) for variable in self.decoder.variables]
+        with keras.StatelessScope(state, collect_losses=True) as scope:
+            decoded = self.reconstruct(poses, labels, training)
+        for variable in self.decoder.non_trainable_variables:
+            variable.assign(scope.get_current_value(variable))
+        return decoded, sum(scope.losses)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         labels = y["unmixed"] if isinstance(y, dict) and "unmixed" in y else _of_label(y)
@@ -201,6 +214,8 @@ class CapsuleClassifier(keras.Model):
 
 def _of_label(values):
     """The entry "label" of a dict, or the values. Keras copies sample weights to each entry of a dict of labels."""
+    if isinstance(values, (list, tuple)) and len(values) == 1:
+        return values[0]
     if isinstance(values, dict) and "label" not in values:
         raise ValueError(f'Labels are an array, or a dict with "label". Received a dict of: {", ".join(values)}')
     return values["label"] if isinstance(values, dict) else values
