@@ -102,6 +102,13 @@ def test_train_alone_is_a_class(tmp_path):
     assert datasets.load("folder", tmp_path).class_names == ("blue", "green", "train")
 
 
+def test_what_a_mac_adds_to_an_archive_is_no_class(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "__MACOSX" / "red").mkdir(parents=True)
+    (tmp_path / "__MACOSX" / "red" / "._0.png").write_bytes(b"Mac OS X")
+    assert datasets.load("folder", tmp_path).class_names == ("blue", "green", "red")
+
+
 def test_what_is_left_out_is_counted_and_named(tmp_path):
     fill(tmp_path)
     (tmp_path / "red" / "notes.txt").write_text("no image")

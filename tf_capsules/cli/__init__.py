@@ -14,7 +14,7 @@ from tf_capsules.version import __version__
 
 COMMANDS = ("list", "cost", "train", "table", "evaluate", "attack", "predict", "export", "figures")
 _GOES_ON = {
-    "train": "; the training goes on from its last finished epoch with --resume",
+    "train": "; once an epoch is finished, --resume goes on from there",
     "table": "; the same command goes on",
 }
 

@@ -52,8 +52,7 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     parts = root / "train", root / "test"
     if all(part.is_dir() for part in parts):
         train, test = map(_files, parts)
-        folders = {path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
-        if other := sorted(folders - {"train", "test"}):
+        if other := sorted({path.name for path in _folders(root)} - {"train", "test"}):
             warnings.warn(f"{root}: left out the folders {', '.join(other)}; there are train and test")
         if list(train) != list(test):
             raise ValueError(f"{parts[0]} has the classes {', '.join(train)}, but {parts[1]} has {', '.join(test)}")
@@ -78,9 +77,15 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     return Dataset("folder", *(Split({"image": images[part], "label": labels[part]}) for part in parts), tuple(train))
 
 
+def _folders(root):
+    """The folders within, without hidden ones and what a Mac puts beside them in a zip archive."""
+    found = (path for path in root.iterdir() if path.is_dir())
+    return sorted(path for path in found if not path.name.startswith(".") and path.name != "__MACOSX")
+
+
 def _files(root):
     """Class name -> its image files, both in order."""
-    classes = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = _folders(root)
     if len(classes) < 2:
         found = ", ".join(path.name for path in classes) or "none"
         raise ValueError(f"{root} must hold one folder for each class, two or more; found {found}")

@@ -106,6 +106,8 @@ def class_targets(labels, predictions):
     class gives a row of NaN: a graph can't raise an error, so NaN in the results shows it.
     """
     classes = predictions.shape[1]
+    if getattr(labels.shape, "rank", 1) is None:  # of TensorFlow
+        raise ValueError("Labels of unknown rank. If their form changes between calls, compile the model again.")
     shape = tuple(labels.shape)
     batches = {None, *shape[:1], predictions.shape[0]} - {None}
     fits = len(shape) in (1, 2) and len(batches) < 2
