@@ -36,12 +36,11 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         self.from_logits = truth_value("from_logits", from_logits)
 
     def call(self, y_true, y_pred):
-        logits = ops.convert_to_tensor(y_pred)
-        if len(logits.shape) != 2:
+        y_pred = ops.convert_to_tensor(y_pred)
+        if len(y_pred.shape) != 2:
             kind = "logits" if self.from_logits else "probabilities"
-            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(logits.shape)}.")
-        if not self.from_logits:
-            logits = ops.log(ops.maximum(logits, keras.config.epsilon()))
+            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(y_pred.shape)}.")
+        logits = y_pred if self.from_logits else ops.log(ops.maximum(y_pred, keras.config.epsilon()))
         return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)
 
     def get_config(self):

@@ -213,7 +213,10 @@ class CapsuleClassifier(keras.Model):
 
 
 def _of_label(values):
-    """The entry "label" of a dict, or the values. Keras copies sample weights to each entry of a dict of labels."""
+    """The entry "label" of a dict, the one entry of a list, or the values.
+
+    Keras copies sample weights to each entry of a dict of labels.
+    """
     if isinstance(values, (list, tuple)) and len(values) == 1:
         return values[0]
     if isinstance(values, dict) and "label" not in values:
