@@ -1,6 +1,7 @@
 """Weights of a file or of a shipped set."""
 
 import functools
+import pathlib
 import zipfile
 
 import h5py
@@ -10,6 +11,7 @@ from backend import array
 from sweep import SMALL
 
 from tf_capsules import recipes
+from tf_capsules.models.heinsen2019 import TextCapsNet
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 from tf_capsules.models.weights import FOLDER, fill, load_weights, names, seal
@@ -115,3 +117,10 @@ def test_of_a_keras_file_the_weights_are_read_and_nothing_else(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="net.keras does not hold .*(no .*zip file|not a zip file|Bad CRC-32)"):
             tiny(weights=path)
+
+
+def test_a_set_that_an_older_version_shipped():
+    older = TextCapsNet(7, 384, 2, weights=pathlib.Path(__file__).parent / "saved" / "older_sst2.weights.h5")
+    shipped = TextCapsNet(7, 384, 2, weights="heinsen2019-sst2-minilm")
+    for weight, same in zip(older.get_weights(), shipped.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, same)

@@ -31,12 +31,9 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.runs import find_run
-    from tf_capsules.runs.exporting import CONVERTED, export_run, plan_export
+    from tf_capsules.runs.exporting import export_run, find_run_to_export, plan_export
 
     wanted = dict(default=options.default, warmup=options.warmup, version=options.version)
     form, _ = plan_export(options.target, options.format, **wanted)
-    # Converters take only float32. The weights are float32 under every dtype policy.
-    changes = given_settings(options) | ({"dtype": "float32"} if form in CONVERTED.values() else {})
-    exported = find_run(options.folder, options.weights, **changes)
-    print(f"exported: {export_run(exported, options.target, form, **wanted)}")
+    run = find_run_to_export(options.folder, form, options.weights, **given_settings(options))
+    print(f"exported: {export_run(run, options.target, form, **wanted)}")

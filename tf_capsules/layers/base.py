@@ -19,7 +19,7 @@ SHARING = ("none", "positions", "all")
 
 
 class Routed(NamedTuple):
-    """The results of a routing layer, by name; None for what the layer does not compute or the call did not ask for.
+    """The results of a routing layer, by name; None for what a call of the layer does not return.
 
     Attributes:
         poses: of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose).
@@ -99,21 +99,27 @@ class RoutingLayer(Configured):
         """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""
         return self.make_votes(poses).store().tensor()
 
-    def make_votes(self, poses, activations=None):
-        """The votes of poses, in the form that routing works with, `tf_capsules.routing.votes.Votes`."""
-        return self._hold(self.stores_votes, poses, self.kernel, self.vote_bias, activations)
+    def make_votes(self, poses, activations=None, stored=None):
+        """The votes of poses, `tf_capsules.routing.votes.Votes`; `stored`: whether as a tensor, None: as planned."""
+        return self._hold(stored, poses, self.kernel, self.vote_bias, activations)
 
     def _hold(self, stored, poses, kernel, bias, activations):
-        """The votes of poses with these weights; `stored`: whether as a tensor."""
+        """The votes of poses with these weights."""
+        stored = self.plan.stores(children_of(poses.shape)) if stored is None else stored
         given = flatten_grid(poses), kernel, bias, activations
         if self.sharing == "none":
             return TransformedVotes(*given).store() if stored else DistinctVotes(*given)
         votes = SharedVotes(*given, self.children_per_chunk)
         return votes.store() if stored else votes
 
+    def _route(self, route, poses):
+        """`route(stored)`: with votes that are held as a tensor or not, as planned for the number of these children."""
+        stored = self.plan.stores(ops.shape(flatten_grid(poses))[1])
+        return ops.cond(stored, lambda: route(True), lambda: route(False)) if ops.is_tensor(stored) else route(stored)
+
     @property
     def stores_votes(self):
-        """Whether all votes are held as a tensor, once built."""
+        """Whether every call holds its votes as a tensor, once built."""
         return self.plan.stored
 
     def _group_children(self, poses_shape, per_child=False):

@@ -61,8 +61,8 @@ class EMRouting(EMRoutingLayer):
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto"
-            stores them if that takes less memory, and if the layer is built for fewer than 128 children: their
-            variances would otherwise lose digits. Where a mask or the activations leave only a few of many children,
+            stores them if that takes less memory, and in calls with fewer than 128 children: their variances would
+            otherwise lose digits. Where a mask or the activations leave only a few of many children,
             "store" is more exact. Without sharing votes are always stored.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect.
@@ -151,27 +151,28 @@ class EMRouting(EMRoutingLayer):
             check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
-        few = (children_of(poses_shape) or _FEW_CHILDREN) < _FEW_CHILDREN
         shape = (rows, columns, self.dim, self.capsules)
-        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, few=few)
-        self.supports_jit = takes_xla(self.children_per_chunk is None or self.stores_votes)
+        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
+        self.supports_jit = takes_xla(self.children_per_chunk is None or self.plan.stores(children_of(poses_shape)))
         super().build(poses_shape)
 
-    def make_votes(self, poses, activations=None):
+    def make_votes(self, poses, activations=None, stored=None):
         kernel = self.kernel
         if self.coordinates:
             poses, kernel = add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
-        return self._hold(self.stores_votes, poses, kernel, self.bias, activations)
+        return self._hold(stored, poses, kernel, self.bias, activations)
 
     def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
-        votes = self.make_votes(poses, activations)
-        parents, activations, logits, _, *couplings = em_routing(
-            votes, return_couplings=return_couplings, **self._options
-        )
-        return self._returned([parents, activations, logits], couplings)
+        options = self._options | {"return_couplings": return_couplings}
+
+        def route(stored):
+            return em_routing(self.make_votes(poses, activations, stored), **options)
+
+        parents, chosen, logits, _, *couplings = self._route(route, poses)
+        return self._returned([parents, chosen, logits], couplings)
 
 
 def initializers(normalization, capsules):

@@ -17,7 +17,7 @@ from tf_capsules.layers.arguments import (
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
-from tf_capsules.routing.heinsen import check_heinsen_routing, heinsen_routing
+from tf_capsules.routing.net_benefit import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import plan
 
 # With fewer children variances come close to epsilon. Unless votes are stored, rounding then weighs more.
@@ -161,11 +161,8 @@ class HeinsenRouting(RoutingLayer):
             kwargs["logits"] = kwargs.pop("scores")
         return super().__call__(*args, **kwargs)
 
-    def make_votes(self, poses, activations=None, capsules=None, stored=None):
-        """See `RoutingLayer`; `stored`: whether to store votes; None: as planned for a known number of children."""
-        children = ops.shape(flatten_grid(poses))[1]
-        weights = self._for_parents(self.capsules or capsules or children)
-        stored = self.plan.stores(children) if stored is None else stored
+    def make_votes(self, poses, activations=None, stored=None, capsules=None):
+        weights = self._for_parents(self.capsules or capsules or ops.shape(flatten_grid(poses))[1])
         return self._hold(stored, poses, weights["kernel"], weights["bias"], activations)
 
     def call(self, poses, logits=None, mask=None, capsules=None, return_couplings=False, poses_mask=None):
@@ -180,12 +177,10 @@ class HeinsenRouting(RoutingLayer):
         options |= {name: weights[name] for name in ("beta_use", "beta_ignore")}
 
         def route(stored):
-            return heinsen_routing(self.make_votes(poses, activations, capsules, stored), self.iterations, **options)
+            return heinsen_routing(self.make_votes(poses, activations, stored, capsules), self.iterations, **options)
 
-        stored = self.plan.stores(children)
-        found = ops.cond(stored, lambda: route(True), lambda: route(False)) if ops.is_tensor(stored) else route(stored)
-        logits, poses, variances, *couplings = found
-        return self._returned([poses, logits, variances], couplings)
+        logits, parents, variances, *couplings = self._route(route, poses)
+        return self._returned([parents, logits, variances], couplings)
 
     def _for_parents(self, capsules):
         """Kernel, bias and betas by name; the parent axis of each has size `capsules`."""

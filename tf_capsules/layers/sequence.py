@@ -6,7 +6,7 @@ from keras import ops
 from tf_capsules.layers.arguments import check_rank, known_axes, one_of, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import alike
-from tf_capsules.routing.heinsen import mask_logits
+from tf_capsules.routing.net_benefit import mask_logits
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

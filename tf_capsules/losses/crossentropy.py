@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, truth_value
 
 
@@ -14,7 +15,7 @@ class SoftmaxCrossentropy(keras.losses.Loss):
 
     Args:
         from_logits: false: the predictions are probabilities, and none counts as less than `keras.config.epsilon()`.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
@@ -31,8 +32,14 @@ class SoftmaxCrossentropy(keras.losses.Loss):
         1.3863
     """
 
-    def __init__(self, name: str | None = "softmax_crossentropy", from_logits: bool = True, **kwargs):
-        super().__init__(name, **kwargs)
+    def __init__(
+        self,
+        name: str | None = "softmax_crossentropy",
+        from_logits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
+    ):
+        super().__init__(name, reduction, dtype)
         self.from_logits = truth_value("from_logits", from_logits)
 
     def call(self, y_true, y_pred):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, one_of
 from tf_capsules.routing.arguments import is_number
 
@@ -22,7 +23,7 @@ class MarginLoss(keras.losses.Loss):
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes instead of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes). With one class
@@ -48,9 +49,10 @@ class MarginLoss(keras.losses.Loss):
         down_weight: float = 0.5,
         variant: str = "paper",
         name: str | None = "margin_loss",
-        **kwargs,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
     ):
-        super().__init__(name, **kwargs)
+        super().__init__(name, reduction, dtype)
         for argument, value in (("present", present), ("absent", absent), ("down_weight", down_weight)):
             if not is_number(value, 0, 1):
                 raise ValueError(f"`{argument}` must be a number from 0 to 1. Received: {value!r}")

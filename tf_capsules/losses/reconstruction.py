@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.connections import alike
 from tf_capsules.routing.arguments import is_number
 
@@ -16,7 +17,7 @@ class ReconstructionLoss(keras.losses.Loss):
 
     Args:
         weight: factor on the sum.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true, y_pred: images (batch, ...), any number of further axes.
@@ -32,8 +33,14 @@ class ReconstructionLoss(keras.losses.Loss):
         3.0
     """
 
-    def __init__(self, weight: float = 0.0005, name: str | None = "reconstruction_loss", **kwargs):
-        super().__init__(name, **kwargs)
+    def __init__(
+        self,
+        weight: float = 0.0005,
+        name: str | None = "reconstruction_loss",
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
+    ):
+        super().__init__(name, reduction, dtype)
         if not is_number(weight, 0):
             raise ValueError(f"`weight` of the reconstruction must be a number of at least 0. Received: {weight!r}")
         self.weight = weight

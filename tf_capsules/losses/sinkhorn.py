@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Tensor
+from tf_capsules.argument_types import Dtype, Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import alike
 from tf_capsules.routing.arguments import is_positive
@@ -130,7 +130,7 @@ class SinkhornDivergence(keras.losses.Loss):
         epsilon, iterations: see `sinkhorn`.
         unbiased: False for `W(x, y)` alone, which is not 0 for equal batches.
         plan_gradient: whether the gradient also goes through the plan; the paper finds it better without.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -157,9 +157,10 @@ class SinkhornDivergence(keras.losses.Loss):
         unbiased: bool = True,
         plan_gradient: bool = False,
         name: str | None = "sinkhorn_divergence",
-        **kwargs,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
     ):
-        super().__init__(name, **kwargs)
+        super().__init__(name, reduction, dtype)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
         self.epsilon, self.iterations = _check(epsilon, iterations)
         self.unbiased = truth_value("unbiased", unbiased)
@@ -207,7 +208,7 @@ class PairedKLDivergence(keras.losses.Loss):
 
     Args:
         symmetric: True: the Jensen-Shannon divergence, the mean of each distribution's divergence from their average.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -225,8 +226,14 @@ class PairedKLDivergence(keras.losses.Loss):
         (0.1308, 0.0338)
     """
 
-    def __init__(self, symmetric: bool = False, name: str | None = "paired_kl_divergence", **kwargs):
-        super().__init__(name, **kwargs)
+    def __init__(
+        self,
+        symmetric: bool = False,
+        name: str | None = "paired_kl_divergence",
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
+    ):
+        super().__init__(name, reduction, dtype)
         self.symmetric = truth_value("symmetric", symmetric)
 
     def call(self, y_true, y_pred):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, one_of, positive_int
 from tf_capsules.routing.arguments import is_positive
 
@@ -102,7 +103,7 @@ class SpreadLoss(keras.losses.Loss):
 
     Args:
         margin: a number; or a `SpreadMargin`, which grows.
-        name, kwargs: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
@@ -120,8 +121,14 @@ class SpreadLoss(keras.losses.Loss):
         0.58
     """
 
-    def __init__(self, margin: float | SpreadMargin = 0.9, name: str | None = "spread_loss", **kwargs):
-        super().__init__(name, **kwargs)
+    def __init__(
+        self,
+        margin: float | SpreadMargin = 0.9,
+        name: str | None = "spread_loss",
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Dtype = None,
+    ):
+        super().__init__(name, reduction, dtype)
         if isinstance(margin, dict):
             margin = SpreadMargin.from_config(margin)
         if not isinstance(margin, SpreadMargin) and not is_positive(margin):

@@ -3,8 +3,8 @@
 from tf_capsules.routing.couplings import couple
 from tf_capsules.routing.dynamic import dynamic_routing
 from tf_capsules.routing.em import em_routing
-from tf_capsules.routing.heinsen import heinsen_routing, mask_logits
 from tf_capsules.routing.inverted_attention import inverted_attention
+from tf_capsules.routing.net_benefit import heinsen_routing, mask_logits
 from tf_capsules.routing.self_attention import self_attention_routing
 from tf_capsules.routing.squash import length, squash, squash_exponential
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, StoredVotes, Votes

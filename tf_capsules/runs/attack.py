@@ -5,6 +5,8 @@ import time
 
 import numpy as np
 
+from tf_capsules.analysis import attacks as methods
+from tf_capsules.analysis import robustness
 from tf_capsules.runs.figures import save_figure
 from tf_capsules.runs.results import append_row, check_row, environment, peak_memory_mb
 from tf_capsules.runs.run import check_same_inputs
@@ -17,7 +19,7 @@ class RunAttack:
         runs: a dict of runs by name, in float32: half precision rounds small changes away, and networks look robust.
         limit, seed: how many test images, and the seed of drawing them.
         loss, batch_size: see `tf_capsules.analysis.input_gradient.InputGradient`.
-        only_right, options: see `tf_capsules.analysis.robustness.measure_attacks`: attacks, goals, epsilons, steps.
+        epsilons, attacks, goals, steps, only_right: see `tf_capsules.analysis.robustness.measure_attacks`.
         results: a CSV file to which the rows are appended; None for none.
 
     Attributes:
@@ -31,9 +33,19 @@ class RunAttack:
     """
 
     def __init__(
-        self, runs, limit=200, seed=0, loss="crossentropy", batch_size=100, only_right=False, results=None, **options
+        self,
+        runs,
+        limit=200,
+        seed=0,
+        loss="crossentropy",
+        batch_size=100,
+        epsilons=methods.EPSILONS,
+        attacks=tuple(methods.ATTACKS),
+        goals=tuple(robustness.GOALS),
+        steps=10,
+        only_right=False,
+        results=None,
     ):
-        from tf_capsules.analysis import attacks, robustness
         from tf_capsules.analysis.input_gradient import InputGradient
 
         if limit < 1 or seed < 0:
@@ -46,9 +58,9 @@ class RunAttack:
         check_same_inputs(runs.values(), "Runs attacked together")
         self.runs, self.first = runs, next(iter(runs.values()))
         self.gradients = {name: InputGradient(run.model, loss, batch_size) for name, run in runs.items()}
-        self.units, bounds = attacks.input_units(self.first.recipe.preprocess)
-        measured = dict(epsilons=attacks.EPSILONS, attacks=attacks.ATTACKS, goals=robustness.GOALS) | options
-        self.options = {**measured, "bounds": bounds, "only_right": only_right}
+        self.units, bounds = methods.input_units(self.first.recipe.preprocess)
+        self.options = dict(epsilons=epsilons, attacks=attacks, goals=goals, steps=steps)
+        self.options |= dict(bounds=bounds, only_right=only_right)
         self.rows, self._results, self._common = [], results, {"units": self.units, "loss": loss, "seed": seed}
         if results is not None:
             empty = dict.fromkeys(robustness.COLUMNS) | dict.fromkeys(("model", "made_on"), next(iter(runs)))
@@ -62,8 +74,6 @@ class RunAttack:
 
     def measure(self):
         """Yields for each attack the rows of all runs and the seconds that it took."""
-        from tf_capsules.analysis import robustness
-
         measured = robustness.measure_attacks(self.gradients, self.images, self.labels, **self.options)
         started = time.perf_counter()
         for together in zip(*[measured] * len(self.runs), strict=True):
@@ -75,14 +85,14 @@ class RunAttack:
 
     def save_figures(self, folder):
         """Draws accuracy against epsilon, and some attacked images of each run; yields the paths."""
-        from tf_capsules.analysis import attacks, plots
+        from tf_capsules.analysis import plots
 
         folder = pathlib.Path(folder)
         yield save_figure(plots.draw_robustness(self.rows, self.units), folder / "robustness.png")
         shown = {name: value for name, value in self.options.items() if name in ("epsilons", "steps", "bounds")}
         shown |= {"attack": self.rows[-1]["attack"]}
         for name, gradient in self.gradients.items():
-            measured = attacks.measure_attacked_images(gradient, self.images[:8], self.labels[:8], **shown)
+            measured = methods.measure_attacked_images(gradient, self.images[:8], self.labels[:8], **shown)
             figure = plots.draw_attacked_images(measured, self.first.data.spec.class_names)
             yield save_figure(figure, folder / f"attacked_{name.replace('/', '-')}.png")
 

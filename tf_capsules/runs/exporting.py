@@ -11,6 +11,7 @@ import numpy as np
 
 from tf_capsules.files import writable
 from tf_capsules.runs.folder import EXPORTED, RunFolder
+from tf_capsules.runs.run import find_run
 
 FORMATS = {
     "saved_model": "saved_model",
@@ -62,11 +63,18 @@ def plan_export(target=None, format=None, default="float32", warmup=False, versi
     return format, None if target is None else pathlib.Path(target)
 
 
+def find_run_to_export(folder, format, weights="last", **changes):
+    """A run in the dtype that the format needs; arguments and errors: see `tf_capsules.runs.find_run`."""
+    # Converters take only float32. The weights are float32 under every dtype policy.
+    dtype = {"dtype": "float32"} if format in CONVERTED.values() else {}
+    return find_run(folder, weights, **changes, **dtype)
+
+
 def export_run(run, target=None, format=None, default="float32", warmup=False, version=None):
     """Exports a run's model with the recipe's preprocessing and the names of the classes, and returns the path.
 
     Args:
-        run: a `Run`, in float32 for "litert" and "onnx".
+        run: a `Run`, for "litert" and "onnx" from `find_run_to_export`.
         target: a folder or file; None for one in the run folder.
         format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel of hidden states.
             None: "litert" or "onnx" if the target ends in .tflite or .onnx, else "saved_model".

@@ -17,10 +17,8 @@ def test_moments_store_votes_where_features_are_more(rows, parents, stored):
 
 
 def test_few_children_store_votes():
-    assert plan.for_moments("auto", True, (), 4, 4, 64, few=True).stored
-    assert not plan.for_moments("recompute", True, (), 4, 4, 64, few=True).stored
     of_calls = plan.for_moments("auto", True, (), 4, 4, 64, fewest=8)
-    assert not of_calls.stored and of_calls.stores(7) and not of_calls.stores(8)
+    assert not of_calls.stored and of_calls.stores(7) and not of_calls.stores(8) and not of_calls.stores(None)
     assert ops.is_tensor(of_calls.stores(ops.convert_to_tensor(7)))
     never = plan.for_moments("recompute", True, (), 4, 4, 64, fewest=8)
     assert never.stores(ops.convert_to_tensor(7)) is False

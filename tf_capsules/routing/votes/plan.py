@@ -48,7 +48,7 @@ class Plan:
         """Whether a call with so many children stores its votes: a bool, or a tensor where the number is unknown."""
         if self.stored or (return_couplings and self.couplings_need_votes):
             return True
-        return children < self.fewest if self.fewest else False
+        return children < self.fewest if self.fewest and children is not None else False
 
     def cost(self, batch, children, pairs, iterates, return_couplings=False):
         """The `VotesCost` of a call with `batch` examples of so many children and pairs each.
@@ -76,20 +76,19 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
     return Plan(_stored(memory, smaller), rows * dim, pair=0 if shared else rows * columns, examples=examples)
 
 
-def for_moments(memory, shared, rows, columns, dim, parents, few=False, fewest=0):
+def for_moments(memory, shared, rows, columns, dim, parents, fewest=0):
     """The plan of an algorithm that asks for densities and moments. Without shared matrices it always stores votes.
 
     Args:
         memory, shared, rows, columns, dim: see `for_sums`.
         parents: their number; None where it is unknown: votes are then not stored.
-        few: the layer has so few children that "auto" stores votes: otherwise variances near zero would lose digits.
-        fewest: "auto" stores votes in each call with fewer children than this.
+        fewest: "auto" stores votes in each call with fewer children than this: otherwise variances near zero would
+            lose digits.
     """
     rows = math.prod(rows)
     features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers that replace the votes of a child
     smaller = parents is None or features <= rows * dim * parents
-    stored = not shared or _stored(memory, smaller and not few)
-    return Plan(stored, rows * dim, fewest=fewest if memory == "auto" else 0)
+    return Plan(not shared or _stored(memory, smaller), rows * dim, fewest=fewest if memory == "auto" else 0)
 
 
 def in_windows(memory, rows, columns, dim, pairs, positions):
