@@ -37,6 +37,12 @@ class Configured(keras.layers.Layer):
                 value = defaults.get(weight) if value is None and kind == "initializer" else value
                 setattr(self, name, None if value is None else _GETTERS[kind][0](value))
 
+    def _weight_options(self, clone=False):
+        """The constructor's initializers, regularizers and constraints, for a layer within; `clone`: see `cloned`."""
+        kinds = ("initializer", "regularizer", "constraint")
+        names = [name for name in _arguments(type(self)) if name.endswith(kinds)]
+        return {name: cloned(getattr(self, name)) if clone else getattr(self, name) for name in names}
+
     def _add(self, name, shape, initializer=None, options=None, **kwargs):
         """Adds a weight, with the constructor's arguments that begin with `options`, or else with `name`."""
         given = options or name

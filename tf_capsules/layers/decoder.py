@@ -8,7 +8,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Shape
 from tf_capsules.layers.arguments import image_sizes, known_axes, positive_ints
-from tf_capsules.layers.configured import Configured, cloned
+from tf_capsules.layers.configured import Configured
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -21,7 +21,8 @@ class Decoder(Configured):
     Args:
         image_shape: (height, width, channels) of the reconstruction.
         units: units of the hidden layers.
-        kernel_initializer: of all layers.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            of all layers.
 
     Call arguments:
         poses: (batch, classes, *pose), masked.
@@ -43,16 +44,21 @@ class Decoder(Configured):
         image_shape: Shape,
         units: Sequence[int] = (512, 1024),
         kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.image_shape = image_sizes(image_shape)
         self.units = () if units in ((), []) else positive_ints("units", units, "hidden layer", (512, 1024))
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self._set_weight_options(locals())
         sizes = (*self.units, math.prod(self.image_shape))
         activations = ["relu"] * len(self.units) + ["sigmoid"]
         self.dense = [
-            keras.layers.Dense(size, activation, kernel_initializer=cloned(self.kernel_initializer), **self._inner)
+            keras.layers.Dense(size, activation, **self._weight_options(clone=True), **self._inner)
             for size, activation in zip(sizes, activations, strict=True)
         ]
 

@@ -8,7 +8,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Initializer, Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, one_of, pair, positive_int, truth_value
-from tf_capsules.layers.configured import Configured, cloned
+from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.squash import squash
@@ -87,19 +87,14 @@ class PrimaryCapsules(Configured):
         self.padding = one_of("padding", padding.lower() if isinstance(padding, str) else padding, ("valid", "same"))
         self.scale, self.use_bias = float(positive_number("scale", scale)), truth_value("use_bias", use_bias)
         self._set_weight_options(locals())
-        options = dict(
-            kernel_size=self.kernel_size, strides=self.strides, padding=padding, bias_initializer=self.bias_initializer,
-            kernel_initializer=self.kernel_initializer, kernel_regularizer=self.kernel_regularizer,
-            bias_regularizer=self.bias_regularizer, kernel_constraint=self.kernel_constraint,
-            bias_constraint=self.bias_constraint, **self._inner, **CHANNELS_LAST, use_bias=use_bias,
-        )  # fmt: skip
+        options = dict(kernel_size=self.kernel_size, strides=self.strides, padding=padding, use_bias=use_bias)
+        options |= {**self._weight_options(), **self._inner, **CHANNELS_LAST}
         # Two layers must not share an initializer: it would draw the same numbers for both.
         self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
         self.score_convolution = None  # an older name, which saved weights hold
         if capsule_activation is not None:
-            options |= dict(kernel_initializer=cloned(self.kernel_initializer), name="scores")
-            options |= dict(bias_initializer=cloned(self.bias_initializer))
-            self.score_convolution = keras.layers.Conv2D(self.types, activation=self.capsule_activation, **options)
+            options |= {**self._weight_options(clone=True), "activation": self.capsule_activation}
+            self.score_convolution = keras.layers.Conv2D(self.types, **options, name="scores")
         self.normalization = None
         if activation == "layer_norm":
             self.normalization = PoseNormalization(self.pose_shape, **self._inner)

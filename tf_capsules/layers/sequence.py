@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import check_rank, known_axes, one_of, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import alike
@@ -21,6 +22,8 @@ class SequenceCapsules(Configured):
         dim: entries of a capsule's pose.
         norm: place of the layer normalization: "pre", before the dense layer (the paper), or "post", after Swish (the
             author's later code and published weights).
+        kernel_initializer: of the dense layer; None: Kaiming's, normal.
+        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of the dense layer.
 
     Call arguments:
         embeddings: (batch, tokens, layers, width), finite even where masked.
@@ -40,13 +43,25 @@ class SequenceCapsules(Configured):
         (TensorShape([2, 77, 1, 64]), TensorShape([2, 77]))
     """
 
-    def __init__(self, dim: int = 64, norm: str = "pre", **kwargs):
+    def __init__(
+        self,
+        dim: int = 64,
+        norm: str = "pre",
+        kernel_initializer: Initializer = None,
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
+        **kwargs,
+    ):
         super().__init__(autocast=False, **kwargs)  # half precision would round the mask
         self.dim = positive_int("dim", dim)
         self.norm = one_of("norm", norm, ("pre", "post"))
         self.supports_masking = True
-        initializer = keras.initializers.VarianceScaling(2.0, "fan_in", "untruncated_normal")  # Kaiming's
-        self.dense = keras.layers.Dense(self.dim, kernel_initializer=initializer, **self._inner, name="dense")
+        kaiming = keras.initializers.VarianceScaling(2.0, "fan_in", "untruncated_normal")
+        self._set_weight_options(locals(), kernel=kaiming)
+        self.dense = keras.layers.Dense(self.dim, **self._weight_options(), **self._inner, name="dense")
         self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, **self._inner, name="norm")
 
     def build(self, embeddings_shape, mask_shape=None):

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Shape
+from tf_capsules.argument_types import Initializer, Shape
 from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, positive_int
 from tf_capsules.layers.configured import Configured
 
@@ -21,7 +21,9 @@ class UpsamplingDecoder(Configured):
 
     Args:
         channels: of the image, which is 48x48.
-        **kwargs: of `keras.layers.Layer`.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            of all layers.
+        kwargs: of `keras.layers.Layer`.
 
     Call arguments:
         poses: (batch, classes, *pose), masked.
@@ -39,16 +41,29 @@ class UpsamplingDecoder(Configured):
 
     image_shape: Shape
 
-    def __init__(self, channels: int = 2, **kwargs):
+    def __init__(
+        self,
+        channels: int = 2,
+        kernel_initializer: Initializer = "glorot_uniform",
+        bias_initializer: Initializer = "zeros",
+        kernel_regularizer: Initializer = None,
+        bias_regularizer: Initializer = None,
+        kernel_constraint: Initializer = None,
+        bias_constraint: Initializer = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
+        self._set_weight_options(locals())
         self.channels = positive_int("channels", channels)
         self.image_shape = (48, 48, self.channels)
-        self.dense = keras.layers.Dense(64, **self._inner)
+        self.dense = keras.layers.Dense(64, **self._weight_options(clone=True), **self._inner)
         self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", **self._inner, **CHANNELS_LAST)
-        self.convolutions = [
-            keras.layers.Conv2D(filters, 3, **self._inner, **CHANNELS_LAST) for filters in (64, 128, 128)
-        ]
-        self.last = keras.layers.Conv2D(self.channels, 3, activation="sigmoid", **self._inner, **CHANNELS_LAST)
+        self.convolutions = [self._convolution(filters) for filters in (64, 128, 128)]
+        self.last = self._convolution(self.channels, "sigmoid")
+
+    def _convolution(self, filters, activation=None):
+        options = {**self._weight_options(clone=True), **self._inner, **CHANNELS_LAST}
+        return keras.layers.Conv2D(filters, 3, activation=activation, **options)
 
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
