@@ -89,6 +89,12 @@ def test_votes_are_poses_times_matrices_with_biases_and_coordinates(routing):
     np.testing.assert_allclose(votes, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("routing", [*FULL, *WINDOWED])
+def test_a_layer_without_weights_has_no_votes(routing):
+    with pytest.raises(ValueError, match="The layer '.*' has no weights yet: build or call it first."):
+        (FULL | WINDOWED)[routing][0]().votes(POSES)
+
+
 @pytest.mark.parametrize("routing", WINDOWED)
 def test_votes_in_windows(routing):
     layer = WINDOWED[routing][0]()

@@ -91,6 +91,8 @@ def test_a_layer_of_ones_own_in_a_chain():
     np.testing.assert_allclose(upper, [np.full((2, 1, 4), factor) for factor in (1, 2, 4)])
     with pytest.raises(ValueError, match="takes no `mask`"):
         ConcurrentRouting([Adding()])(poses, mask=np.ones((2, 3), bool))
+    with pytest.raises(ValueError, match="takes no `mask`"):
+        ConcurrentRouting([Adding()])(keras.Input((3, 4)), mask=keras.Input((3,), dtype="bool"))
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "sequential"])

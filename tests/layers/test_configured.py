@@ -1,11 +1,13 @@
 """Weights of layers within have the initializers, regularizers and constraints that the constructor got."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.layers import Decoder, SequenceCapsules, UpsamplingDecoder
+from tf_capsules.layers import Decoder, HeinsenRouting, InvertedAttentionRouting, SequenceCapsules, UpsamplingDecoder
 
 POSES = np.ones((2, 3, 5), "float32")
 CASES = {
@@ -34,3 +36,13 @@ def test_each_hidden_layer_draws_its_own_weights():
     layer(POSES)
     second, third = (array(convolution.kernel) for convolution in layer.convolutions[1:])
     assert not np.array_equal(second[..., :64, :], third[..., :64, :])
+
+
+def test_configurations_hold_plain_numbers():
+    numbers = np.int64(3), np.int32(4)
+    for layer in (
+        HeinsenRouting(*numbers, epsilon=np.float32(0.5)),
+        InvertedAttentionRouting(*numbers, dropout=np.float32(0.5)),
+    ):
+        config = json.loads(json.dumps(layer.get_config()))
+        assert (config["capsules"], config["dim"], config.get("epsilon", config.get("dropout"))) == (3, 4, 0.5)

@@ -158,7 +158,8 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     swapped = (predictions == labels[:, ::-1]).any(-1, keepdims=True)
     predictions = np.where(swapped, predictions[:, ::-1], predictions)
     wrong = np.stack([labels[:, 0], activations.argmin(-1)], axis=-1)
-    decoded = np.stack([reconstruct_parts(model, images, choice) for choice in (labels, predictions, wrong)])
+    choices = reconstruct_parts(model, images, np.concatenate([labels, predictions, wrong], axis=1))
+    decoded = choices.reshape(len(images), 3, 2, *choices.shape[2:]).swapaxes(0, 1)
     return OverlappingReconstructions(images, parts, labels, predictions, wrong, decoded, activations.shape[-1])
 
 

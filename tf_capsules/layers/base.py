@@ -14,9 +14,6 @@ from tf_capsules.layers.connections import check_per_child, children_of, count_g
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, TransformedVotes
 from tf_capsules.routing.votes.plan import Plan
 
-MEMORY = ("auto", "store", "recompute")
-SHARING = ("none", "positions", "all")
-
 
 class Routed(NamedTuple):
     """The results of a routing layer, by name; None for what a call of the layer does not return.
@@ -80,8 +77,8 @@ class RoutingLayer(Configured):
         super().__init__(**kwargs)
         self.capsules = None if capsules is None and self.capsules_by_call else positive_int("capsules", capsules)
         self.dim = positive_int("dim", dim)
-        self.votes_memory = one_of("votes_memory", votes_memory, MEMORY)
-        self.sharing = one_of("sharing", sharing, SHARING)
+        self.votes_memory = one_of("votes_memory", votes_memory, ("auto", "store", "recompute"))
+        self.sharing = one_of("sharing", sharing, ("none", "positions", "all"))
         self.supports_masking = True
 
     @property
@@ -97,6 +94,8 @@ class RoutingLayer(Configured):
 
     def votes(self, poses):
         """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""
+        if not self.built:
+            raise ValueError(f"The layer {self.name!r} has no weights yet: build or call it first.")
         return self.make_votes(poses).store().tensor()
 
     def make_votes(self, poses, activations=None, stored=None):

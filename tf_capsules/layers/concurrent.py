@@ -69,8 +69,7 @@ class ConcurrentRouting(keras.layers.Layer):
     def call(self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         lowest = _several(poses, activations)
-        if mask is not None and not _takes(self.chain[0], "mask"):
-            raise ValueError(f"The lowest layer takes no `mask`. Received one for {self.chain[0]!r}.")
+        self._check_mask(mask)
 
         def routed(number, children, parents=None):
             layer = self.chain[number]
@@ -95,12 +94,17 @@ class ConcurrentRouting(keras.layers.Layer):
                         own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]
 
+    def _check_mask(self, mask):
+        if mask is not None and not _takes(self.chain[0], "mask"):
+            raise ValueError(f"The lowest layer takes no `mask`. Received one for {self.chain[0]!r}.")
+
     def compute_mask(self, *args, **kwargs):
         return None
 
     def compute_output_spec(
         self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None
     ):
+        self._check_mask(poses_mask if mask is None else mask)
         if isinstance(self.chain[0], RoutingLayer):
             check_per_child(poses, activations=activations, mask=mask)
         shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []

@@ -4,6 +4,8 @@ import inspect
 
 import keras
 
+from tf_capsules.layers.arguments import plain_numbers
+
 # How to deserialize and serialize an argument with such a name, or with a name that ends with "_" and such a name.
 _GETTERS = {
     "initializer": (keras.initializers.get, keras.initializers.serialize),
@@ -61,7 +63,7 @@ class Configured(keras.layers.Layer):
         for name in _arguments(type(self)):
             kind, value = name.rpartition("_")[2], getattr(self, name)
             plain = kind not in _GETTERS or value is None or isinstance(value, str)
-            config[name] = value if plain else _GETTERS[kind][1](value)
+            config[name] = plain_numbers(value) if plain else _GETTERS[kind][1](value)
         return config
 
     @classmethod

@@ -166,13 +166,10 @@ class EMRouting(EMRoutingLayer):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
-        options = self._options | {"return_couplings": return_couplings}
-
-        def route(stored):
-            return em_routing(self.make_votes(poses, activations, stored), **options)
-
-        parents, chosen, logits, _, *couplings = self._route(route, poses)
-        return self._returned([parents, chosen, logits], couplings)
+        options = {**self._options, "return_couplings": return_couplings}
+        found = self._route(lambda stored: em_routing(self.make_votes(poses, activations, stored), **options), poses)
+        parents, activations, logits, _, *couplings = found
+        return self._returned([parents, activations, logits], couplings)
 
 
 def initializers(normalization, capsules):

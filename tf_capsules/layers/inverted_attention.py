@@ -20,7 +20,6 @@ from tf_capsules.routing.windowed import windowed_inverted_attention
 # For the parents' activations, which are computed as in EM routing.
 _INVERSE_TEMPERATURE = 0.01
 _VARIANCE_FLOOR = 1e-5
-INITIAL_POSES = ("zeros", "random", "learned")
 
 
 class _AttentionRoutingLayer(RoutingLayer):
@@ -33,13 +32,15 @@ class _AttentionRoutingLayer(RoutingLayer):
     def _set_options(self, scaled, layer_norm, dropout, initial_pose, use_activations, seed):
         self.scaled = truth_value("scaled", scaled)
         self.layer_norm = truth_value("layer_norm", layer_norm)
-        self.initial_pose = one_of("initial_pose", initial_pose, INITIAL_POSES)
+        self.initial_pose = one_of("initial_pose", initial_pose, ("zeros", "random", "learned"))
         self.use_activations = truth_value("use_activations", use_activations)
         self.answers = ("poses", "activations") if self.use_activations else ("poses",)
         self.seed = seed
         if not is_number(dropout, 0, 1) or dropout == 1:
             raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
-        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.routing_dtype, trainable=self.trainable)
+        self.dropout = keras.layers.Dropout(
+            float(dropout), seed=seed, dtype=self.routing_dtype, trainable=self.trainable
+        )
         self.normalization = None
 
     def _add_weights(self, groups, poses_shape):
