@@ -161,7 +161,9 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
                 try:
                     arrays[key] = archive[key]
                 except ValueError as error:
-                    pickled = "it holds Python objects; np.array(texts, str) makes an array of texts"
+                    pickled = (
+                        "it holds Python objects; np.array(values, str), or int, makes an array of texts or numbers"
+                    )
                     why = pickled if "allow_pickle" in str(error) else error
                     raise ValueError(f"its array {key!r}: {why}") from error
                 if not isinstance(arrays[key], np.ndarray):

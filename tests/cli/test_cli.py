@@ -44,6 +44,15 @@ def test_a_reader_may_stop_reading(monkeypatch, capfd):
     assert "error" not in capfd.readouterr().err.lower()
 
 
+def test_an_interruption_while_the_package_is_imported(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert cli.main(["list"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+
+
 def test_pictures_that_cannot_be_written_are_refused_before_work(trained, tmp_path, said, no_data):
     (tmp_path / "file").touch()
     for command in ("attack", "figures"):

@@ -31,3 +31,10 @@ def test_without_data_the_curves_are_drawn_and_the_rest_is_refused(trained, tmp_
     assert capsys.readouterr().err.strip() == "tf-capsules figures: the data are gone"
     assert cli.main(["evaluate", str(folder)]) == 2
     assert capsys.readouterr().err.strip() == "tf-capsules evaluate: the data are gone"
+
+
+def test_a_folder_for_pictures_that_cannot_be_made_is_told_before_the_run_is_loaded(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "figures").touch()
+    assert cli.main(["figures", str(tmp_path / "run")]) == 2
+    assert "picture can't be written" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 import io
+import os
 import shutil
 
 import numpy as np
@@ -158,9 +159,17 @@ def uneven(root):
         shutil.copy(file, file.with_name(f"{number}_{file.name}"))
 
 
+def of_another_encoding(root):
+    try:
+        (root / "green").rename(root / os.fsdecode(b"gr\xe9"))
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+
+
 @pytest.mark.parametrize(
     "spoil, words",
     [
+        (of_another_encoding, r"must be UTF-8; rename the one that is read as 'gr\\udce9'"),
         (uneven, "2 in 'blue': too few to keep 20% of each class"),
         (broken, "red/0.png cannot be read as an image"),
         (broken_in_many, "(red/.*.png cannot be read as an image: .*){10}; and 1 more$"),

@@ -67,6 +67,7 @@ def test_classes_are_named_by_the_file_else_by_who_knows_them_else_by_number(tmp
         ),
         ({"y_train": np.zeros(11, int), "y_test": np.zeros(4, int)}, "there is one class, '0'; two or more are needed"),
         ({"class_names": ["a", "b", "a"]}, "class_names is <U1 of shape .3,., not different strings"),
+        ({"class_names": ["a", "b", "\udce9"]}, r"must be UTF-8; rename the one that is read as '\\udce9'"),
         ({"class_names": [3, 4, 5]}, "class_names is int64 of shape .3,., not different strings"),
         ({"x_test": np.zeros((4, 5, 5, 2), "uint8")}, r"\(5, 6, 2\), test images \(5, 5, 2\)"),
     ],

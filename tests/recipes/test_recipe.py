@@ -1,3 +1,7 @@
+import functools
+
+import pytest
+
 from tf_capsules import recipes
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 
@@ -11,6 +15,11 @@ def test_a_copy_merges_options_and_leaves_the_original_alone():
     # Another model or data set takes other options.
     assert other.replace(model=MatrixCapsNet).model_options == {}
     assert recipes.get("li2018-h-imagenet").replace(dataset="cifar10").dataset_options == {}
+
+
+def test_what_a_run_records_by_name_has_one():
+    with pytest.raises(ValueError, match=r"model must be a function or class with a name. Received: functools.partial"):
+        recipes.get("sabour2017-mnist").replace(model=functools.partial(MatrixCapsNet, pose=16))
 
 
 def test_a_row_has_words_of_its_own():

@@ -88,6 +88,15 @@ def test_a_run_that_ended_in_its_first_epoch_is_replaced(eager, tmp_path, capsys
             train(wild, folder.path, settings, verbose=0)
 
 
+def test_a_first_epoch_without_weights_is_replaced(eager, tmp_path):
+    """A process that is killed between the history of the first epoch and its weights leaves this."""
+    recipe, settings = TINY.replace(epochs=1), Settings(train_limit=50, test_limit=20)
+    folder = RunFolder(train(recipe, tmp_path / "run", settings, verbose=0).folder)
+    for name in ("last-0001.weights.h5", "best.weights.h5", "result.json"):
+        (folder.path / name).unlink()
+    assert len(train(recipe, folder.path, settings, verbose=0).history) == 1
+
+
 def test_a_checkpoint_that_a_kill_has_left_is_removed(eager, tmp_path):
     recipe, settings = TINY.replace(epochs=2), Settings(train_limit=50, test_limit=20)
     run = train(recipe, tmp_path / "run", settings, verbose=0)

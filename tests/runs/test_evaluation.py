@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from tf_capsules.runs import evaluate_ensemble, train
+from tf_capsules.runs import evaluate_ensemble, evaluate_runs, train
 
 
 @pytest.mark.long
@@ -18,3 +18,10 @@ def test_probabilities_are_summed_over_random_crops(eager, views, tmp_path):
     assert measured[0] == measured[1] == pytest.approx(accuracy, abs=1e-6)
     assert evaluate_ensemble([run])["accuracy"] == pytest.approx(run.evaluate()["accuracy"], abs=1e-6)
     assert evaluate_ensemble([run, run], "validation", 2).keys() == {"accuracy"}
+
+
+def test_one_run_needs_no_list_and_none_is_told(run):
+    (alone,), (listed,) = evaluate_runs(run), evaluate_runs([run])
+    assert alone.values == listed.values
+    with pytest.raises(ValueError, match="Give one run or more"):
+        next(evaluate_runs([]))

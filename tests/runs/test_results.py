@@ -7,11 +7,12 @@ from small_runs import SHORT, TINY
 
 from tf_capsules.runs import TrainingError, train
 from tf_capsules.runs import results as module
-from tf_capsules.runs.results import append_row, lacks_bfloat16
+from tf_capsules.runs.results import COLUMNS, append_row, lacks_bfloat16
 
 
 def test_results_are_appended_and_other_columns_refused(tmp_path, run):
     path = tmp_path / "deep" / "results.csv"
+    assert tuple(run.result) == COLUMNS
     append_row(path, run.result)
     append_row(path, run.result)
     lines = path.read_text().splitlines()

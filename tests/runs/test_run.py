@@ -1,4 +1,5 @@
 import dataclasses
+import shutil
 
 import keras
 import numpy as np
@@ -7,7 +8,9 @@ from small_runs import RECTIFIED, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
+from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy
 from tf_capsules.runs import RunFolder, Settings, TrainingError, evaluate_runs, find_run, load_run, train
+from tf_capsules.runs import run as module
 
 
 def test_a_loaded_run_measures_what_training_measured(run, monkeypatch):
@@ -115,6 +118,74 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
         load_run(run.folder, 4)
     with pytest.raises(TrainingError, match="keep_epochs True, now False"):
         train(TINY, run.folder, dataclasses.replace(settings, keep_epochs=False), resume=True)
+
+
+def test_a_recipe_of_ones_own_is_given_to_load_its_runs(eager, tmp_path):
+    own = TINY.replace(name="own", loss=SoftmaxCrossentropy, optimizer=keras.optimizers.RMSprop, epochs=1)
+    run = train(own, tmp_path / "run", Settings(train_limit=32, test_limit=20), verbose=0)
+    with pytest.raises(ValueError, match=r"There is no recipe 'own'[.] .*`load_run\(folder, recipe=[.]{3}\)`"):
+        load_run(run.folder)
+    with pytest.raises(ValueError, match="trained with the loss SoftmaxCrossentropy, own has MarginLoss. Give the"):
+        load_run(run.folder, recipe=own.replace(loss=MarginLoss))
+    loaded = load_run(run.folder, recipe=own)
+    assert loaded.evaluate()["loss"] == pytest.approx(run.result["test_loss"], abs=1e-5)
+    assert isinstance(loaded.model.optimizer, keras.optimizers.RMSprop)
+
+
+def test_a_run_is_loaded_while_its_training_goes_on(eager, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    settings = Settings(epochs=2, train_limit=32, test_limit=20, keep_epochs=True)
+    folder = RunFolder(train(TINY, tmp_path / "run", settings, verbose=0).folder)
+    first, second = folder.weights(1), folder.weights(2)
+    second.rename(tmp_path / "second")
+    load = module.load_checkpoint
+
+    def load_late(learner, path, otherwise):
+        if first.exists():  # meanwhile the training has written the next checkpoint and removed this one
+            (tmp_path / "second").rename(second)
+            first.unlink()
+        load(learner, path, otherwise)
+
+    monkeypatch.setattr(module, "load_checkpoint", load_late)
+    loaded = load_run(folder.path)
+    assert loaded.epoch == len(loaded.history) == 2
+    second.unlink()
+    with pytest.raises(TrainingError, match="holds no last weights: no epoch has been finished"):
+        load_run(folder.path)
+
+
+def test_epochs_are_whole_numbers_of_any_kind(run, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    epochs = len(run.history)
+    assert load_run(run.folder, np.int64(epochs)).epoch == epochs
+    for wrong in (True, 1.0, "1"):
+        with pytest.raises(TrainingError, match=f"the number of an epoch. Received: {wrong!r}"):
+            load_run(run.folder, wrong)
+
+
+def test_what_a_training_was_cannot_be_changed(run, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    assert load_run(run.folder, seed=run.settings.seed).settings.seed == run.settings.seed
+    for changes in ({"seed": 7}, {"warmup": 0.3}, {"mixup": 0.5}, {"train_limit": 10}):
+        ((name, value),) = changes.items()
+        with pytest.raises(TrainingError, match=f"was trained with {name} .*. Received: {value}"):
+            load_run(run.folder, **changes)
+
+
+def test_a_run_that_has_lost_its_history_is_refused(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    shutil.copytree(run.folder, tmp_path / "run")
+    (tmp_path / "run" / "history.csv").unlink()
+    with pytest.raises(
+        TrainingError, match=f"history.csv has 0 epochs, fewer than the weights .{len(run.history)}.[.]"
+    ):
+        load_run(tmp_path / "run")
+
+
+def test_a_part_that_no_data_have_is_refused(run):
+    for part in ("tests", "train"):
+        with pytest.raises(ValueError, match=f"`part` must be one of 'test', 'validation'. Received: '{part}'"):
+            run.evaluate(part)
 
 
 def measured_row(run):

@@ -6,7 +6,7 @@ import pytest
 
 from tf_capsules import cli
 from tf_capsules.runs import Settings, TrainingError, table
-from tf_capsules.runs.results import append_row
+from tf_capsules.runs.results import COLUMNS, append_row
 
 needs_tensorflow = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="once is enough")
 
@@ -193,3 +193,10 @@ def test_a_file_of_results_that_cannot_be_written_is_refused_before_anything_is_
     with pytest.raises(TrainingError, match="can't be written as a file of results"):
         table.make_table(ROWS, tmp_path / "runs", Settings(), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_results_with_other_columns_is_refused_before_anything_is_trained(tmp_path):
+    (tmp_path / "table.csv").write_text(",".join([*COLUMNS, "comment"]) + "\n")
+    with pytest.raises(TrainingError, match="table.csv has the columns .* 'comment'"):
+        table.make_table(ROWS, tmp_path / "runs", Settings(), tmp_path / "table.csv")
+    assert not (tmp_path / "runs").exists()

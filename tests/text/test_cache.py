@@ -113,7 +113,7 @@ def test_killed_at_any_moment(toy, tmp_path, monkeypatch):
         transformer._encode = or_be_killed(transformer._encode)
         system = {name: or_be_killed(getattr(os, name)) for name in ("replace", "fsync")}
         with monkeypatch.context() as patch:
-            patch.setattr(files, "os", types.SimpleNamespace(**system))
+            patch.setattr(files, "os", types.SimpleNamespace(**{**vars(os), **system}))
             try:
                 cache_states(transformer, texts(), folder, dtype="float32", report=lambda line: None)
                 finished = True
@@ -165,6 +165,13 @@ class TestRefused:
         with pytest.raises(ValueError, match="limit_gb must be a number .* not nan"):
             cache_states(transformer, texts(), tmp_path / "new", limit_gb=float("nan"))
         assert transformer.encoded == 0 and not (tmp_path / "new").exists()
+
+    def test_a_folder_that_cannot_be_written(self, toy, tmp_path):
+        (tmp_path / "file").touch()
+        transformer, said = toy(), []
+        with pytest.raises(ValueError, match="can't be written: .*file is no folder"):
+            cache_states(transformer, texts(), tmp_path / "file", report=said.append)
+        assert not said and transformer.encoded == 0
 
     def test_beyond_the_free_room(self, toy, tmp_path, monkeypatch):
         asked = []

@@ -21,7 +21,11 @@ _GOES_ON = {
 
 def main(arguments=None):
     """Runs the command line and returns the exit status: 0; 2 for an error that the user can mend; 130 interrupted."""
-    parser = make_parser()
+    try:
+        parser = make_parser()  # which imports the package
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
     options, unknown = parser.parse_known_args(arguments)
     formatwarning = warnings.formatwarning
     command = "tf-capsules" if options.command is None else f"tf-capsules {options.command}"

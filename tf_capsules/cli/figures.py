@@ -18,9 +18,10 @@ def run(options):
     from tf_capsules.runs import find_run
     from tf_capsules.runs.figures import save_curves, save_figures
 
-    writable(pathlib.Path(options.output or ".", "picture"))
-    given = given_settings(options)
-    if len(options.folders) > 1:
+    given, several = given_settings(options), len(options.folders) > 1
+    own = pathlib.Path("figures" if several else options.folders[0])
+    writable(pathlib.Path(options.output or (own if own.is_dir() else "."), "figures", "picture"))
+    if several:
         if given:
             raise ValueError(f"Other data are for the figures of one run. Received: {', '.join(given)}")
         if options.weights != "last":

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import is_positive, is_whole, positive_int
+from tf_capsules.routing.arguments import is_positive, is_whole, one_of, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Batching:
 
     def __post_init__(self):
         positive_int("batch_size", self.batch_size)
+        for name in ("training", "pad"):
+            one_of(name, getattr(self, name), (True, False))
         for name in ("limit", "epoch_size"):
             if getattr(self, name) is not None:
                 positive_int(name, getattr(self, name))
@@ -68,8 +70,9 @@ class Batching:
         if self.epoch_size is not None and not self.training:
             raise ValueError(f"epoch_size {self.epoch_size!r} is for training; in evaluation all examples are used")
         if self.part is not None:
-            index, count = self.part
-            if not 0 <= index < count or self.batch_size % count or not self.pad:
+            index, count = self.part if isinstance(self.part, (tuple, list)) and len(self.part) == 2 else (None, None)
+            whole = is_whole(count, 1) and is_whole(index, 0, count - 1)
+            if not whole or self.batch_size % count or not self.pad:
                 given = f"Received: batch_size={self.batch_size}, pad={self.pad}"
                 raise ValueError(
                     f"part {self.part!r} must be (index, count); count must divide batch_size, pad must be set. {given}"

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from tf_capsules.datasets.npz import check_class_names
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
 from tf_capsules.routing.arguments import is_whole
@@ -86,6 +87,7 @@ def _folders(root):
 def _files(root):
     """Class name -> its image files, both in order."""
     classes = _folders(root)
+    check_class_names(path.name for path in classes)
     if len(classes) < 2:
         found = ", ".join(path.name for path in classes) or "none"
         raise ValueError(f"{root} must hold one folder for each class, two or more; found {found}")

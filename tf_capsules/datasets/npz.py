@@ -1,6 +1,7 @@
 """A user's own data set in a NumPy archive."""
 
 import pathlib
+import re
 
 import numpy as np
 
@@ -91,6 +92,7 @@ def _checked_names(named, known, *labels):
         if named.ndim != 1 or named.dtype.kind != "U" or len(set(named.tolist())) < max(len(named), 1):
             raise ValueError(f"class_names is {named.dtype} of shape {named.shape}, not different strings (classes,)")
         known = tuple(named.tolist())
+        check_class_names(known)
     if known is None:
         if len(train) <= train[-1]:
             raise ValueError(
@@ -105,3 +107,10 @@ def _checked_names(named, known, *labels):
             wanted = f"{len(known)} classes have labels 0 to {len(known) - 1}"
             raise ValueError(f"y_{part} has the label {found[-1]}; {wanted}")
     return known
+
+
+def check_class_names(names):
+    """Raises a ValueError for a name that no picture and no SavedModel can hold, as bytes of another encoding are."""
+    for name in names:
+        if re.search("[\ud800-\udfff]", name):
+            raise ValueError(f"the name of a class must be UTF-8; rename the one that is read as {name!a}")

@@ -87,6 +87,10 @@ class Recipe:
     note: str = ""
 
     def __post_init__(self):
+        for name in ("model", "loss", "optimizer", "feedback"):
+            value = getattr(self, name)
+            if not hasattr(value, "__name__") and (value is not None or name != "feedback"):
+                raise ValueError(f"{name} must be a function or class with a name. Received: {value!r}")
         schedules = {name: getattr(self, name) for name in ("decays", "decay_steps", "drops", "warmup")}
         given = [f"{name} {value}" for name, value in schedules.items() if value not in (None, (), [])]
         if len(given) > 1:

@@ -18,6 +18,8 @@ _FUNCTIONS = ("model", "loss", "optimizer", "feedback")
 # What a recipe says about itself.
 WORDS = ("name", "title", "source", "published", "device", "note")
 
+_GIVE_IT = "Give the `Recipe` that it was trained with: `load_run(folder, recipe=...)`"
+
 # Resets the settings of a run that several processes shared.
 _ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
 
@@ -83,12 +85,12 @@ def check_same_data(folder, before, spec, renamed):
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
 
 
-def recorded_recipe(config):
+def recorded_recipe(config, recipe=None):
     """The recipe of a run as it applied to its training, even if the recipe has changed since.
 
-    Values come from the configuration. Functions, such as the network, stand there by name: they come from the recipe
-    of today or, if its function has another name, from the defaults of `Recipe`. Raises a ValueError for an unknown
-    recipe or a wrong value.
+    Values come from the configuration. Functions, such as the network, stand there by name: they come from `recipe`, by
+    default the package's own of that name, or else from the defaults of `Recipe`. Raises a ValueError for an unknown
+    recipe, one with another function, or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
     kept = {**_defaults(Recipe), **config["resolved"]}
@@ -96,11 +98,18 @@ def recorded_recipe(config):
     for name, value in values.items():
         if not is_of(value, hints[name]):
             raise ValueError(f"the {name} of its recipe can't be {value!r}")
-    recipe = recipes.get(config["recipe"])
+    try:
+        recipe = recipe or recipes.get(config["recipe"])
+    except ValueError as error:
+        raise ValueError(f"{error} {_GIVE_IT}") from error
     for field in dataclasses.fields(Recipe):
-        own, default = (getattr(one, "__name__", None) for one in (getattr(recipe, field.name), field.default))
-        if default is not None and own != config["resolved"].get(field.name) == default:
-            values[field.name] = field.default
+        if field.name in _FUNCTIONS and field.name in config["resolved"]:
+            wanted = str(config["resolved"][field.name]).rpartition(".")[2]  # a network's name has its module before it
+            own, default = (getattr(one, "__name__", "None") for one in (getattr(recipe, field.name), field.default))
+            if wanted == default != own:
+                values[field.name] = field.default
+            elif wanted != own:
+                raise ValueError(f"it was trained with the {field.name} {wanted}, {recipe.name} has {own}. {_GIVE_IT}")
     return dataclasses.replace(recipe, **values)
 
 

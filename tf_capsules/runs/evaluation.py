@@ -10,7 +10,7 @@ from tf_capsules.runs.compiling import make_metric
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.results import append_row, check_row, describe_result, peak_memory_mb
-from tf_capsules.runs.run import check_same_inputs
+from tf_capsules.runs.run import Run, check_same_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +34,12 @@ def evaluate_runs(runs, crops=None, results=None):
         A `Measurement` for each part of the data: the test split; for novel viewpoints, before it, the familiar ones.
 
     Raises:
-        ValueError: runs with different inputs, preprocessing or classes.
+        ValueError: no run, runs with different inputs, preprocessing or classes.
         TrainingError: see `check_crops` and `check_row`.
     """
+    runs = [runs] if isinstance(runs, Run) else list(runs)
+    if not runs:
+        raise ValueError("Give one run or more.")
     check_same_inputs(runs, "Runs of one ensemble")
     run, metric = runs[0], runs[0].recipe.metric
     check_crops(run.recipe, crops)

@@ -8,6 +8,7 @@ import re
 
 from tf_capsules.files import lock, read_csv, reading, replacing, write_csv
 from tf_capsules.models.weights import save_random_states, seal
+from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.settings import Settings
@@ -76,8 +77,12 @@ class RunFolder:
         return (self.path / "config.json").exists()
 
     def has_epoch(self):
-        """Whether a run has finished an epoch here, so that there is something to lose."""
-        return any((self.path / name).exists() for name in ("history.csv", "best.weights.h5")) or self.checkpoints()
+        """Whether a run has finished an epoch here, so that there is something to lose.
+
+        The history of a first epoch alone is of one whose weights were not written any more.
+        """
+        finished = any((self.path / name).exists() for name in ("best.weights.h5", "result.json"))
+        return finished or self.checkpoints() or len(self.history()) > 1
 
     def config(self):
         """The dict in config.json: "recipe" (a name), "settings", "resolved" (the recipe in full), "data"."""
@@ -98,8 +103,12 @@ class RunFolder:
 
     def checkpoints(self):
         """Finished epochs with a checkpoint, ascending."""
-        found = (re.fullmatch(r"last-(\d{4,})\.weights\.h5", path.name) for path in self.path.glob("last-*.weights.h5"))
-        return sorted(int(match[1]) for match in found if match)
+        return sorted(filter(None, map(self.epoch_of, self.path.glob("last-*.weights.h5"))))
+
+    def epoch_of(self, path):
+        """The epoch of a checkpoint, by its name; None for another file."""
+        match = re.fullmatch(r"last-(\d{4,})\.weights\.h5", path.name)
+        return match and int(match[1])
 
     def remove_older_checkpoints(self):
         """Leaves the last one."""
@@ -108,17 +117,17 @@ class RunFolder:
 
     def weights(self, which="last"):
         """Path of the weights of the "last" or the "best" epoch, or of a kept epoch, by its number."""
+        if which not in ("last", "best") and not is_whole(which):
+            raise TrainingError(f'The weights are "last", "best" or the number of an epoch. Received: {which!r}')
         epochs, best = self.checkpoints(), self.path / "best.weights.h5"
         if which == "best" and best.exists():
             return best
         number = epochs[-1] if which == "last" and epochs else which
         if number in epochs:
             return self.path / f"last-{number:04d}.weights.h5"
-        if isinstance(which, int):
+        if is_whole(which):
             there = f"no weights of epoch {which}, but of: {', '.join(map(str, epochs)) or 'none'}"
             raise TrainingError(f"{self.path} has {there}. A training with --keep-epochs keeps those of all epochs.")
-        if which not in ("last", "best"):
-            raise TrainingError(f'The weights are "last", "best" or the number of an epoch. Received: {which!r}')
         missing = "no epoch has been finished" if not epochs else "the file is not there"
         raise TrainingError(f"{self.path} holds no {which} weights: {missing}.")
 

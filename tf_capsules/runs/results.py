@@ -14,9 +14,14 @@ from tf_capsules.files import lock, read_csv, reading, writable
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.version import __version__
 
+COLUMNS: tuple[str, ...] = ("recipe", "dataset", "note", "settings", "train_examples", "test_examples", "epochs")
+COLUMNS += ("batch_size", "learning_rate", "schedule", "seed", "dtype", "strategy", "parameters", "metric", "value")
+COLUMNS += ("best_value", "test_loss", "seconds", "peak_memory_mb", "device", "python", "backend", "keras")
+COLUMNS += ("tf_capsules", "date")
+
 
 def describe_result(recipe, settings, spec, model, history, measured=None):
-    """One row of results: what was measured, on what, with what.
+    """One row of results, a dict with the keys `COLUMNS`: what was measured, on what, with what.
 
     The arguments are those of the run; `spec` is the `DataSpec` of the tested examples. The batch size is that of the
     training. `measured` has loss and metric on the test split. None takes those of the history's last epoch, where the
@@ -102,19 +107,13 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
     return on_cpu and "avx" in instructions and "_bf16" not in instructions
 
 
-def check_writable(path):
-    """Raises a TrainingError unless the file can be written."""
-    there = pathlib.Path(path)
-    if not there.exists():
-        reported(writable, path)
-    elif not there.is_file() or not os.access(there, os.W_OK):
-        raise TrainingError(f"{path} can't be written as a file of results.")
-
-
-def check_row(path, row):
+def check_row(path, row=COLUMNS):
     """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
-    check_writable(path)
     path = pathlib.Path(path)
+    if not path.exists():
+        reported(writable, path)
+    elif not path.is_file() or not os.access(path, os.W_OK):
+        raise TrainingError(f"{path} can't be written as a file of results.")
     if path.exists() and path.stat().st_size:
         with reading(path, "can't be read as a file of results"), path.open(newline="", encoding="utf-8") as file:
             header = next(csv.reader(file), [])

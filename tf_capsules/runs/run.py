@@ -14,6 +14,7 @@ from tf_capsules import recipes
 from tf_capsules.datasets import augment
 from tf_capsules.files import reading
 from tf_capsules.models.weights import find
+from tf_capsules.routing.arguments import one_of
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import recorded_recipe, recorded_settings
 from tf_capsules.runs.data import load_data
@@ -71,6 +72,7 @@ class Run:
 
     def evaluate(self, part="test"):
         """Loss and metric of the model on the test split, or on the "validation" split, as a dict."""
+        one_of("part", part, ("test", "validation"))
         batches = for_model(self.model, getattr(self.data, part)(batch_size=self.recipe.batch_size))
         return self.model.evaluate(batches, verbose=0, return_dict=True)
 
@@ -83,7 +85,7 @@ class Run:
         if len(kept) < 2 or most < 2:
             return {"": self.model}
         chosen = sorted({kept[round(i)] for i in np.linspace(0, len(kept) - 1, most)})
-        return {f"epoch {epoch}": load_run(self.folder, epoch).model for epoch in chosen}
+        return {f"epoch {epoch}": load_run(self.folder, epoch, self.trained).model for epoch in chosen}
 
     def examples(self, count, raw=False):
         """The first `count` test examples as NumPy arrays: inputs, and labels or a dict of several targets.
@@ -98,25 +100,36 @@ class Run:
         return keras.tree.map_structure(keras.ops.convert_to_numpy, examples)
 
 
-def load_run(folder, weights="last", **changes):
+# Settings of a training that no evaluation can change.
+_OF_TRAINING = "epochs learning_rate decay_steps warmup momentum_cycle mixup stop_at feedback loss seed".split()
+_OF_TRAINING += ["train_limit", "epoch_size"]
+
+
+def load_run(folder, weights="last", recipe=None, **changes):
     """Loads a run, with a compiled model. Its data are loaded at their first use.
 
     Args:
         folder: the run folder.
         weights: "last" or "best"; or the number of an epoch whose weights were kept.
+        recipe: the `Recipe` that was trained, if it is none of the package's own.
         changes: other values of `Settings`, for instance another number of routing iterations, or another data set to
-            evaluate on, which replaces the run's.
+            evaluate on, which replaces the run's. Those of the training itself, such as `seed`, stay.
 
     Raises:
-        ValueError: the folder is not that of a run, is damaged or of another version, or has no such weights.
+        ValueError: the folder is not that of a run, is damaged or of another version, or has no such weights; a changed
+            value of the training.
     """
     folder = RunFolder(folder)
     config = folder.config()
     trained_on = DataSpec.from_json(config["data"])
     with reading(folder.path / "config.json", OTHER_VERSION):
-        trained = recorded_recipe(config)
+        trained = recorded_recipe(config, recipe)
         before = Settings(**{**recorded_settings(config), "strategy": "none", "devices": None, "download": False})
         before.check(trained)
+    for name in _OF_TRAINING:
+        if name in changes and changes[name] != getattr(before, name):
+            given = f"{name} {getattr(before, name)}. Received: {changes[name]}"
+            raise TrainingError(f"{folder.path} was trained with {given}")
     settings = _for_evaluation(before, changes)
     settings.check(trained)
     settings = settings.with_absolute_paths()
@@ -124,14 +137,15 @@ def load_run(folder, weights="last", **changes):
     named = [pathlib.Path(one.transformer or "").name for one in (trained, recipe)]
     if named[0] != named[1]:
         raise TrainingError(f"--transformer {named[1]}: {folder.path} was trained on hidden states of {named[0]}.")
-    path, history = folder.weights(weights), folder.history(trained.metric)
+    folder.weights(weights)  # a missing file is told before the network is built
     own_network = recipe.model_options == trained.model_options
     with reading(folder.path / "config.json", OTHER_VERSION) if own_network else contextlib.nullcontext():
         model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
         learner = compile_learner(model, trained, trained_on, settings.jit)
-    other = folder.path / "best.weights.h5"
-    there = other.exists() and path != other
-    load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
+    number = _load_weights(learner, folder, weights)
+    history = folder.history(trained.metric)
+    if len(history) < (number or 0):
+        raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
     result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
@@ -140,13 +154,30 @@ def load_run(folder, weights="last", **changes):
     else:
         load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
-    last = max(folder.checkpoints(), default=None)
+    last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
-    epoch = weights if isinstance(weights, int) else best if weights == "best" else len(history)
-    remark = _remark("last" if weights == last else weights, recipe, trained)
+    epoch = best if number is None else number
+    remark = _remark("best" if number is None else "last" if number == last else number, recipe, trained)
     if other_data:
         remark = "; ".join(filter(None, (remark, f"trained on {before.data or trained_on.name}")))
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
+
+
+def _load_weights(learner, folder, weights):
+    """Loads the weights of a run, and returns the number of their epoch; None for the best.
+
+    A training that goes on meanwhile removes each checkpoint when it has the next.
+    """
+    other = folder.path / "best.weights.h5"
+    while True:
+        path = folder.weights(weights)
+        there = other.exists() and path != other
+        try:
+            load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
+            return folder.epoch_of(path)
+        except FileNotFoundError:
+            if path == folder.weights(weights):
+                raise
 
 
 def _remark(weights, recipe, trained):

@@ -13,7 +13,7 @@ from tf_capsules.files import read_csv
 from tf_capsules.runs.configuration import WORDS
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import check_writable
+from tf_capsules.runs.results import check_row
 from tf_capsules.runs.run import BEST
 
 # Notes that mark a row as no full test of the last weights: crops, other iterations, data or weights, part of the data.
@@ -74,7 +74,7 @@ def make_table(names, folder, settings, results, test=True):
 
     Raises:
         TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
-            have, a file of results that can't be written; later: a row whose process failed.
+            have, a file of results that can't be written or has other columns; later: a row whose process failed.
     """
     rows = [Row(name) for name in names]
     if not rows or len(set(names)) < len(names):
@@ -86,7 +86,7 @@ def make_table(names, folder, settings, results, test=True):
         options.apply(recipe)
     folder, results = pathlib.Path(folder), pathlib.Path(results)
     if test:
-        check_writable(results)
+        check_row(results)
     for number, row in enumerate(rows, 1):
         options = row.settings(settings)
         print(f"\n[{number}/{len(rows)}] {row.name}: {options.title(row.recipe)}", flush=True)

@@ -65,8 +65,6 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     config["data"] = spec.to_json()
     history = group.run_on_first(folder.history)[:done]
     reached = bool(history) and settings.stop_at is not None and history[-1][f"val_{recipe.metric}"] >= settings.stop_at
-    if resume and verbose:
-        _report_resumed(folder, done, recipe.epochs, reached)
     with group.scope(), strategy.scope() if strategy else contextlib.nullcontext():
         model = reported(build_model, recipe, spec, settings.dtype)
         learner = reported(compile_learner, model, recipe, spec, settings.jit)
@@ -75,6 +73,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         elif settings.jit == "on" and not learner.jit_compile:
             reason = "--deterministic" if settings.deterministic else "a layer that TensorFlow's XLA can't train"
             raise TrainingError(f"--jit on does not go with {reason}.")
+    if resume and verbose:
+        _report_resumed(folder, done, recipe.epochs, reached)
     if results is not None:
         group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
     # Each evaluation makes its batches again. They are always the same.

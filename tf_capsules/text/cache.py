@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from tf_capsules.files import read_npz, reading, replacing
+from tf_capsules.files import read_npz, reading, replacing, writable
 from tf_capsules.routing.arguments import is_number
 from tf_capsules.text.transformer import unicode_texts
 
@@ -111,7 +111,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
 
     Raises:
         CacheTooLarge: before anything is computed, for more than the limit or the free room; the message has the size.
-        ValueError: no texts, an unknown dtype, or hidden states that float16 can't hold.
+        ValueError: no texts, an unknown dtype, a folder that can't be written, or hidden states that float16 can't
+            hold.
 
     >>> states = cache_states(transformer, reviews.train.texts, "cache")
     159,274 texts, 1,704,643 tokens of 7 x 384 in float16: 9.16 GB in cache/f6989e66af2f67fbc8f2
@@ -126,6 +127,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     path = pathlib.Path(folder) / _key(transformer, texts, dtype)
     if (path / "about.json").is_file():
         return CachedStates(path)
+    writable(path / "index.npz")
 
     ids = transformer.tokenize(texts)
     lengths = np.array([len(row) for row in ids], np.int64)
