@@ -87,15 +87,15 @@ def test_routing_without_stored_votes_equals_routing_with_stored_votes(pose):
 
 
 def test_few_children_on_a_grid_of_unknown_size_store_votes():
-    """Their votes are alike: without stored votes rounding would make most of the variances."""
-    poses, activations = np.full((2, 2, 3, 4, 4, 4), 30.0, "float32"), np.full((2, 2, 3, 4), 0.5, "float32")
-    inputs = keras.Input((None, None, 4, 4, 4)), keras.Input((None, None, 4))
-    layer, stored = (EMRouting(5, 4, sharing="all", votes_memory=votes) for votes in ("auto", "store"))
+    """A parent may have one child: without stored votes its variances would be rounding errors."""
+    poses, activations = 3 * RANDOM.normal(size=(2, 2, 2, 3, 4, 4)), np.full((2, 2, 2, 3), 0.5)
+    inputs = keras.Input((None, None, 3, 4, 4)), keras.Input((None, None, 3))
+    layer, stored = (EMRouting(5, 4, 4, sharing="all", votes_memory=votes) for votes in ("auto", "store"))
     model = keras.Model(inputs, layer(*inputs))
     stored.build(poses.shape)
     stored.set_weights(layer.get_weights())
     for result, wanted in zip(model.predict((poses, activations)), stored(poses, activations), strict=True):
-        np.testing.assert_allclose(result, array(wanted), rtol=1e-5)
+        np.testing.assert_allclose(result, array(wanted), rtol=1e-4, atol=1e-5)
 
 
 def test_a_grid_of_any_size_that_is_known_with_the_call():
