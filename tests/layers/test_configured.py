@@ -31,6 +31,18 @@ def test_weights_within_have_regularizers_and_constraints(kind):
     assert isinstance(again.kernel_regularizer, keras.regularizers.L2) and again.get_config() == layer.get_config()
 
 
+@keras.saving.register_keras_serializable("tests")
+class Gated(Decoder):
+    def __init__(self, image_shape, gate_initializer="ones", **kwargs):
+        super().__init__(image_shape, **kwargs)
+        self.gate_initializer = gate_initializer
+
+
+def test_a_subclass_may_have_initializers_of_its_own():
+    layer = Gated((4, 5, 1), units=(6,), kernel_initializer="zeros")
+    assert (array(layer(POSES)) == 0.5).all() and layer.get_config()["gate_initializer"] == "ones"
+
+
 def test_each_hidden_layer_draws_its_own_weights():
     layer = UpsamplingDecoder()
     layer(POSES)

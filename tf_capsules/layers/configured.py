@@ -40,9 +40,9 @@ class Configured(keras.layers.Layer):
                 setattr(self, name, None if value is None else _GETTERS[kind][0](value))
 
     def _weight_options(self, clone=False):
-        """The constructor's initializers, regularizers and constraints, for a layer within; `clone`: see `cloned`."""
+        """What the constructor got for kernel and bias of a layer within, by name; `clone`: see `cloned`."""
         kinds = ("initializer", "regularizer", "constraint")
-        names = [name for name in _arguments(type(self)) if name.endswith(kinds)]
+        names = [f"{weight}_{kind}" for weight in ("kernel", "bias") for kind in kinds]
         return {name: cloned(getattr(self, name)) if clone else getattr(self, name) for name in names}
 
     def _add(self, name, shape, initializer=None, options=None, **kwargs):

@@ -67,7 +67,7 @@ def find_run_to_export(folder, format, weights="last", **changes):
     """A run in the dtype that the format needs; arguments and errors: see `tf_capsules.runs.find_run`."""
     # Converters take only float32. The weights are float32 under every dtype policy.
     dtype = {"dtype": "float32"} if format in CONVERTED.values() else {}
-    return find_run(folder, weights, **changes, **dtype)
+    return find_run(folder, weights, **{**changes, **dtype})
 
 
 def export_run(run, target=None, format=None, default="float32", warmup=False, version=None):
