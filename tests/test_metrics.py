@@ -99,3 +99,8 @@ def test_no_examples_change_no_count(threshold):
     metric.update_state(np.array([[1, 1, 0]]), np.array([[0.9, 0.6, 0.4]]))
     metric.update_state(np.zeros((0, 3)), np.zeros((0, 3), "float32"))
     assert float(metric.result()) == 1
+
+
+def test_lists_are_taken():
+    rows, outputs = [[1, 0, 0], [0, 0, 1]], [[0.8, 0.3, 0.05], [0.2, 0.95, 0.5]]
+    assert float(ExactMatch()(rows, outputs)) == float(TopKAccuracy()(rows, outputs)) == 0.5

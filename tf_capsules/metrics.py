@@ -83,8 +83,8 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
 
 
 def _among_top_k(y_true, y_pred, k):
-    y_pred = ops.cast(y_pred, "float32")  # TensorFlow's in_top_k takes nothing else
-    targets = class_targets(y_true, y_pred)
+    y_pred = ops.cast(ops.convert_to_tensor(y_pred), "float32")  # TensorFlow's in_top_k takes nothing else
+    targets = class_targets(ops.convert_to_tensor(y_true), y_pred)
     best = ops.argmax(targets, axis=-1)
     # Equal outputs are all among the top, but only one of them is the most active: otherwise a network that gives the
     # same output to every class would always be right.
@@ -94,8 +94,8 @@ def _among_top_k(y_true, y_pred, k):
 
 
 def _exact_match(y_true, y_pred, threshold):
-    y_pred = at_least_float32(y_pred)
-    targets = class_targets(y_true, y_pred)
+    y_pred = at_least_float32(ops.convert_to_tensor(y_pred))
+    targets = class_targets(ops.convert_to_tensor(y_true), y_pred)
     present = targets > 0
     far = ops.cast(3e38, y_pred.dtype)
     # With the initial values Keras takes an empty batch, too.

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from analysis.capsnets import array
@@ -20,11 +21,21 @@ def test_equivariance_is_measured_on_shifted_images(model, images):
     assert lengths.shape == (4,) and poses.shape == (4, 9)
 
 
+def plain():
+    return keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
         (lambda m, x: analysis.measure_equivariance(m, x[0], 1, [1, 2]), r"Received: \[1, 2\]"),
         (lambda m, x: analysis.measure_equivariance(m, x[0], 1, [(0.5, 1)]), "whole pixels"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0], 1, np.zeros((0, 2), int)), "Received: array"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0, ..., 0], 1, [(0, 1)]), r"Received shape \(8, 7\)"),
+        (
+            lambda m, x: analysis.measure_equivariance(plain(), x[0], 1, [(0, 1)]),
+            "needs a CapsuleClassifier with poses. Received: <Sequential",
+        ),
         (lambda m, x: analysis.measure_equivariance(m, x[0], 7, [(0, 1)]), "Received: 7"),
     ],
 )

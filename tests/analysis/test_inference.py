@@ -15,3 +15,14 @@ def test_predictions_do_not_depend_on_the_batches(model, images):
         inference.predict(model, {"embeddings": images})
     plain = keras.Sequential([keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5)])
     assert inference.predict(plain, images, batch_size=4).shape == (6, 5)
+
+
+def test_models_of_other_inputs_are_named(images):
+    vectors, numbers = keras.Input((9, 8)), keras.Input((4,))
+    both = keras.Model([vectors, numbers], keras.layers.Concatenate()([keras.layers.Flatten()(vectors), numbers]))
+    for model, shape in (
+        (keras.Model(vectors, keras.layers.Flatten()(vectors), name="of_vectors"), r"'of_vectors' takes .None, 9, 8"),
+        (both, r"takes \[\(None, 9, 8\), \(None, 4\)\]"),
+    ):
+        with pytest.raises(ValueError, match=rf"needs a model of images \(height, width, channels\)[.] .*{shape}"):
+            inference.predict(model, images)

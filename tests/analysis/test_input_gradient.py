@@ -71,7 +71,22 @@ def test_scores_that_may_be_logits_need_a_loss_of_logits(gradient, images, label
     np.testing.assert_allclose(told(images, labels), gradient(images, labels), atol=1e-6)
 
 
-def test_losses_that_make_no_sense_are_refused(gradient):
+@pytest.mark.parametrize("count", [1, 4, 7])
+@pytest.mark.parametrize("name", ["mean_squared_error", "categorical_crossentropy", "categorical_hinge"])
+def test_losses_of_rows_get_one_hot_rows(images, labels, name, count):
+    of_rows = getattr(keras.losses, name)
+    model = linear(KERNEL)
+    own = InputGradient(model, lambda labels, found: of_rows(keras.ops.one_hot(labels, found.shape[-1]), found))
+    for loss in (name, getattr(keras.losses, name.title().replace("_", ""))()):
+        model.compile(loss=loss)
+        found = InputGradient(model, "trained")(images[:count], labels[:count])
+        np.testing.assert_allclose(found, own(images[:count], labels[:count]), atol=1e-6)
+        assert np.abs(found).max() > 0
+
+
+def test_losses_that_make_no_sense_are_refused(gradient, images, labels):
+    with pytest.raises(ValueError, match="The loss must have a value for each image. Received: <function"):
+        InputGradient(gradient.model, lambda y_true, y_pred: keras.ops.sum(y_pred))(images, labels)
     with pytest.raises(ValueError, match="`loss` must be one of 'crossentropy', 'trained'. Received: 'hinge'"):
         InputGradient(gradient.model, "hinge")
     with pytest.raises(ValueError, match="needs a compiled model"):

@@ -4,6 +4,7 @@ import pytest
 from analysis.capsnets import array, small_capsnet, small_images
 
 from tf_capsules import analysis
+from tf_capsules.analysis.inference import predict_classes
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
 
@@ -113,3 +114,14 @@ def test_lengths_are_those_of_the_votes_in_a_bin():
     same = np.isclose(shares * counts.sum(), counts) & (counts > 0)  # not where a vote is on the edge of a bin
     assert same.sum() > 8
     np.testing.assert_allclose(means[same], (lengths / np.maximum(counts, 1))[same], rtol=1e-3)
+
+
+def test_votes_of_a_functional_model_are_those_of_the_classifier_around_it(model, images):
+    labels = [0, 1, 2, 3, 4, 0]
+    both = (analysis.measure_vote_similarities(one, images, labels) for one in (model, model.encoder))
+    for found, wanted in zip(*both, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    changes = [analysis.measure_routing_changes(one, images) for one in (model, model.encoder)]
+    np.testing.assert_array_equal(*changes)
+    with pytest.raises(ValueError, match="needs a CapsuleClassifier. Received: <Functional"):
+        predict_classes(model.encoder, images, labels)

@@ -316,7 +316,9 @@ def test_images_of_another_shape_or_dtype_are_refused(loaded):
     [
         ({"default": "int8"}, "Received: 'int8'"),
         ({"class_names": ["ant", "bee"]}, "5 classes. Received 2"),
-        ({"class_names": "abcde"}, "has a name for each class. Received: 'abcde'"),
+        ({"class_names": "abcde"}, "has a name for each class, in their order. Received: 'abcde'"),
+        ({"class_names": dict(enumerate("abcde"))}, "has a name for each class, in their order. Received: {0: 'a'"),
+        ({"class_names": set("abcde")}, "has a name for each class, in their order. Received: {"),
         ({"preprocess": (("blur", 2),)}, "'blur'"),
         ({"preprocess": (("crop", 8),)}, "give `image_shape`"),
         ({"preprocess": (("pad", 4),)}, "Received: 0"),

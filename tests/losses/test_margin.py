@@ -5,7 +5,7 @@ from backend import array
 from keras import ops
 from oracle import ATOL, CASES
 
-from tf_capsules.losses import MarginLoss, ReconstructionLoss
+from tf_capsules.losses import MarginLoss, ReconstructionLoss, SpreadLoss
 
 CASE = CASES["C_losses"]
 LENGTHS, TARGETS = (np.array(CASE[name], "float32") for name in ("lengths", "targets"))
@@ -132,3 +132,9 @@ def test_a_number_that_is_no_class_gives_nan_and_not_a_row_of_zeros(label):
 def test_numbers_out_of_range_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         MarginLoss(**options)
+
+
+@pytest.mark.parametrize("loss", [MarginLoss(), SpreadLoss(), ReconstructionLoss()])
+def test_lists_are_taken(loss):
+    rows, outputs = [[1.0, 0, 0], [0, 0, 1]], [[0.8, 0.3, 0.05], [0.2, 0.95, 0.5]]
+    assert float(loss(rows, outputs)) == float(loss(np.array(rows), np.array(outputs)))

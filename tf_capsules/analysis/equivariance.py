@@ -25,9 +25,13 @@ def measure_equivariance(model, image, label, shifts):
         ValueError: shifts of another form, a label that is no class, or an image of another shape.
     """
     moves = np.asarray(shifts)
-    if moves.ndim != 2 or moves.shape[1] != 2 or not np.issubdtype(moves.dtype, np.integer):
+    if moves.ndim != 2 or moves.shape[1] != 2 or not len(moves) or not np.issubdtype(moves.dtype, np.integer):
         raise ValueError(f"`shifts` must be pairs (down, right) of whole pixels. Received: {shifts!r}")
-    most = int(np.abs(moves).max())
-    outputs = predict(model, np.stack([shifted(np.asarray(image), down, right, most) for down, right in moves]))
+    image, most = np.asarray(image), int(np.abs(moves).max())
+    if image.ndim != 3:
+        raise ValueError(f"`image` must be (height, width, channels). Received shape {image.shape}.")
+    outputs = predict(model, np.stack([shifted(image, down, right, most) for down, right in moves]))
+    if not isinstance(outputs, dict) or "poses" not in outputs:
+        raise ValueError(f"Equivariance needs a CapsuleClassifier with poses. Received: {model!r}")
     check_labels(label, outputs["poses"].shape[1])
     return class_outputs(outputs)[:, label], outputs["poses"][:, label]

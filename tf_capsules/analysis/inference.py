@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.models import class_probabilities
-from tf_capsules.routing.arguments import positive_int
+from tf_capsules.routing.arguments import is_whole, positive_int
 
 
 def predict(model, images, batch_size=100):
@@ -53,10 +53,15 @@ def inputs_of(layer, model, inputs):
 
 
 def shape_of_images(model):
-    """(height, width, channels) of the images that a model takes, None where it does not tell."""
-    if hasattr(model, "image_shape"):
-        return tuple(model.image_shape)
-    return tuple(getattr(model, "input_shape", (None,) * 4)[1:])
+    """(height, width, channels) of the images that a model takes, None where it does not tell.
+
+    Raises a ValueError for a model of other inputs.
+    """
+    own = hasattr(model, "image_shape")
+    given = (None, *model.image_shape) if own else getattr(model, "input_shape", (None,) * 4)
+    if not isinstance(given, tuple) or len(given) != 4 or not all(size is None or is_whole(size) for size in given):
+        raise ValueError(f"This needs a model of images (height, width, channels). {model.name!r} takes {given}.")
+    return given[1:]
 
 
 def in_batches(model, images, batch_size):
@@ -91,7 +96,9 @@ def labels_of(images, labels, classes):
 
 
 def classes_of(model):
-    """The number of a `CapsuleClassifier`'s classes."""
+    """The number of a `CapsuleClassifier`'s classes; a ValueError for another model."""
+    if not hasattr(model, "encoder"):
+        raise ValueError(f"This needs a CapsuleClassifier. Received: {model!r}")
     return model.encoder.output["activations"].shape[-1]
 
 

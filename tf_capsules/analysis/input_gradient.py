@@ -34,7 +34,8 @@ class InputGradient:
 
     Args:
         model: a `CapsuleClassifier`, or a Keras model from images to class probabilities.
-        loss: "crossentropy" or "trained"; or a Keras loss of class numbers and class outputs, for instance logits.
+        loss: "crossentropy" or "trained"; or a loss of class numbers and class outputs, for instance logits. Losses of
+            Keras that are not for class numbers get one-hot rows.
         batch_size: images at a time. The last batch is filled up, so that one compiled program serves all.
 
     Call arguments:
@@ -45,7 +46,8 @@ class InputGradient:
         (batch, height, width, channels), float32, the gradient of each image's own loss, in inference mode.
 
     Raises:
-        ValueError: an unknown loss, images of another shape, labels that are no classes, or an infinite gradient.
+        ValueError: an unknown loss, or one without a value for each image; images of another shape, labels that are no
+            classes, or an infinite gradient.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
@@ -96,7 +98,17 @@ def _loss_function(model, loss):
             raise ValueError(f'The loss "trained" needs a compiled model. Received: {model.name!r}, not compiled')
     loss = keras.losses.get(loss)
     of_samples = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    return lambda labels, outputs: of_samples(labels, at_least_float32(class_outputs(outputs)))
+    named = type(loss) if isinstance(loss, keras.losses.Loss) else loss
+    rows = named.__module__.startswith("keras.") and "sparse" not in named.__name__.lower()
+
+    def of_outputs(labels, outputs):
+        found = at_least_float32(class_outputs(outputs))
+        values = of_samples(ops.one_hot(labels, found.shape[-1], dtype=found.dtype) if rows else labels, found)
+        if len(values.shape) != 1:
+            raise ValueError(f"The loss must have a value for each image. Received: {loss!r}, shape {values.shape}")
+        return values
+
+    return of_outputs
 
 
 def _crossentropy(model, labels, outputs):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import call_of, in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import ConcurrentRouting, DynamicRouting
 from tf_capsules.layers.arguments import positive_int
@@ -34,7 +34,7 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     """
     iterations = positive_int("iterations", iterations)
     routing = find_layer(model, layer, DynamicRouting)
-    children = keras.Model(model.encoder.input, call_of(routing, model).input_tensors[0])
+    children = keras.Model(graph_of(model).input, call_of(routing, model).input_tensors[0])
     layers = stopped_layers(routing, iterations)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):

@@ -8,6 +8,7 @@ import numpy as np
 from tf_capsules.analysis.inference import (
     call_of,
     first_of_each_class,
+    graph_of,
     in_batches,
     labels_of,
     predict_classes,
@@ -40,7 +41,7 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     found = (layer.routed(*inputs, return_couplings=True) for layer in stopped_layers(routing))
     each = [(one.poses, one.couplings) for one in found]
     # The network is called: `predict` would compile it, which takes longer than a few batches.
-    routed = keras.Model(model.encoder.input, [inputs[0], *each])
+    routed = keras.Model(graph_of(model).input, [inputs[0], *each])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
         poses, *results = keras.tree.map_structure(to_numpy, routed(batch, training=False))
@@ -74,7 +75,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
     labels = labels_of(images, labels, routing.capsules)
     call = call_of(routing, model)
-    routed = keras.Model(model.encoder.input, [call.input_tensors[0], call.outputs[0]])
+    routed = keras.Model(graph_of(model).input, [call.input_tensors[0], call.outputs[0]])
     counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
     for batch in in_batches(model, images, batch_size):
         poses, parents = map(to_numpy, routed(batch, training=False))

@@ -46,8 +46,8 @@ def check_outputs(model, outputs):
 
 def named(class_names):
     """Names of classes as a tensor of strings."""
-    if isinstance(class_names, (str, bytes)):
-        raise ValueError(f"`class_names` has a name for each class. Received: {class_names!r}")
+    if isinstance(class_names, (str, bytes, dict, set, frozenset)):
+        raise ValueError(f"`class_names` has a name for each class, in their order. Received: {class_names!r}")
     return tf.constant([name if isinstance(name, bytes) else str(name) for name in class_names])
 
 

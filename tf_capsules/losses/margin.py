@@ -62,6 +62,7 @@ class MarginLoss(keras.losses.Loss):
         self.variant = one_of("variant", variant, ("paper", "code"))
 
     def call(self, y_true, y_pred):
+        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
         if len(y_pred.shape) != 2:
             shape = tuple(y_pred.shape)
             raise ValueError(f"MarginLoss takes lengths (batch, classes). Received predictions of shape {shape}.")

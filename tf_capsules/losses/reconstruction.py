@@ -46,6 +46,7 @@ class ReconstructionLoss(keras.losses.Loss):
         self.weight = weight
 
     def call(self, y_true, y_pred):
+        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
         given, decoded = tuple(y_true.shape), tuple(y_pred.shape)
         if not alike(given, decoded):
             raise ValueError(f"Images and reconstructions must have one shape. Received {given} and {decoded}.")

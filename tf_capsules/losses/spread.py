@@ -136,6 +136,7 @@ class SpreadLoss(keras.losses.Loss):
         self.margin = margin
 
     def call(self, y_true, y_pred):
+        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
         if len(y_pred.shape) != 2:
             shape = tuple(y_pred.shape)
             raise ValueError(f"SpreadLoss takes activations (batch, classes). Received predictions of shape {shape}.")

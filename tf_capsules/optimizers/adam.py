@@ -3,6 +3,7 @@
 import keras
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.optimizers.gradients import dense
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -29,3 +30,6 @@ class Adam(keras.optimizers.Adam):
         self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8, **kwargs
     ):
         super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(dense(gradient, variable), variable, learning_rate)

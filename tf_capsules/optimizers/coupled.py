@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.optimizers.gradients import dense
 from tf_capsules.routing.arguments import is_number
 
 
@@ -19,7 +20,7 @@ class _Coupled:
         self.decay = decay
 
     def update_step(self, gradient, variable, learning_rate):
-        gradient = ops.cast(gradient, variable.dtype)
+        gradient = dense(gradient, variable)
         if self._use_weight_decay(variable):
             gradient += self.decay * ops.convert_to_tensor(variable)
         step = self._step(gradient, self._get_variable_index(variable))

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.optimizers.gradients import dense
 from tf_capsules.routing.arguments import is_number, is_positive
 
 
@@ -88,7 +89,7 @@ class RAdam(keras.optimizers.Optimizer):
         t = ops.cast(self.iterations + 1, dtype)
         rate = ops.cast(learning_rate, dtype) / (1 - ops.power(beta_1, t))
 
-        gradient = ops.cast(gradient, variable.dtype)
+        gradient = dense(gradient, variable)
         self.assign_add(m, ops.multiply(ops.subtract(gradient, m), ops.cast(1 - beta_1, variable.dtype)))
         self.assign_add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
         step = ops.multiply(m, ops.cast(rate, variable.dtype))

@@ -54,3 +54,6 @@ def test_wrong_names(gradient, images, labels):
     measured = measure_attacked_images(gradient, images, labels, [0.2])
     with pytest.raises(ValueError, match="The model has 4 classes. Received 3 names"):
         draw_attacked_images(measured, "pqr")
+    for names in (dict(enumerate("pqrs")), set("pqrs")):
+        with pytest.raises(ValueError, match="a name for each class, in their order. Received: {"):
+            draw_attacked_images(measured, names)

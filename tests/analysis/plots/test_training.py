@@ -34,6 +34,11 @@ def test_a_high_accuracy_is_drawn_as_error_on_a_logarithmic_axis(saved):
     assert two.get_ylabel() == "accuracy (%)" and two.get_yscale() == "linear"
 
 
+@pytest.mark.parametrize("losses", [[np.nan], [np.inf], [np.nan, np.nan], [1, np.inf]])
+def test_a_training_that_diverged_is_drawn(saved, losses):
+    saved(plots.draw_training_curves([row | {"accuracy": 0.5, "val_accuracy": 0.5} for row in rows(*losses)]))
+
+
 def test_a_metric_above_1_is_no_percentage():
     metric = plots.draw_training_curves([row | {"val_mae_std": 0.5} for row in rows(-2, -3, accuracy="mae")]).axes[1]
     assert metric.get_ylabel() == "mae" and metric.get_ylim()[1] > 4

@@ -100,6 +100,8 @@ def shortened(name):
 
 def names_of(classes, class_names=None):
     """A short name for each class, or its number without names; a ValueError if there are not `classes` names."""
+    if isinstance(class_names, (dict, set, frozenset)):
+        raise ValueError(f"`class_names` has a name for each class, in their order. Received: {class_names!r}")
     if class_names is not None and len(class_names) != classes:
         raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
     return [shortened(name) for name in (range(classes) if class_names is None else class_names)]

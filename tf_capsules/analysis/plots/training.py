@@ -52,14 +52,15 @@ def draw_training_curves(history, losses=None):
             if len(runs) == 1 and not label.startswith("error"):
                 _draw_band(axes, number, rows, quantity, show, points)
         drawing.label_axes(axes, "epoch", f"{label}, {kind}" if kind else label)
+        low, high = (value if np.isfinite(value) else 0 for value in axes.dataLim.intervaly)
         if points:  # no curve puts these into proportion
-            axes.set_ylim(0, 105 if label.endswith("(%)") else 1.1 * axes.dataLim.ymax or 1)
+            axes.set_ylim(0, 105 if label.endswith("(%)") else 1.1 * high or 1)
         elif label.startswith("error"):
             drawing.log_scale(axes)
         elif label.endswith("(%)"):
             drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
         else:
-            axes.set_ylim(min(0, axes.dataLim.ymin), None)
+            axes.set_ylim(min(0, low), None)
     drawing.add_legend(figure)
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
