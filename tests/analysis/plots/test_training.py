@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 from analysis.capsnets import legend, lines, ticks
@@ -32,6 +33,20 @@ def test_a_high_accuracy_is_drawn_as_error_on_a_logarithmic_axis(saved):
     assert perfect.get_ylabel() == "accuracy (%)" and perfect.get_yscale() == "linear"
     two = plots.draw_training_curves({"high": high, "low": rows(0.8, 0.4)}).axes[1]
     assert two.get_ylabel() == "accuracy (%)" and two.get_yscale() == "linear"
+
+
+def test_what_fit_returned_is_drawn():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    x, y = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
+    fitted = model.fit(x, y, epochs=3, validation_data=(x, y), verbose=0)
+    for history in (fitted, fitted.history):
+        loss, metric = plots.draw_training_curves(history).axes
+        np.testing.assert_allclose(lines(loss)["training"], list(enumerate(fitted.history["loss"], 1)))
+        np.testing.assert_allclose(lines(metric)["validation"][2], [3, 100 * fitted.history["val_accuracy"][2]])
+    assert len(plots.draw_training_curves({"a": fitted, "b": fitted.history}).axes[0].lines) == 4
+    rare = model.fit(x, y, epochs=4, validation_data=(x, y), validation_freq=2, verbose=0)
+    assert list(lines(plots.draw_training_curves(rare).axes[0])) == ["training"]
 
 
 @pytest.mark.parametrize("losses", [[np.nan], [np.inf], [np.nan, np.nan], [1, np.inf]])

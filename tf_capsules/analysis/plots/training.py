@@ -16,9 +16,9 @@ def draw_training_curves(history, losses=None):
     Source: Heinsen 2019, figure 8.
 
     Args:
-        history: a run's rows, one dict an epoch with "epoch", "loss", "val_loss", a metric and its "val_" twin, and for
-            the bands "val_loss_std" and so on. Or several runs as a dict from name to rows, drawn without bands. If
-            rows have "feedback", the loss of the feedback units, it is subtracted from "loss".
+        history: what `fit` returned; or a run's rows, one dict an epoch with "epoch", "loss", "val_loss", a metric and
+            its "val_" twin, and for the bands "val_loss_std" and so on. Or several runs as a dict from name to either,
+            drawn without bands. If rows have "feedback", the loss of the feedback units, it is subtracted from "loss".
         losses: for several runs, a dict from name to kind of loss. Each kind has a panel. None: all are of one kind.
 
     Returns:
@@ -190,14 +190,31 @@ def draw_accuracy_by_iterations(accuracies):
 
 
 def _runs(history):
-    """Checks runs and returns them by name, the loss of feedback units subtracted."""
-    runs = dict(history) if isinstance(history, dict) else {"": history}
+    """Checks runs and returns their rows by name, the loss of feedback units subtracted."""
+    one = not isinstance(history, dict) or _of_fit(history)
+    runs = {name: _rows(run) for name, run in ({"": history} if one else history).items()}
     for name, rows in runs.items():
         if not len(rows) or "epoch" not in rows[0] or "loss" not in rows[0]:
             raise ValueError(f'The history {name!r} needs rows with "epoch" and "loss". Received: {list(rows)[:1]!r}')
     if not runs:
         raise ValueError("There is no run to show.")
     return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}
+
+
+def _of_fit(history):
+    """Whether this is what Keras's `fit` returned, or its dict of lists."""
+    lists = getattr(history, "history", history)
+    return isinstance(lists, dict) and bool(lists.get("loss")) and not isinstance(lists["loss"][0], dict)
+
+
+def _rows(history):
+    """The rows of a run; what was not measured in every epoch of a `fit` is left out."""
+    if not _of_fit(history):
+        return history
+    lists = getattr(history, "history", history)
+    whole = {name: values for name, values in lists.items() if len(values) == len(lists["loss"])}
+    rows = zip(*whole.values(), strict=True)
+    return [{"epoch": epoch, **dict(zip(whole, row, strict=True))} for epoch, row in enumerate(rows, 1)]
 
 
 def _kinds(runs, losses):
