@@ -52,6 +52,7 @@ def test_bounds_hold_and_targets_become_likelier(gradient, images, labels, attac
         ({"epsilon": True}, "Received: True"),
         ({"steps": 0}, "`steps` must be a whole number of at least 1. Received: 0"),
         ({"step_size": 0.0}, "`step_size` must be a number above 0. Received: 0.0"),
+        ({"bounds": 1}, "two numbers, the lower one first. Received: 1"),
         ({"bounds": (1, 0)}, r"two numbers, the lower one first. Received: \(1, 0\)"),
         ({"bounds": (0.5, 1)}, r"beyond the bounds \(0.5, 1\)"),
         ({"images": np.zeros((7, 3, 2, 1))}, r"images \(2, 3, 1\). Received an array of shape \(7, 3, 2, 1\)"),

@@ -69,6 +69,7 @@ def test_each_part_is_reconstructed_from_its_own_capsule(model, images):
         (lambda m, x: analysis.reconstruct_parts(m, x, [[-1, 2]] * 6), "Received: .*-1"),
         (lambda m, x: analysis.measure_reconstructions(m, x, [1, 2]), "6 images and 2 labels"),
         (lambda m, x: analysis.measure_reconstructions(m, x, [1] * 6, right=0, wrong=0), "right=0 and wrong=0"),
+        (lambda m, x: analysis.measure_reconstructions(m, x, [1] * 6, right=-1), "right=-1 and wrong=2"),
         (lambda m, x: overlapping(m, x, x[:, None], [[1, 2]] * 6), r"\(6, 1, 8, 7, 1\)"),
         (lambda m, x: overlapping(m, x, np.stack([x, x], 1), [1] * 6), r"and \(6,\)"),
     ],

@@ -87,6 +87,7 @@ def test_measurements_that_make_no_sense_are_refused_at_once(gradient, images, l
         (({"a": gradient, "b": other}, images, labels), "Received: {'a': 4, 'b': 3}"),
         (({"a": gradient}, images, labels, [0]), "no epsilon above 0"),
         (({"a": gradient}, images, labels, [0.1, -1]), "Received: -1"),
+        (({"a": gradient}, images, labels, 0.1), "`epsilons` must be a list of numbers. Received: 0.1"),
         (({"a": gradient}, images, labels, [0.1], ["pgd"]), "must be one of 'fgsm', 'bim'. Received: 'pgd'"),
         (({"a": gradient}, images, labels, [0.1], "fgsm"), "`attacks` must have .* Received: 'fgsm'"),
         (({"a": gradient}, images[:0], labels[:0]), "one or more images of finite numbers"),

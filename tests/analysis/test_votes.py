@@ -82,6 +82,7 @@ def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
         (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 5), "6 images and 5 labels"),
         (lambda m, x: analysis.measure_vote_similarities(m, x, [9] * 6), "9"),
         (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=20), "odd.*Received: 20"),
+        (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=5.0), "odd.*Received: 5.0"),
         (
             lambda model, images: analysis.measure_vote_distances(model, images),
             "layer 'class_capsules' is a DynamicRouting, not an EMRouting",

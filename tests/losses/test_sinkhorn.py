@@ -227,6 +227,9 @@ def test_what_does_not_fit_is_named():
         PairedKLDivergence(symmetric="no")
     with pytest.raises(ValueError, match=r"Received arrays of shape \(5, 4\) and \(5, 3\)"):
         transport_cost(X, Y[:, :3])
+    with pytest.raises(ValueError, match=r"Received arrays of shape \(2, 5, 4\) and \(3, 5, 4\)"):
+        transport_cost(np.stack([X, X]), np.stack([X, X, X]))
+    assert transport_cost(np.stack([X]), np.stack([X, X, X])).shape == (3, 5, 5)
     for of in (SinkhornDivergence, PairedKLDivergence):
         for y_true, y_pred in ((Y, X[:, :3]), (Y, X[:4]), (Y[..., None], X[..., None]), (Y[0], X[0])):
             with pytest.raises(

@@ -120,7 +120,7 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
         attack: "fgsm" or "bim".
     """
     one_of("attack", attack, ATTACKS)
-    epsilons = [checked_epsilon(epsilon) for epsilon in epsilons]
+    epsilons = checked_epsilons(epsilons)
     images = checked_images(images, bounds)
     labels = labels_of(images, labels, gradient.classes)
     each = [images, *craft(gradient, attack, images, labels, epsilons, steps, False, bounds)]
@@ -150,11 +150,17 @@ def checked_images(images, bounds):
         raise ValueError(f"Give one or more images of finite numbers. Received an array of shape {images.shape}.")
     if bounds is None:
         return images
-    if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] < bounds[1]:
+    if np.ndim(bounds) != 1 or len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] < bounds[1]:
         raise ValueError(f"`bounds` must be None or two numbers, the lower one first. Received: {bounds!r}")
     if images.min() < bounds[0] or images.max() > bounds[1]:
         raise ValueError(f"The images go from {images.min():g} to {images.max():g}, beyond the bounds {tuple(bounds)}.")
     return images
+
+
+def checked_epsilons(epsilons):
+    if np.ndim(epsilons) != 1:
+        raise ValueError(f"`epsilons` must be a list of numbers. Received: {epsilons!r}")
+    return [checked_epsilon(epsilon) for epsilon in epsilons]
 
 
 def checked_epsilon(epsilon):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from tf_capsules.analysis.inference import check_labels, classes_of, predict, predict_classes, to_numpy
+from tf_capsules.routing.arguments import is_whole
 
 OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
@@ -101,7 +102,7 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     hits = np.flatnonzero(predictions == labels)[:right]
     misses = np.flatnonzero(predictions != labels)[:wrong]
     columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
-    if not columns:
+    if not columns or not (is_whole(right, 0) and is_whole(wrong, 0)):
         raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
     index, sources = (np.array(values) for values in zip(*columns, strict=True))
     shown = np.asarray(images)[index]

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from tf_capsules.analysis.attacks import ATTACKS, EPSILONS, checked_epsilon, checked_images, craft
+from tf_capsules.analysis.attacks import ATTACKS, EPSILONS, checked_epsilons, checked_images, craft
 from tf_capsules.analysis.inference import labels_of
 from tf_capsules.layers.arguments import one_of, positive_int
 
@@ -70,7 +70,7 @@ def measure_attacks(
         for value in values:
             one_of(name, value, known)
     positive_int("steps", steps)
-    epsilons = sorted({checked_epsilon(epsilon) for epsilon in epsilons} - {0.0})
+    epsilons = sorted({*checked_epsilons(epsilons)} - {0.0})
     if not epsilons:
         raise ValueError("There is no epsilon above 0 to be measured.")
     images = checked_images(images, bounds)

@@ -16,6 +16,7 @@ from tf_capsules.analysis.inference import (
 )
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import DynamicRouting, EMRouting
+from tf_capsules.routing.arguments import is_whole
 
 
 def measure_vote_distances(model, images, layer="class_capsules", batch_size=20):
@@ -71,7 +72,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
         ValueError: a layer of another kind, bins that are even or below 3, or images and labels that do not fit.
     """
     routing = find_layer(model, layer, DynamicRouting, EMRouting)
-    if bins < 3 or not bins % 2:
+    if not is_whole(bins, 3) or not bins % 2:
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
     labels = labels_of(images, labels, routing.capsules)
     call = call_of(routing, model)

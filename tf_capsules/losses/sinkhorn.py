@@ -38,7 +38,9 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
     """
     one_of("cost", cost, ("cosine", "l2"))
     x, y = at_least_float32(x), at_least_float32(y)
-    if len(x.shape) < 2 or len(x.shape) != len(y.shape) or x.shape[-1] != y.shape[-1]:
+    leading = zip(x.shape[:-2], y.shape[:-2], strict=False)
+    fits = len(x.shape) == len(y.shape) > 1 and x.shape[-1] == y.shape[-1]
+    if not fits or any(None not in pair and 1 not in pair and pair[0] != pair[1] for pair in leading):
         received = f"Received arrays of shape {tuple(x.shape)} and {tuple(y.shape)}."
         raise ValueError(f"Transport is between features (samples, features) of the same length. {received}")
     if cost == "l2":
