@@ -5,7 +5,7 @@ from backend import array
 from keras import ops
 from oracle import ATOL, CASES
 
-from tf_capsules.losses import MarginLoss, ReconstructionLoss, SpreadLoss
+from tf_capsules.losses import MarginLoss, ReconstructionLoss, SoftmaxCrossentropy, SpreadLoss
 
 CASE = CASES["C_losses"]
 LENGTHS, TARGETS = (np.array(CASE[name], "float32") for name in ("lengths", "targets"))
@@ -138,3 +138,11 @@ def test_numbers_out_of_range_are_named(options, message):
 def test_lists_are_taken(loss):
     rows, outputs = [[1.0, 0, 0], [0, 0, 1]], [[0.8, 0.3, 0.05], [0.2, 0.95, 0.5]]
     assert float(loss(rows, outputs)) == float(loss(np.array(rows), np.array(outputs)))
+
+
+@pytest.mark.parametrize("make", [MarginLoss, SpreadLoss, SoftmaxCrossentropy])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_numbers_of_many_classes_are_not_rounded(make, dtype):
+    outputs = np.eye(3000, dtype="float32")[[257, 2999]]
+    for labels in ([257, 2999], [[257], [2999]]):
+        np.testing.assert_allclose(make(dtype=dtype)(np.array(labels), outputs), make()(np.array(labels), outputs))

@@ -5,17 +5,18 @@ from keras import ops
 
 from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, truth_value
+from tf_capsules.losses.base import Loss
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class SoftmaxCrossentropy(keras.losses.Loss):
+class SoftmaxCrossentropy(Loss):
     """`-sum_k T_k log softmax(logits)_k`, for class numbers and for rows alike.
 
     Source: Heinsen 2019, section 3.2 (soft targets, which come from mixing examples).
 
     Args:
         from_logits: false: the predictions are probabilities, and none counts as less than `keras.config.epsilon()`.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.

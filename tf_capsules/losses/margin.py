@@ -5,11 +5,12 @@ from keras import ops
 
 from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, one_of
+from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class MarginLoss(keras.losses.Loss):
+class MarginLoss(Loss):
     """Present classes should be longer than `present`, absent ones shorter than `absent`.
 
     Source: Sabour et al. 2017, eq. 4, for each sample
@@ -23,7 +24,7 @@ class MarginLoss(keras.losses.Loss):
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes instead of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
             beside it weighs 20 times more.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot or multi-hot rows (batch, classes). With one class

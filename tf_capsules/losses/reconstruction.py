@@ -5,11 +5,12 @@ from keras import ops
 
 from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.connections import alike
+from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ReconstructionLoss(keras.losses.Loss):
+class ReconstructionLoss(Loss):
     """The squared error, summed over the pixels, times a weight.
 
     Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean for
@@ -17,7 +18,7 @@ class ReconstructionLoss(keras.losses.Loss):
 
     Args:
         weight: factor on the sum.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true, y_pred: images (batch, ...), any number of further axes.

@@ -8,6 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Dtype, Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import alike
+from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_positive
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
@@ -119,7 +120,7 @@ def _features(loss, y_true, y_pred):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class SinkhornDivergence(keras.losses.Loss):
+class SinkhornDivergence(Loss):
     """The Sinkhorn divergence of two batches of features: a cost of optimal transport that is 0 for equal batches.
 
     Source: Li et al. 2018, section 3.2; `2 W(x, y) - W(x, x) - W(y, y)`, where W is the cost of the transport plan, as
@@ -132,7 +133,7 @@ class SinkhornDivergence(keras.losses.Loss):
         epsilon, iterations: see `sinkhorn`.
         unbiased: False for `W(x, y)` alone, which is not 0 for equal batches.
         plan_gradient: whether the gradient also goes through the plan; the paper finds it better without.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true: features (batch, features), y.
@@ -202,7 +203,7 @@ def _masses(weights, features):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class PairedKLDivergence(keras.losses.Loss):
+class PairedKLDivergence(Loss):
     """The Kullback-Leibler divergence of each sample's two feature vectors, after a softmax over the features.
 
     Source: Li et al. 2018. Their ablation compares the Sinkhorn divergence with this loss, but only names it. This form
@@ -210,7 +211,7 @@ class PairedKLDivergence(keras.losses.Loss):
 
     Args:
         symmetric: True: the Jensen-Shannon divergence, the mean of each distribution's divergence from their average.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true: features (batch, features), y.

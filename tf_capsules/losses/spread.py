@@ -5,6 +5,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, one_of, positive_int
+from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_positive
 
 
@@ -96,14 +97,14 @@ class SpreadMargin(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class SpreadLoss(keras.losses.Loss):
+class SpreadLoss(Loss):
     """The activation of the right class should exceed that of each other class by a margin.
 
     Source: Hinton et al. 2018, eq. 3, for each sample `sum_(i != t) max(0, margin - (a_t - a_i))^2`, t the right class.
 
     Args:
         margin: a number; or a `SpreadMargin`, which grows.
-        name, reduction, dtype: of `keras.losses.Loss`.
+        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
