@@ -71,6 +71,26 @@ def test_a_convolutional_layer_answers_by_name(routing):
     assert answers.couplings.shape == (BATCH, *GRID, WINDOW, CAPSULES)
 
 
+@pytest.mark.parametrize("routing", ["full", "windowed"])
+def test_variances_on_request_are_those_of_the_votes(routing):
+    """Couplings store the votes; without couplings the variances come from the form without stored votes."""
+    layer = (FULL if routing == "full" else WINDOWED)["em"][0]()
+    answers = layer.routed(POSES, return_variances=True, return_couplings=True)
+    votes = array(layer.votes(POSES)).astype("float64")  # (batch [* positions], children, parents, *pose)
+    couplings = array(answers.couplings).reshape(votes.shape[:3])[..., None, None]
+    masses = couplings.astype("float64").sum(axis=1) + layer.epsilon  # with few children a parent may get none
+    means = (couplings * votes).sum(axis=1) / masses
+    expected = (couplings * np.square(votes - means[:, None])).sum(axis=1) / masses
+    shape = answers.poses.shape
+    np.testing.assert_allclose(array(answers.poses), means.reshape(shape), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(array(answers.variances), expected.reshape(shape), rtol=1e-4, atol=1e-5)
+    alone = layer(POSES, return_variances=True)
+    np.testing.assert_allclose(array(alone[3]), array(answers.variances), rtol=1e-3, atol=1e-5)
+    symbolic = layer(keras.KerasTensor(POSES.shape), return_variances=True, return_couplings=True)
+    assert [x.shape for x in symbolic] == [x.shape for x in (*alone, answers.couplings)]
+    assert layer.routed(POSES).variances is None
+
+
 @pytest.mark.parametrize("routing", FULL)
 def test_votes_are_poses_times_matrices_with_biases_and_coordinates(routing):
     layer = FULL[routing][0]()

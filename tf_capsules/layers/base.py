@@ -87,9 +87,9 @@ class RoutingLayer(Configured):
         return keras.backend.result_type(self.variable_dtype, "float32")
 
     def routed(self, *args, **kwargs):
-        """Calls the layer, and returns its answers by name, a `Routed`."""
+        """Calls the layer, and returns its answers by name, a `Routed`. Options `return_...` are given by name."""
         results = keras.tree.flatten(self(*args, **kwargs))
-        names = (*self.answers, "couplings")[: len(results)]
+        names = (*self._answers(kwargs), "couplings")[: len(results)]
         return Routed(**dict(zip(names, results, strict=True)))
 
     def votes(self, poses):
@@ -152,7 +152,8 @@ class RoutingLayer(Configured):
         del given["self"]
         self._check_call(**given)
         poses_shape, capsules = tuple(given["poses"].shape), given.get("capsules")
-        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in self._shapes(poses_shape, capsules)]
+        shapes = self._shapes(poses_shape, capsules, self._answers(given))
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
         if given.get("return_couplings", False):
             specs.append(keras.KerasTensor(self._couplings_shape(poses_shape, capsules), self.routing_dtype))
         return one_or_all(specs)
@@ -161,11 +162,15 @@ class RoutingLayer(Configured):
         """Raises a ValueError for arguments of a call that do not fit each other."""
         check_per_child(poses, activations=activations, mask=mask)
 
-    def _shapes(self, poses_shape, capsules=None):
+    def _answers(self, given):
+        """Names of the results of a call with these arguments, without the couplings."""
+        return (*self.answers, "variances") if given.get("return_variances", False) else self.answers
+
+    def _shapes(self, poses_shape, capsules=None, answers=None):
         """The shape of each of the layer's answers. `capsules`: the number of parents, if the call gives it."""
         parents = self._parents_shape(poses_shape, capsules)
         poses = (*parents, *rows_of(poses_shape), self.dim)
-        return [poses if name in ("poses", "variances") else parents for name in self.answers]
+        return [poses if name in ("poses", "variances") else parents for name in answers or self.answers]
 
     def _parents_shape(self, poses_shape, capsules=None):
         return poses_shape[0], self.capsules or capsules or children_of(poses_shape)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.base import RoutingLayer
+from tf_capsules.layers.base import RoutingLayer, one_or_all
 from tf_capsules.layers.connections import check_per_child
 
 
@@ -107,18 +107,21 @@ class ConcurrentRouting(keras.layers.Layer):
         self._check_mask(poses_mask if mask is None else mask)
         if isinstance(self.chain[0], RoutingLayer):
             check_per_child(poses, activations=activations, mask=mask)
-        shapes, specs = _several(poses.shape, None if activations is None else activations.shape), []
-        for layer in self.chain:
-            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
-            own = tuple(keras.KerasTensor(shape, layer.compute_dtype) for shape in shapes)
-            specs.append([own if len(own) > 1 else own[0] for _ in range(self.iterations)])
+        specs, shapes = [], self._shapes(poses.shape, None if activations is None else activations.shape)
+        for layer, own in zip(self.chain, shapes, strict=True):
+            results = one_or_all([keras.KerasTensor(shape, layer.compute_dtype) for shape in own])
+            specs.append([results] * self.iterations)
         return specs if return_iterations else specs[-1][-1]
 
     def compute_output_shape(self, poses_shape, activations_shape=None):
-        shapes = _several(poses_shape, activations_shape)
+        return one_or_all(self._shapes(poses_shape, activations_shape)[-1])
+
+    def _shapes(self, *shapes):
+        """The shapes of the results of each layer."""
+        below = [_several(*shapes)]
         for layer in self.chain:
-            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
-        return shapes if len(shapes) > 1 else shapes[0]
+            below.append(_spread(layer.compute_output_shape(*below[-1]), tuple))
+        return below[1:]
 
     def get_config(self):
         return {

@@ -44,11 +44,13 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
             mask: those of every child sum to 1 over the parents that compete for it.
+        return_variances: also return the variances of the votes about the parents' poses.
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, new
-        height, new width, capsules); with `return_couplings` also the couplings (batch, new height, new width, children
-        of a window, capsules), children by row, column, type.
+        height, new width, capsules); with `return_variances` also the variances, shaped like the poses; with
+        `return_couplings` also, last, the couplings (batch, new height, new width, children of a window, capsules),
+        children by row, column, type.
 
     Raises:
         ValueError: arguments out of range or that exclude each other, poses that are not on a grid of known size, a
@@ -104,22 +106,19 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         self._add_weights(self._open_windows(poses_shape, memory), poses_shape)
         super().build(poses_shape)
 
-    def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
+    def call(self, poses, activations=None, mask=None, return_couplings=False, return_variances=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, mask)
         windows, competes = self.windows, self.competition == "all"
         activations = masked(activations, mask, ops.shape(poses)[:4], self.routing_dtype)
         if activations is None:
             activations = ops.ones(ops.shape(poses)[:4], self.routing_dtype)
-        couplings = []
         if self.plan.stores(return_couplings=return_couplings):
             options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
             found = em_routing(self.make_votes(poses, activations), **options, **self._options)
-            poses, activations, logits, _, *couplings = found
         else:
             kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self.bias)
             options = dict(windows=windows, competes=competes, examples_per_chunk=self.plan.examples)
-            poses, logits = windowed_em_routing(poses, activations, kernel, bias, **options, **self._options)
-            activations = ops.sigmoid(logits)
-        results = map(self._on_the_grid, (poses, activations, logits))
-        return self._returned(results, map(self._on_the_grid, couplings))
+            found = windowed_em_routing(poses, activations, kernel, bias, **options, **self._options)
+        found = [self._on_the_grid(x) for x in found]
+        return self._returned(found[: 4 if return_variances else 3], found[4:])

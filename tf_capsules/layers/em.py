@@ -89,10 +89,12 @@ class EMRouting(EMRoutingLayer):
         mask: shaped like `activations`, true for the children that take part.
         return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
             mask: those of every child sum to 1 over the parents.
+        return_variances: also return the variances of the votes about the parents' poses.
 
     Returns:
         Poses (batch, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, capsules); with
-        `return_couplings` also the couplings (batch, children, capsules).
+        `return_variances` also the variances, shaped like the poses; with `return_couplings` also, last, the couplings
+        (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, coordinates without a grid or without two entries for
@@ -162,14 +164,14 @@ class EMRouting(EMRoutingLayer):
             poses, kernel = add_coordinates(ops.cast(poses, self.routing_dtype), kernel)
         return self._hold(stored, poses, kernel, self.bias, activations)
 
-    def call(self, poses, activations=None, mask=None, return_couplings=False, poses_mask=None):
+    def call(self, poses, activations=None, mask=None, return_couplings=False, return_variances=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, mask)
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         options = {**self._options, "return_couplings": return_couplings}
         found = self._route(lambda stored: em_routing(self.make_votes(poses, activations, stored), **options), poses)
-        parents, activations, logits, _, *couplings = found
-        return self._returned([parents, activations, logits], couplings)
+        *results, variances = found[:4]
+        return self._returned([*results, variances] if return_variances else results, found[4:])
 
 
 def initializers(normalization, capsules):

@@ -8,7 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Initializer
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
-from tf_capsules.layers.configured import Configured, cloned
+from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import alike, count_groups, flatten_grid, input_spec
 from tf_capsules.routing.squash import squash
 
@@ -149,13 +149,10 @@ class CapConv(Configured):
         return layer
 
     def _options(self, kernel_initializer):
-        """Arguments for the weights of one convolution. Weights don't share an initializer."""
-        others = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
-        return {
-            "kernel_initializer": cloned(self.kernel_initializer) or kernel_initializer,
-            "bias_initializer": cloned(self.bias_initializer) or unit_normal(),
-            **{name: getattr(self, name) for name in others},
-        }
+        """Arguments for the weights of one convolution, with initializers of its own."""
+        options = self._weight_options(clone=True)
+        defaults = {"kernel_initializer": kernel_initializer, "bias_initializer": unit_normal()}
+        return options | {name: options[name] or value for name, value in defaults.items()}
 
     def _normalization(self, name, channels):
         layer = BatchNormalization(momentum=0.9, epsilon=1e-5, **self._inner, name=name)

@@ -37,8 +37,7 @@ def arguments(rows, bias, dtype, types=3):
 def stored(poses, activations, kernel, beta_u, beta_a, bias=None, *, windows=WINDOWS, competes=True, **options):
     votes = TransformedVotes(windows.gather(poses), kernel, bias, windows.gather(activations)).store()
     competition = windows.couple if competes else None
-    means, _, logits, _ = em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
-    return means, logits
+    return em_routing(votes, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
 
 
 def recomputed(poses, activations, kernel, beta_u, beta_a, bias=None, *, competes=True, chunk=3, **options):
@@ -51,10 +50,10 @@ def weighted(form, options):
     """A scalar in which every entry of the results has a weight of its own, for gradients."""
 
     def value(*arrays):
-        means, logits = form(*arrays, **options)
+        means, _, logits, variances = form(*arrays, **options)
         weights = ops.reshape(ops.cast(ops.arange(100 * 5) % 7, means.dtype), (-1, 5))[: means.shape[1]]
         weights = weights[:, None] if len(means.shape) == 4 else weights
-        return ops.sum(means * weights) + ops.sum(ops.square(logits + 1))
+        return ops.sum((means + variances) * weights) + ops.sum(ops.square(logits + 1))
 
     return value
 
@@ -101,12 +100,13 @@ def test_identical_votes_give_finite_results_and_gradients(scale):
     poses = np.full((2, 8, 6, 8, 4, 4), scale, "float32")
     kernel = np.broadcast_to(np.eye(4, dtype="float32"), (48, 2, 4, 4))
     arrays = [poses, np.ones((2, 8, 6, 8), "float32"), kernel, np.zeros(2, "float32"), np.zeros(2, "float32")]
-    directions = [np.ones((2 * WINDOWS.positions, 2, 4, 4)), np.ones((2 * WINDOWS.positions, 2))]
+    poses, activations = np.ones((2 * WINDOWS.positions, 2, 4, 4)), np.ones((2 * WINDOWS.positions, 2))
+    directions = [poses, activations, activations, poses]
     route = results_and_gradients(lambda *arrays: recomputed(*arrays, **CASES["data"]), directions)
-    (means, logits), gradients = route(*arrays)
+    (means, *others), gradients = route(*arrays)
     if scale < 1e4:  # at 1e4 stored votes round as much
         np.testing.assert_allclose(means, scale, rtol=1e-4)
-    assert all(np.isfinite(x).all() for x in (logits, *gradients))
+    assert all(np.isfinite(x).all() for x in (*others, *gradients))
 
 
 def test_windowed_gradients_compiled_by_xla_equal_those_of_stored_votes():

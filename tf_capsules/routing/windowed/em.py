@@ -52,7 +52,7 @@ def windowed_em_routing(
         normalization: see `em_routing`; not "min_max".
 
     Returns:
-        Means (batch * positions, parents, *pose) and activation logits (batch * positions, parents).
+        As `em_routing` without couplings, for a batch of parent positions.
     """
     shared = [at_least_float32(x) for x in (kernel, beta_u, beta_a, *(() if bias is None else (bias,)))]
     children, parents, _, out = kernel.shape
@@ -69,37 +69,34 @@ def windowed_em_routing(
         return ops.concatenate(flat, axis=-1)
 
     def split(state):
-        """Logits, means and variances. The padding of a chunk has variances of 0: they are raised to the floor."""
+        """Logits, means and variances of what `joined` returns, each for a batch of parent positions."""
         state = ops.reshape(state, (-1, parents, 2 * entries + 1))
-        means, variances = state[..., :entries], ops.maximum(state[..., entries:-1], variance_floor)
-        return state[..., -1], means, variances
+        return state[..., -1], state[..., :entries], state[..., entries:-1]
 
     def forward(poses, activations, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
         options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor)
         states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
-        logits, means, _ = states[-1]
         states = [joined(means, variances, logits) for logits, means, variances in states]
-        return joined(means, logits), ops.stack(states, axis=1)
+        return states[-1], ops.stack(states, axis=1)
 
     def backward(poses, activations, states, upstream, shared):
         kernel, beta_u, _, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        upstream = ops.reshape(upstream, (-1, parents, entries + 1))
+        d_logits, d_means, d_variances = split(upstream)
         states = [split(states[:, t]) for t in range(iterations)]
         # Relative to the last means: multiplied by 1 / variance, far votes and means would cancel and leave rounding.
         origin = states[-1][1]
         votes = StoredVotes(votes.votes - origin[..., None], votes.activations, origin=origin, children_last=True)
-        states = [(logits, means - origin, variances) for logits, means, variances in states]
+        # The padding of a chunk has variances of 0.
+        states = [(logits, means - origin, ops.maximum(x, variance_floor)) for logits, means, x in states]
         weights = ops.expand_dims(votes.activations, 1)  # (B, 1, i)
 
         # Parents first, as in the stored votes: couplings and the like are (B, j, i) from here on.
         couplings = [uniform_couplings(votes, competition)]
         couplings += [e_step(votes, *state, competition=competition) for state in states[:-1]]
         couplings = [ops.transpose(x, (0, 2, 1)) for x in couplings]
-        d_means, d_logits = upstream[..., :-1], upstream[..., -1]
-        d_variances = ops.zeros_like(d_means)
         d_activations, d_beta_u, d_beta_a = 0.0, 0.0, 0.0
         left, right = [], []
         for t in reversed(range(iterations)):
@@ -137,11 +134,11 @@ def windowed_em_routing(
         d_shared = d_kernel, d_beta_u, d_beta_a, *(ops.reshape(d_bias, x.shape) for x in bias)
         return d_poses, windows.scatter(d_activations), *d_shared
 
-    answer, state = (positions, parents, entries + 1), (positions, parents, 2 * entries + 1)
-    arrays, shapes = [at_least_float32(x) for x in (poses, activations)], [answer, (iterations, *state)]
-    results = recomputed_by_examples(forward, backward, examples_per_chunk, arrays, shared, shapes)
-    results = ops.reshape(results, (-1, parents, entries + 1))
-    return ops.reshape(results[..., :-1], (-1, parents, *rows, out)), results[..., -1]
+    state = positions, parents, 2 * entries + 1
+    arrays, shapes = [at_least_float32(x) for x in (poses, activations)], [state, (iterations, *state)]
+    logits, *results = split(recomputed_by_examples(forward, backward, examples_per_chunk, arrays, shared, shapes))
+    means, variances = (ops.reshape(x, (-1, parents, *rows, out)) for x in results)
+    return means, ops.sigmoid(logits), logits, variances
 
 
 def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
