@@ -132,8 +132,7 @@ class RoutingLayer(Configured):
 
     def _add_kernel(self, groups, poses_shape, initializer=None):
         """Adds the kernel (*groups, capsules, columns, dim)."""
-        shape = (*groups, self.capsules or 1, poses_shape[-1], self.dim)
-        self.kernel = self._add("kernel", shape, initializer)
+        self.kernel = self._add("kernel", (*groups, self.capsules or 1, poses_shape[-1], self.dim), initializer)
 
     def _returned(self, results, couplings=()):
         """The return value of a call: the results in the compute dtype, then the couplings, if any."""

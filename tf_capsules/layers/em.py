@@ -78,8 +78,7 @@ class EMRouting(EMRoutingLayer):
         beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in Gritzman's code (uniform, at most
             `sqrt(6 / (capsules + 1))` from 0; truncated normal of mean -1000 and standard deviation 500); with
             "min_max" uniform in [0, 1].
-        kernel_initializer: None: truncated normal of standard deviation 1.
-        bias_initializer: of the bias.
+        kernel_initializer, bias_initializer: of these weights; a kernel's None: truncated normal of deviation 1.
         kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
         kernel_constraint, bias_constraint, beta_u_constraint, beta_a_constraint: of these weights.
 

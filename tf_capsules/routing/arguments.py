@@ -35,10 +35,10 @@ def is_positive(value):
     return is_number(value, 0) and value > 0
 
 
-def positive_number(name, value):
-    """The value, if it is a finite real number above 0, and not too small or large for float32."""
+def positive_number(name, value, form="above 0"):
+    """The value, if it is a finite real number above 0, and not too small or large for float32. `form`: in words."""
     if not is_positive(value):
-        raise ValueError(f"`{name}` must be above 0. Received: {value!r}")
+        raise ValueError(f"`{name}` must be {form}. Received: {value!r}")
     if not float(FLOAT32.tiny) <= value <= float(FLOAT32.max):
         raise ValueError(f"`{name}` must be from {FLOAT32.tiny:.1e} to {FLOAT32.max:.1e}. Received: {value!r}")
     return value

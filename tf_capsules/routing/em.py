@@ -100,8 +100,7 @@ def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, varianc
 
 def e_step(votes, logits, means, variances, *, competition):
     """The couplings for these parents, (batch, children, parents), of log activation plus log density."""
-    entries = tuple(range(2, len(means.shape)))
-    constants = -ops.softplus(-logits) - 0.5 * ops.sum(ops.log(variances), axis=entries)
+    constants = -ops.softplus(-logits) - costs_of_a_unit(0.0, variances)
     return competition(votes.log_density(means, 1 / variances, constants))
 
 
@@ -145,17 +144,13 @@ def check_em_routing(iterations, inverse_temperature, normalization, gradients, 
     positive_int("iterations", iterations)
     several = isinstance(inverse_temperature, (list, tuple))
     lambdas = inverse_temperature if several else [inverse_temperature] * iterations
+    form = f"a number, or one for each of the {iterations} iterations, above 0"
     if len(lambdas) != iterations or not all(map(is_positive, lambdas)):
-        raise ValueError(
-            f"`inverse_temperature` must be a number, or one for each of the {iterations} iterations, above 0. "
-            f"Received: {inverse_temperature!r}"
-        )
-    if normalization not in ("data", "min_max") and not is_positive(normalization):
-        raise ValueError(f"`normalization` must be a number above 0, 'data' or 'min_max'. Received: {normalization!r}")
+        raise ValueError(f"`inverse_temperature` must be {form}. Received: {inverse_temperature!r}")
     for value in lambdas:
         positive_number("inverse_temperature", value)
     if normalization not in ("data", "min_max"):
-        positive_number("normalization", normalization)
+        positive_number("normalization", normalization, "a number above 0, 'data' or 'min_max'")
     one_of("gradients", gradients, ("all", "last"))
     positive_number("epsilon", epsilon)
     positive_number("variance_floor", variance_floor)
