@@ -73,6 +73,13 @@ def _row(name, title, error, **options):
     return SMALLNORB.row(name, f"smallNORB, {title}", f"{error} error", model_options=options)
 
 
+def _other_data(name, title, error, like, **options):
+    """A row on the data of another recipe."""
+    changes = dict(dataset=like.dataset, preprocess=like.preprocess, model_options=options)
+    note = "The preprocessing is that of Sabour et al. 2017; the paper does not state its own."
+    return SMALLNORB.row(name, title, f"{error} error", source="section 4.2", note=note, **changes)
+
+
 SMALL = _row(
     "hinton2018-smallnorb-small",
     "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
@@ -116,24 +123,9 @@ RECIPES = (
     *_novel("hinton2018-novel-azimuth-cnn", "hinton2018-novel-azimuth-cnn-test-toys", "azimuth", CNN, "20.0%"),
     *_novel("hinton2018-novel-elevation", "hinton2018-novel-elevation-test-toys", "elevation", SMALLNORB, "12.3%"),
     *_novel("hinton2018-novel-elevation-cnn", "hinton2018-novel-elevation-cnn-test-toys", "elevation", CNN, "17.8%"),
-    SMALLNORB.row(
-        "hinton2018-mnist",
-        "MNIST, 3 routing iterations",
-        "0.44% error",
-        source="section 4.2",
-        dataset="mnist",
-        preprocess=sabour2017.MNIST.preprocess,
-        note="The preprocessing is that of Sabour et al. 2017; the paper does not state its own.",
-    ),
-    SMALLNORB.row(
-        "hinton2018-cifar10",
-        "CIFAR-10, 3 routing iterations, A = 256",
-        "11.9% error",
-        source="section 4.2",
-        model_options=dict(filters=256),
-        dataset="cifar10",
-        preprocess=sabour2017.CIFAR10.preprocess,
-        note="The preprocessing is that of Sabour et al. 2017; the paper does not state its own.",
+    _other_data("hinton2018-mnist", "MNIST, 3 routing iterations", "0.44%", sabour2017.MNIST),
+    _other_data(
+        "hinton2018-cifar10", "CIFAR-10, 3 routing iterations, A = 256", "11.9%", sabour2017.CIFAR10, filters=256
     ),
     SMALLNORB.row(
         "hinton2018-toys",

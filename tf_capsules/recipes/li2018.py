@@ -141,45 +141,38 @@ TRAINING = (
 )
 
 
-def _branches(name, title, error, row, **options):
-    title, source = f"CIFAR-10, EncapNet of 18 layers, {title}", f"table 3, row {row}"
-    return CIFAR10.row(name, title, f"{error} error", source=source, model_options=options)
+def _encapnet(name, title, error, row, **changes):
+    title = f"CIFAR-10, EncapNet of 18 layers, {title}"
+    return CIFAR10.row(name, title, f"{error} error", source=f"table 3, {row}", **changes)
+
+
+def _branches(name, title, error, row, skips=(), **options):
+    return _encapnet(name, title, error, f"row {row}", model_options=dict(skips=skips, **options))
 
 
 # Table 3, left: coefficients and skips.
 BRANCHES = (
-    _branches("li2018-cifar10-master", "master branch alone", "9.83%", 1, coefficients=None, skips=()),
-    _branches(
-        "li2018-cifar10-own",
-        "coefficients from the branch itself (version 1)",
-        "8.05%",
-        2,
-        coefficients="own",
-        skips=(),
-    ),
-    _branches(
-        "li2018-cifar10-crossed", "from the other branch (version 2)", "9.11%", 3, coefficients="crossed", skips=()
-    ),
-    _branches("li2018-cifar10-both", "from both branches (version 3)", "7.41%", 4, coefficients="both", skips=()),
+    _branches("li2018-cifar10-master", "master branch alone", "9.83%", 1, coefficients=None),
+    _branches("li2018-cifar10-own", "coefficients from the branch itself (version 1)", "8.05%", 2, coefficients="own"),
+    _branches("li2018-cifar10-crossed", "from the other branch (version 2)", "9.11%", 3, coefficients="crossed"),
+    _branches("li2018-cifar10-both", "from both branches (version 3)", "7.41%", 4, coefficients="both"),
     _branches("li2018-cifar10-skip-1", "version 3, skips of Type I", "6.81%", 5, skips=("convolution",)),
     _branches("li2018-cifar10-skip-2", "version 3, skips of Type II", "6.75%", 6, skips=("stack",)),
+    CIFAR10,
 )
 
 
+def _units(name, title, error, row, **options):
+    return _encapnet(name, title, error, row, feedback=feedback, feedback_options=options)
+
+
 def _unit(name, title, error, row, **options):
-    title, source = f"CIFAR-10, EncapNet of 18 layers, {title}", f"table 3, ablations, row ({row})"
-    options = dict(feedback=feedback, feedback_options=options)
-    return CIFAR10.row(name, title, f"{error} error", source=source, **options)
+    return _units(name, title, error, f"ablations, row ({row})", **options)
 
 
 # Section 3.2 and table 3, right: feedback agreement.
-TWO_UNITS = CIFAR10.row(
-    "li2018-cifar10-feedback-2",
-    "CIFAR-10, EncapNet of 18 layers, two feedback units a module",
-    "4.55% error",
-    source="table 3, row 8, and table 4",
-    feedback=feedback,
-    feedback_options=dict(links=("half", "same")),
+TWO_UNITS = _units(
+    "li2018-cifar10-feedback-2", "two feedback units a module", "4.55%", "row 8, and table 4", links=("half", "same")
 )
 FEEDBACK = (
     _unit("li2018-cifar10-feedback", "a feedback unit in each module", "4.58%", "c"),
@@ -316,15 +309,4 @@ IMAGENET = (
     ),
 )
 
-RECIPES = (
-    *SIX_LAYERS,
-    *TWO_CORES,
-    *ROUTING,
-    *TRAINING,
-    *BRANCHES,
-    CIFAR10,
-    *FEEDBACK,
-    *RESNETS,
-    *OTHER_DATA,
-    *IMAGENET,
-)
+RECIPES = SIX_LAYERS + TWO_CORES + ROUTING + TRAINING + BRANCHES + FEEDBACK + RESNETS + OTHER_DATA + IMAGENET

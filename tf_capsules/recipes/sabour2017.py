@@ -6,32 +6,6 @@ from tf_capsules.models.sabour2017 import BaselineCNN, CapsNet, PoolingCNN
 from tf_capsules.optimizers import Adam
 from tf_capsules.recipes.recipe import Recipe
 
-DIGITS = Recipe(
-    "sabour2017-digits",
-    "scikit-learn's 8x8 digits, a small network: the default",
-    model=CapsNet,
-    model_options=dict(
-        filters=64,
-        kernel_size=3,
-        types=8,
-        primary_kernel_size=3,
-        primary_strides=1,
-        decoder_units=(128, 256),
-        # The weight that the mean squared error has for MNIST: 0.0005 * 784 pixels of 64.
-        reconstruction_weight=0.006,
-    ),
-    dataset="digits",
-    preprocess=(("shift", 1),),
-    epochs=30,
-    batch_size=32,
-    optimizer=Adam,
-    learning_rate=0.002,
-    decays=34,
-    figures=("training_curves", "reconstructions", "dimension_perturbation", "routing_changes"),
-    source="the architecture of the paper with a quarter of the filters and types; the data set is not the paper's",
-    device="two CPU cores, half a minute",
-)
-
 MNIST = Recipe(
     "sabour2017-mnist",
     "MNIST, 3 routing iterations, with reconstruction: the paper's main result",
@@ -47,9 +21,30 @@ MNIST = Recipe(
     note="The paper's figure is the mean of 3 runs, standard deviation 0.005; the released code has 640 epochs.",
 )
 
-# One iteration leaves the couplings uniform: the control for routing.
-UNROUTED = dict(model_options=dict(iterations=1))
+DIGITS = MNIST.row(
+    "sabour2017-digits",
+    "scikit-learn's 8x8 digits, a small network: the default",
+    model_options=dict(
+        filters=64,
+        kernel_size=3,
+        types=8,
+        primary_kernel_size=3,
+        primary_strides=1,
+        decoder_units=(128, 256),
+        # The weight that the mean squared error has for MNIST: 0.0005 * 784 pixels of 64.
+        reconstruction_weight=0.006,
+    ),
+    dataset="digits",
+    preprocess=(("shift", 1),),
+    epochs=30,
+    batch_size=32,
+    learning_rate=0.002,
+    decays=34,
+    source="the architecture of the paper with a quarter of the filters and types; the data set is not the paper's",
+    device="two CPU cores, half a minute",
+)
 
+_OF_3_RUNS = "Mean of 3 runs, standard deviation {}."
 NO_RECONSTRUCTION = MNIST.row(
     "sabour2017-mnist-no-reconstruction",
     "MNIST, 3 routing iterations, without reconstruction",
@@ -57,7 +52,7 @@ NO_RECONSTRUCTION = MNIST.row(
     source="table 1",
     model_options=dict(decoder_units=None),
     figures=("training_curves", "routing_changes"),
-    note="Mean of 3 runs, standard deviation 0.036.",
+    note=_OF_3_RUNS.format(0.036),
 )
 
 MULTIMNIST = Recipe(
@@ -88,6 +83,14 @@ AFFNIST = MNIST.row(
     "--dataset affnist`.",
 )
 
+
+def _unrouted(name, row, published=None, **changes):
+    """The row with one iteration, which leaves the couplings uniform: the control for routing."""
+    title = row.title.partition(": ")[0].replace("3 routing iterations", "1 routing iteration")
+    changes = {"title": title, "source": "table 1", **changes}
+    return row.row(name, published=published, model_options=dict(iterations=1), **changes)
+
+
 CIFAR10 = NO_RECONSTRUCTION.row(
     "sabour2017-cifar10",
     "CIFAR-10, leaky routing, 64 primary capsule types",
@@ -114,21 +117,8 @@ RECIPES = (
         **_PLAIN,
     ),
     MNIST.short("sabour2017-mnist-short", 16, learning_rate=2e-3),
-    NO_RECONSTRUCTION.row(
-        "sabour2017-mnist-r1-no-reconstruction",
-        "MNIST, 1 routing iteration, without reconstruction",
-        "0.34% error",
-        note="Mean of 3 runs, standard deviation 0.032.",
-        **UNROUTED,
-    ),
-    MNIST.row(
-        "sabour2017-mnist-r1",
-        "MNIST, 1 routing iteration, with reconstruction",
-        "0.29% error",
-        source="table 1",
-        note="Mean of 3 runs, standard deviation 0.011.",
-        **UNROUTED,
-    ),
+    _unrouted("sabour2017-mnist-r1-no-reconstruction", NO_RECONSTRUCTION, "0.34% error", note=_OF_3_RUNS.format(0.032)),
+    _unrouted("sabour2017-mnist-r1", MNIST, "0.29% error", note=_OF_3_RUNS.format(0.011)),
     NO_RECONSTRUCTION,
     MNIST,
     MNIST.row(
@@ -139,13 +129,7 @@ RECIPES = (
         model_options=dict(iterations=1, competition="children"),
     ),
     MULTIMNIST,
-    MULTIMNIST.row(
-        "sabour2017-multimnist-r1",
-        "MultiMNIST, 1 routing iteration, with reconstruction of both digits",
-        "7.5% error",
-        source="table 1",
-        **UNROUTED,
-    ),
+    _unrouted("sabour2017-multimnist-r1", MULTIMNIST, "7.5% error"),
     MULTIMNIST.row(
         "sabour2017-multimnist-cnn",
         "MultiMNIST, the convolutional baseline of 24.56 million parameters",
@@ -156,11 +140,11 @@ RECIPES = (
         figures=("training_curves",),
     ),
     AFFNIST,
-    AFFNIST.row(
+    _unrouted(
         "sabour2017-affnist-r1",
-        "MNIST shifted on 40x40 pixels, 1 routing iteration",
+        AFFNIST,
+        title="MNIST shifted on 40x40 pixels, 1 routing iteration",
         source="no row of the paper: the control with uniform couplings",
-        **UNROUTED,
     ),
     AFFNIST.row(
         "sabour2017-affnist-cnn",
@@ -173,11 +157,11 @@ RECIPES = (
         "--dataset affnist`.",
     ),
     CIFAR10,
-    CIFAR10.row(
+    _unrouted(
         "sabour2017-cifar10-r1",
-        "CIFAR-10, 1 routing iteration",
+        CIFAR10,
+        title="CIFAR-10, 1 routing iteration",
         source="appendix, the figure of training loss: slower than with 3 iterations",
-        **UNROUTED,
     ),
     NO_RECONSTRUCTION.row(
         "sabour2017-smallnorb",

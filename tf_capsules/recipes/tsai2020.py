@@ -68,25 +68,21 @@ CNN = CIFAR10.row(
     figures=("training_curves",),
     note=f"{BEST}.",
 )
-_RESIDUAL = dict(model_options=dict(backbone="resnet"), device="one GPU", note=OF_ITERATIONS)
 RESNET18 = CNN.row(
     "tsai2020-cifar10-resnet18", "CIFAR-10, ResNet-18", "95.11%", model=ResNet18, device="one GPU", note=f"{BEST}."
 )
-DYNAMIC_RESNET = DYNAMIC.row(
-    "tsai2020-cifar10-dynamic-resnet",
-    "CIFAR-10, dynamic routing, residual backbone, 3 iterations",
-    "92.65%",
-    **_RESIDUAL,
-)
-EM_RESNET = EM.row(
-    "tsai2020-cifar10-em-resnet", "CIFAR-10, EM routing, residual backbone, 2 iterations", "92.15%", **_RESIDUAL
-)
-RESNET = CIFAR10.row(
-    "tsai2020-cifar10-resnet",
-    "CIFAR-10, inverted attention, residual backbone, 2 concurrent iterations",
-    "95.14%",
-    **{**_RESIDUAL, "note": f"{OF_ITERATIONS} The notes of the released code have a mean of 94.85%."},
-)
+
+
+def _residual(name, row, published, mean=None, **options):
+    """The row with a residual backbone; `mean`: the accuracy in the notes of the released code."""
+    title, options = row.title.replace("simple", "residual"), dict(backbone="resnet", **options)
+    note = OF_ITERATIONS if mean is None else f"{OF_ITERATIONS} The notes of the released code have a mean of {mean}."
+    return row.row(name, title, published, model_options=options, device="one GPU", note=note)
+
+
+DYNAMIC_RESNET = _residual("tsai2020-cifar10-dynamic-resnet", DYNAMIC, "92.65%")
+EM_RESNET = _residual("tsai2020-cifar10-em-resnet", EM, "92.15%")
+RESNET = _residual("tsai2020-cifar10-resnet", CIFAR10, "95.14%", "94.85%")
 
 
 def _iterations(name, base, iterations, words):
@@ -95,39 +91,25 @@ def _iterations(name, base, iterations, words):
     return base.row(name, title, model_options=dict(iterations=iterations), note=note)
 
 
-CIFAR100_ATTENTION = CIFAR10.row(
-    "tsai2020-cifar100",
-    "CIFAR-100, inverted attention, simple backbone, 2 concurrent iterations",
-    "57.32%",
-    dataset="cifar100",
-    model_options=dict(filters=128, pose=(6, 6), hidden=(20,)),
-    note=OF_ITERATIONS,
-)
+def _cifar100(name, row, published, **options):
+    title = row.title.replace("CIFAR-10,", "CIFAR-100,")
+    return row.row(name, title, published, dataset="cifar100", model_options=options, note=row.note)
+
+
+CIFAR100_ATTENTION = _cifar100("tsai2020-cifar100", CIFAR10, "57.32%", filters=128, pose=(6, 6), hidden=(20,))
 CIFAR100 = (
     CIFAR100_ATTENTION,
-    *(
-        row.row(name, row.title.replace("CIFAR-10,", "CIFAR-100,"), published, dataset="cifar100", note=row.note)
-        for name, row, published in (
-            ("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
-            ("tsai2020-cifar100-em", EM, "37.73%"),
-            ("tsai2020-cifar100-cnn", CNN, "62.30%"),
-            ("tsai2020-cifar100-dynamic-resnet", DYNAMIC_RESNET, "71.70%"),
-            ("tsai2020-cifar100-em-resnet", EM_RESNET, "58.08%"),
-            ("tsai2020-cifar100-resnet18", RESNET18, "77.92%"),
-        )
-    ),
-    CIFAR100_ATTENTION.row(
-        "tsai2020-cifar100-resnet",
-        "CIFAR-100, inverted attention, residual backbone, 2 concurrent iterations",
-        "78.02%",
-        model_options=dict(backbone="resnet", filters=None),
-        device="one GPU",
-        note=f"{OF_ITERATIONS} The notes of the released code have a mean of 76.27%.",
-    ),
+    _cifar100("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
+    _cifar100("tsai2020-cifar100-em", EM, "37.73%"),
+    _cifar100("tsai2020-cifar100-cnn", CNN, "62.30%"),
+    _cifar100("tsai2020-cifar100-dynamic-resnet", DYNAMIC_RESNET, "71.70%"),
+    _cifar100("tsai2020-cifar100-em-resnet", EM_RESNET, "58.08%"),
+    _cifar100("tsai2020-cifar100-resnet18", RESNET18, "77.92%"),
+    _residual("tsai2020-cifar100-resnet", CIFAR100_ATTENTION, "78.02%", "76.27%", filters=None),
 )
 
 
-def _ablation(name, title, source, note, **options):
+def _ablation(name, title, note, source="section 5", **options):
     return CIFAR10.row(name, f"CIFAR-10, {title}", source=source, model_options=options, note=note)
 
 
@@ -135,44 +117,41 @@ ABLATIONS = (
     _ablation(
         "tsai2020-cifar10-no-layer-norm",
         "inverted attention without layer normalization, 2 iterations (ablation A)",
-        "section 5",
         "10% with 5 iterations; no other figure is published.",
         layer_norm=False,
     ),
     _ablation(
         "tsai2020-cifar10-sequential",
         "inverted attention, 2 iterations layer by layer (ablation B)",
-        "section 5",
         "The paper: more iterations do not help.",
         schedule="sequential",
     ),
     _ablation(
         "tsai2020-cifar10-activations",
         "inverted attention, capsules with activations, 2 iterations (ablation C)",
-        "section 5",
         "The paper: worse than without. It gives no formula for activations: see `InvertedAttentionRouting`.",
         activations=True,
     ),
     _ablation(
         "tsai2020-cifar10-learned-start",
         "inverted attention from learned initial poses, 2 iterations",
-        "footnote 1",
         "The paper: as good as zeros.",
+        source="footnote 1",
         initial_pose="learned",
     ),
     _ablation(
         "tsai2020-cifar10-random-start",
         "inverted attention from random initial poses, 2 iterations",
-        "footnote 1",
         "The paper: as good as zeros, more slowly.",
+        source="footnote 1",
         initial_pose="random",
     ),
 )
 
-DIVERSE = Recipe(
+DIVERSE = CIFAR10.row(
     "tsai2020-diverse-multimnist",
     "DiverseMultiMNIST, inverted attention, matrix poses, 2 iterations",
-    model=AttentionCapsNet,
+    "80.59%",
     model_options=dict(
         filters=1024,
         types=16,
@@ -183,16 +162,12 @@ DIVERSE = Recipe(
         probabilities="sigmoid",
     ),
     dataset="diverse_multimnist",
+    preprocess=(),
     loss=keras.losses.BinaryCrossentropy,
     metric="exact_match",
     threshold=0.5,
-    epochs=350,
     optimizer=keras.optimizers.SGD,
-    learning_rate=0.1,
-    drops=(150 / 350, 250 / 350),
-    figures=("training_curves", "pose_changes", "routing_maps"),
     source="section 6, figure 5 and table 12",
-    published="80.59%",
     device="one GPU, or two CPU cores for a few thousand images",
     note="The set of digits must be right. An epoch is 60,000 new images. The number of iterations is not stated.",
 )
