@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import pathlib
 import re
 import statistics
@@ -44,7 +43,7 @@ def measured(recipe):
     """The longest training of a `Recipe` in `results/`, of its own epochs at most; None where there is none."""
 
     def conditions(row):
-        """The key to sort by: the longest training is last; of equal ones, that with the fewest settings and notes."""
+        """The key to compare by: the longest training wins; of equal ones, that with the fewest settings and notes."""
         told = row["settings"] + row["note"]
         return row["train_examples"] * row["epochs"], -len(told), told, row["batch_size"], row["learning_rate"]
 
@@ -57,14 +56,14 @@ def measured(recipe):
         r"\d test examples\b"
     )
     rows = [row for row in rows if not others.search(f"{row['settings']}; {row['note']}")]
-    groups = [list(group) for _, group in itertools.groupby(sorted(rows, key=conditions), conditions)]
-    if not groups:
+    if not rows:
         return None
-    by_seed = {row["seed"]: row["value"] for row in groups[-1]}  # one may stand there trained and evaluated
-    row = groups[-1][0]
-    part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", row["note"])
+    best = max(rows, key=conditions)
+    # One seed may stand there trained and evaluated.
+    by_seed = {row["seed"]: row["value"] for row in rows if conditions(row) == conditions(best)}
+    part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", best["note"])
     value, epoch = statistics.mean(by_seed.values()), part[1] if part else ""
-    return Measured(value, len(by_seed), row["epochs"], recipe.epochs, epoch)
+    return Measured(value, len(by_seed), best["epochs"], recipe.epochs, epoch)
 
 
 @functools.cache
