@@ -16,6 +16,7 @@ class LazyModule:
 
 
 jax = LazyModule("jax")
+multihost_utils = LazyModule("jax.experimental.multihost_utils")
 tensorflow_text = LazyModule("tensorflow_text")
 tf = LazyModule("tensorflow")
 tfds = LazyModule("tensorflow_datasets")

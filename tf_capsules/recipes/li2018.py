@@ -193,18 +193,17 @@ RESNET = CIFAR10.row(
     loss=keras.losses.SparseCategoricalCrossentropy,
     device=_TWO_CORES,
 )
+
+
+def _resnet(name, title, error, **options):
+    changes = dict(feedback=feedback, feedback_options=options)
+    return RESNET.row(name, f"{RESNET.title}, {title}", f"{error} error", **changes)
+
+
 RESNETS = (
     RESNET,
-    RESNET.row(
-        "li2018-cifar10-resnet-feedback", f"{RESNET.title}, a unit in each stage", "7.67% error", feedback=feedback
-    ),
-    RESNET.row(
-        "li2018-cifar10-resnet-kl",
-        f"{RESNET.title}, units by Kullback-Leibler divergence",
-        "7.72% error",
-        feedback=feedback,
-        feedback_options=dict(divergence="kl"),
-    ),
+    _resnet("li2018-cifar10-resnet-feedback", "a unit in each stage", "7.67%"),
+    _resnet("li2018-cifar10-resnet-kl", "units by Kullback-Leibler divergence", "7.72%", divergence="kl"),
 )
 
 # Table 4: other data, and augmentation: "+" is crops, "++" crops, flips, colours and a longer training.

@@ -20,9 +20,6 @@ WORDS = ("name", "title", "source", "published", "device", "note")
 
 _GIVE_IT = "Give the `Recipe` that it was trained with: `load_run(folder, recipe=...)`"
 
-# Resets the settings of a run that several processes shared.
-_ONE_PROCESS = {"processes": None, "process": None, "coordinator": None}
-
 _OVER_THE_WHOLE_RUN = {
     "decays": "the learning rate falls over the whole run, so that it depends on the number of epochs; start a new run",
     "warmup": "with a warm-up the learning rate depends on the number of epochs; start a new run",
@@ -118,7 +115,7 @@ def recorded_settings(config):
 
     Earlier versions kept a `data_dir` and `download` beside `data`, which is all the data.
     """
-    kept = {**config["settings"], **_ONE_PROCESS}
+    kept = config["settings"] | dict.fromkeys(("processes", "process", "coordinator"))
     return kept if kept.get("data") is None else {**kept, "data_dir": None, "download": False}
 
 

@@ -10,7 +10,7 @@ import zlib
 import keras
 import numpy as np
 
-from tf_capsules.lazy import jax, tf
+from tf_capsules.lazy import jax, multihost_utils, tf
 from tf_capsules.runs.errors import TrainingError
 
 
@@ -87,13 +87,9 @@ class ProcessGroup:
 
     def _gathered(self, number):
         """The whole numbers that the processes give, an array."""
-        from jax.experimental import multihost_utils
-
         return np.asarray(multihost_utils.process_allgather(np.int32(number)))
 
     def _bytes_from_first(self, content):
-        from jax.experimental import multihost_utils
-
         size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
         sent = np.frombuffer(content, np.uint8) if self.index == 0 else np.zeros(size, np.uint8)
         return np.asarray(multihost_utils.broadcast_one_to_all(sent)).tobytes()

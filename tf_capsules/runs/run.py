@@ -156,10 +156,16 @@ def load_run(folder, weights="last", recipe=None, **changes):
     best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
     last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
-    epoch = best if number is None else number
-    remark = _remark("best" if number is None else "last" if number == last else number, recipe, trained)
+    remarks = []
+    if number is None:
+        remarks.append(BEST)
+    elif number != last:
+        remarks.append(f"weights of epoch {number}")
+    if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
+        remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
     if other_data:
-        remark = "; ".join(filter(None, (remark, f"trained on {before.data or trained_on.name}")))
+        remarks.append(f"trained on {before.data or trained_on.name}")
+    remark, epoch = "; ".join(remarks), best if number is None else number
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
@@ -178,16 +184,6 @@ def _load_weights(learner, folder, weights):
         except FileNotFoundError:
             if path == folder.weights(weights):
                 raise
-
-
-def _remark(weights, recipe, trained):
-    """What makes an evaluation differ from the one after training, for its row of results."""
-    remarks = []
-    if weights != "last":
-        remarks.append(BEST if weights == "best" else f"weights of epoch {weights}")
-    if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
-        remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
-    return "; ".join(remarks)
 
 
 def _for_evaluation(settings, changes):

@@ -52,7 +52,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     group.check_equal(recipe=asked["recipe"], settings=shared_settings(asked), resolved=asked["resolved"])
     config, done = group.run_on_first(check_folder, folder, asked, recipe, resume)
     strategy = mirrored_strategy(settings.devices, recipe.batch_size) if settings.strategy == "mirrored" else None
-    _fix_seed(settings)
+    keras.utils.set_random_seed(settings.seed)
+    if settings.deterministic and keras.backend.backend() == "tensorflow":
+        tf.config.experimental.enable_op_determinism()
     data = group.run_on_all(reported, load_data, recipe, settings)
     spec = data.spec
     # If TensorFlow is installed, it makes the batches, in another random order.
@@ -135,12 +137,6 @@ def _take(folder, done, stack):
         stack.enter_context(folder.held())
         if (folder.checkpoints() or [0])[-1] != done:
             raise TrainingError(f"Another process has trained in {folder.path} since this one began.")
-
-
-def _fix_seed(settings):
-    keras.utils.set_random_seed(settings.seed)
-    if settings.deterministic and keras.backend.backend() == "tensorflow":
-        tf.config.experimental.enable_op_determinism()
 
 
 def _prepared_fit(recipe, settings, data, model, done, batches):
