@@ -20,6 +20,7 @@ import zipfile
 import numpy as np
 
 _ABANDONED = 3600  # seconds after which nobody still writes a part
+_PICKLED = "it holds Python objects; np.array(values, str), or int, makes an array of texts or numbers"
 
 
 @contextlib.contextmanager
@@ -161,10 +162,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
                 try:
                     arrays[key] = archive[key]
                 except ValueError as error:
-                    pickled = (
-                        "it holds Python objects; np.array(values, str), or int, makes an array of texts or numbers"
-                    )
-                    why = pickled if "allow_pickle" in str(error) else error
+                    why = _PICKLED if "allow_pickle" in str(error) else error
                     raise ValueError(f"its array {key!r}: {why}") from error
                 if not isinstance(arrays[key], np.ndarray):
                     raise ValueError(f"its entry {key!r} is no array")

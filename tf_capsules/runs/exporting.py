@@ -96,13 +96,12 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
         raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
         transformer = text.load(run.recipe.transformer) if format == "saved_model" else None
-        if transformer is not None and transformer.engine != "keras-hub":
-            print(f"{transformer!r} can't be part of a SavedModel: the export takes hidden states, not texts")
-            transformer = None
-        if transformer is None:
-            export.export_embeddings_saved_model(run.model, target, spec.class_names, warmup)
-        else:
+        if transformer is not None and transformer.engine == "keras-hub":
             export.export_text_saved_model(run.model, transformer, target, spec.class_names, warmup)
+        else:
+            if transformer is not None:
+                print(f"{transformer!r} can't be part of a SavedModel: the export takes hidden states, not texts")
+            export.export_embeddings_saved_model(run.model, target, spec.class_names, warmup)
     elif format == "saved_model":
         export.export_saved_model(run.model, target, steps, spec.class_names, default, spec.raw_shape, warmup)
     else:
