@@ -72,12 +72,8 @@ def compile_model(model, recipe, spec, jit="auto"):
     loss, metric = recipe.loss(*margin, **recipe.loss_options), make_metric(recipe)
     if recipe.mixup is not None and not isinstance(model, CapsuleClassifier):
         loss, metric = _loss_of_mixed(loss, recipe.mixup), TopKAccuracy(getattr(metric, "k", 1), recipe.metric)
-    model.compile(
-        optimizer,
-        loss=loss,
-        weighted_metrics=[metric],
-        jit_compile={"auto": "auto", "on": True, "off": False}[jit],
-    )
+    jit_compile = {"auto": "auto", "on": True, "off": False}[jit]
+    model.compile(optimizer, loss=loss, weighted_metrics=[metric], jit_compile=jit_compile)
     model.optimizer.build(model.trainable_variables)
 
 

@@ -37,12 +37,11 @@ def save_curves(run_folders, folder="figures"):
     """
     from tf_capsules.analysis import plots
 
-    names = short_names(run_folders)
-    histories = {name: RunFolder(path).history() for name, path in zip(names, run_folders, strict=True)}
+    runs = dict(zip(short_names(run_folders), map(RunFolder, run_folders), strict=True))
+    histories = {name: run.history() for name, run in runs.items()}
     if empty := [name for name, history in histories.items() if not history]:
         raise ValueError(f"{empty[0]} is not the folder of a run with a finished epoch.")
     folder = pathlib.Path(folder)
-    configs = (RunFolder(path).config() for path in run_folders)
-    losses = {name: config["resolved"]["loss"] for name, config in zip(names, configs, strict=True)}
+    losses = {name: run.config()["resolved"]["loss"] for name, run in runs.items()}
     yield save_figure(plots.draw_training_curves(histories, losses), folder / "training_curves.png")
     yield save_figure(plots.draw_loss_comparison(histories, losses), folder / "loss_comparison.png")

@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import platform
+import re
 import sys
 import time
 
@@ -61,11 +62,9 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
 
 def peak_memory_mb():
     """Largest resident size of this process so far, in MiB (Linux and macOS)."""
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():  # Linux, where getrusage starts with the size of the parent process
-        peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM:")), None)
-        if peak is not None:
-            return round(int(peak.split()[1]) / 2**10)
+    status = pathlib.Path("/proc/self/status")  # of Linux, where getrusage starts with the size of the parent process
+    if status.exists() and (peak := re.search(r"^VmHWM:\s*(\d+)", status.read_text(), re.MULTILINE)):
+        return round(int(peak[1]) / 2**10)
     try:
         import resource
     except ImportError:  # Windows
