@@ -1,4 +1,4 @@
-"""The losses that Keras lacks."""
+"""The losses that Keras lacks. As in Keras, a call returns by default a scalar, the mean over the batch."""
 
 from tf_capsules.losses.crossentropy import SoftmaxCrossentropy
 from tf_capsules.losses.margin import MarginLoss

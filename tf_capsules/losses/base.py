@@ -1,5 +1,7 @@
 """The base of the losses."""
 
+import inspect
+
 import keras
 
 
@@ -9,3 +11,7 @@ class Loss(keras.losses.Loss):
     @property
     def dtype(self):
         return keras.backend.result_type(super().dtype, "float32")
+
+    def get_config(self):
+        """The constructor's arguments but the dtype: a loss holds each as the attribute of that name."""
+        return {name: getattr(self, name) for name in inspect.signature(self.__init__).parameters if name != "dtype"}

@@ -50,6 +50,3 @@ class SoftmaxCrossentropy(Loss):
             raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(y_pred.shape)}.")
         logits = y_pred if self.from_logits else ops.log(ops.maximum(y_pred, keras.config.epsilon()))
         return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)
-
-    def get_config(self):
-        return {**super().get_config(), "from_logits": self.from_logits}

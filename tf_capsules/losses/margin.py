@@ -13,17 +13,15 @@ from tf_capsules.routing.arguments import is_number
 class MarginLoss(Loss):
     """Present classes should be longer than `present`, absent ones shorter than `absent`.
 
-    Source: Sabour et al. 2017, eq. 4, for each sample
-    `sum_k T_k max(0, present - |v_k|)^2 + down_weight (1 - T_k) max(0, |v_k| - absent)^2`. Any number of classes may be
-    present.
+    Source: Sabour et al. 2017, eq. 4, for each sample, in which several classes may be present:
+    `sum_k T_k max(0, present - |v_k|)^2 + down_weight (1 - T_k) max(0, |v_k| - absent)^2`.
 
     Args:
         present: the length that the capsule of a present class should exceed.
         absent: the length that the capsule of an absent class should stay below.
         down_weight: weight of the absent classes.
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
-            classes instead of summing. That is 1/20 of the paper's for ten classes, so that a reconstruction loss
-            beside it weighs 20 times more.
+            classes: for ten classes 1/20 of the paper's, so that a reconstruction loss beside it weighs 20 times more.
         name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
@@ -31,12 +29,8 @@ class MarginLoss(Loss):
             (batch, 1) is read as rows. A number that is no class makes the loss NaN.
         y_pred: capsule lengths (batch, classes).
 
-    Returns:
-        A scalar, the mean over the batch.
-
     Raises:
-        ValueError: numbers out of [0, 1], `absent` not below `present`, an unknown variant, predictions of another
-            shape.
+        ValueError: numbers out of [0, 1], `absent` not below `present`, an unknown variant, another shape.
 
     Example:
         >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)
@@ -72,7 +66,3 @@ class MarginLoss(Loss):
         excess = ops.square(ops.relu(y_pred - self.absent))
         losses = targets * missing + self.down_weight * (1 - targets) * excess
         return ops.sum(losses, axis=-1) if self.variant == "paper" else 0.5 * ops.mean(losses, axis=-1)
-
-    def get_config(self):
-        own = {name: getattr(self, name) for name in ("present", "absent", "down_weight", "variant")}
-        return {**super().get_config(), **own}

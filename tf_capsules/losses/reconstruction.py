@@ -13,8 +13,7 @@ from tf_capsules.routing.arguments import is_number
 class ReconstructionLoss(Loss):
     """The squared error, summed over the pixels, times a weight.
 
-    Source: Sabour et al. 2017, section 4.1: the sum, not the mean, is scaled by 0.0005 (0.392 times the mean for
-    MNIST).
+    Source: Sabour et al. 2017, section 4.1: 0.0005 times the sum, not the mean (for MNIST 0.392 times the mean).
 
     Args:
         weight: factor on the sum.
@@ -22,9 +21,6 @@ class ReconstructionLoss(Loss):
 
     Call arguments:
         y_true, y_pred: images (batch, ...), any number of further axes.
-
-    Returns:
-        A scalar, the mean over the batch.
 
     Raises:
         ValueError: a weight that is no number of at least 0; images of different shapes.
@@ -52,6 +48,3 @@ class ReconstructionLoss(Loss):
         if not alike(given, decoded):
             raise ValueError(f"Images and reconstructions must have one shape. Received {given} and {decoded}.")
         return self.weight * ops.sum(ops.square(y_true - y_pred), axis=tuple(range(1, len(y_pred.shape))))
-
-    def get_config(self):
-        return {**super().get_config(), "weight": self.weight}

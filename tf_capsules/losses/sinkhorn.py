@@ -9,7 +9,7 @@ from tf_capsules.argument_types import Dtype, Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import alike
 from tf_capsules.losses.base import Loss
-from tf_capsules.routing.arguments import is_positive
+from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
 
@@ -26,8 +26,7 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
         cost: "cosine" or "l2".
 
     Returns:
-        The costs (..., samples, other samples), in at least float32. With "cosine" a sample of zeros has the cost 1 to
-        all others.
+        The costs (..., samples, other samples), in at least float32; of a sample of zeros, with "cosine", 1.
 
     Raises:
         ValueError: an unknown cost, or features that don't fit each other.
@@ -47,8 +46,7 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
     if cost == "l2":
         differences = ops.expand_dims(x, -2) - ops.expand_dims(y, -3)
         return ops.sqrt(ops.sum(ops.square(differences), axis=-1) + TINY)
-    directions = x / length(x, keepdims=True), y / length(y, keepdims=True)
-    return 1 - ops.einsum("...if,...jf->...ij", *directions)
+    return 1 - ops.einsum("...if,...jf->...ij", x / length(x, keepdims=True), y / length(y, keepdims=True))
 
 
 def sinkhorn(
@@ -78,8 +76,8 @@ def sinkhorn(
         >>> round(float(ops.sum(plan * cost)), 6), [round(float(mass), 4) for mass in ops.sum(plan, axis=0)]
         (0.349274, [0.3333, 0.3333, 0.3333])
     """
-    _check(epsilon, iterations)
-    kernel = -at_least_float32(cost) / epsilon
+    iterations = positive_int("iterations", iterations)
+    kernel = -at_least_float32(cost) / positive_number("epsilon", epsilon)
     if len(kernel.shape) < 2:
         raise ValueError(f"`cost` is (..., samples, other samples). Received shape {tuple(kernel.shape)}.")
     rows, columns = _log_masses(rows, kernel[..., 0]), _log_masses(columns, kernel[..., 0, :])
@@ -101,12 +99,6 @@ def _log_masses(masses, like):
     some = masses > 0
     # The logarithm of a mass of 0 is finite here, so that no difference of two of them is NaN.
     return ops.where(some, ops.log(ops.where(some, masses, 1.0)), -1e30) + ops.zeros_like(like)
-
-
-def _check(epsilon, iterations):
-    if not is_positive(epsilon):
-        raise ValueError(f"`epsilon` must be a number above 0. Received: {epsilon!r}")
-    return float(epsilon), positive_int("iterations", iterations)
 
 
 def _features(loss, y_true, y_pred):
@@ -140,9 +132,6 @@ class SinkhornDivergence(Loss):
         y_pred: features (batch, features), x.
         sample_weight: None, or (batch,) or (batch, 1), nonnegative; or one number for all.
 
-    Returns:
-        A scalar.
-
     Raises:
         ValueError: arguments out of range; features or weights of another shape.
 
@@ -165,7 +154,8 @@ class SinkhornDivergence(Loss):
     ):
         super().__init__(name, reduction, dtype)
         self.cost = one_of("cost", cost, ("cosine", "l2"))
-        self.epsilon, self.iterations = _check(epsilon, iterations)
+        self.epsilon = float(positive_number("epsilon", epsilon))
+        self.iterations = positive_int("iterations", iterations)
         self.unbiased = truth_value("unbiased", unbiased)
         self.plan_gradient = truth_value("plan_gradient", plan_gradient)
 
@@ -184,10 +174,6 @@ class SinkhornDivergence(Loss):
         fixed = costs if self.plan_gradient else ops.stop_gradient(costs)
         carried = ops.sum(sinkhorn(fixed, self.epsilon, self.iterations, masses, masses) * costs, axis=-2)
         return ops.divide_no_nan(sum(sign * carried[i] for i, sign in enumerate(signs)), masses)
-
-    def get_config(self):
-        own = {name: getattr(self, name) for name in ("cost", "epsilon", "iterations", "unbiased", "plan_gradient")}
-        return {**super().get_config(), **own}
 
 
 def _masses(weights, features):
@@ -217,9 +203,6 @@ class PairedKLDivergence(Loss):
         y_true: features (batch, features), y.
         y_pred: features (batch, features), x.
 
-    Returns:
-        A scalar, the mean over the batch.
-
     Raises:
         ValueError: features of another shape.
 
@@ -245,9 +228,6 @@ class PairedKLDivergence(Loss):
             return _divergence(p, q)
         middle = ops.logaddexp(p, q) - math.log(2)
         return (_divergence(p, middle) + _divergence(q, middle)) / 2
-
-    def get_config(self):
-        return {**super().get_config(), "symmetric": self.symmetric}
 
 
 def _divergence(p, q):

@@ -20,8 +20,7 @@ class SpreadMargin(keras.layers.Layer):
     The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
     adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
     `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
-    layer, which returns its input unchanged. Compile such a network again after `load_model`, with a new `SpreadLoss`
-    of its layer: a loaded loss does not know the layer.
+    layer. Compile it again after `load_model`, with a new `SpreadLoss` of its layer: a loaded loss does not know it.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".
@@ -114,8 +113,7 @@ class SpreadLoss(Loss):
         A scalar, the mean over the batch; NaN if a row does not name exactly one class.
 
     Raises:
-        ValueError: a margin that is no number above 0, or a layer that is in no network; labels or predictions of
-            another shape.
+        ValueError: a margin that is no number above 0, or a layer of no network; labels or predictions of other shapes.
 
     Example:
         >>> round(float(SpreadLoss(0.5)(np.array([1]), np.array([[0.2, 0.4, 0.6]]))), 4)
