@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tf_capsules.argument_types import Dtype
 from tf_capsules.layers.arguments import class_targets, positive_int
 from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.precision import at_least_float32
@@ -35,12 +36,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
         1.0
     """
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        name: str | None = "exact_match",
-        dtype: str | keras.DTypePolicy | None = None,
-    ):
+    def __init__(self, threshold: float | None = None, name: str | None = "exact_match", dtype: Dtype = None):
         if threshold is not None and not is_number(threshold):
             raise ValueError(f"`threshold` must be a number or None. Received: {threshold!r}")
         super().__init__(_exact_match, name=name, dtype=dtype, threshold=threshold)
@@ -74,7 +70,7 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
         0.5
     """
 
-    def __init__(self, k: int = 1, name: str | None = "accuracy", dtype: str | keras.DTypePolicy | None = None):
+    def __init__(self, k: int = 1, name: str | None = "accuracy", dtype: Dtype = None):
         super().__init__(_among_top_k, name=name, dtype=dtype, k=positive_int("k", k))
         self.k = k
 
