@@ -9,7 +9,6 @@ A `.npz` archive of NumPy may hold the same arrays; before their names may stand
 import hashlib
 import os
 import pathlib
-import re
 import warnings
 
 import keras
@@ -24,31 +23,33 @@ PUBLISHED = {
     "SST5R": "a7cd1797dc3f0a9097782f39c38fca024af6d2fe6bd08181c8f137b722f939f8",
     "SST2R": "072fa59d8180af4251c513ef074ddff12cdb5e80daebdd4a2859a31e59e33db2",
 }
-_PART = {"kernel": "weight", "bias": "bias"}
-_NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+# Our names of layers and of their weights, and the author's.
+_LAYERS = {
+    **{f"norm_{block + 1}": f"convolve.{3 * block}" for block in range(6)},
+    **{f"convolution_{block + 1}": f"convolve.{3 * block + 1}" for block in range(6)},
+    "norm_scores": "compute_a.0",
+    "scores": "compute_a.1",
+    "norm_poses": "compute_mu.0",
+    "poses/poses": "compute_mu.1",
+    "capsules/dense": "detect_parts.0",
+    "capsules/norm": "detect_parts.2",
+    "parts": "routings.0",
+    "classes": "routings.1",
+}
+_WEIGHTS = {"kernel": "weight", "bias": "bias"}
+_WEIGHTS |= {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 _ROUTING = {"kernel": "W", "bias": "B", "beta_use": "beta_use", "beta_ignore": "beta_ign"}
-# Our path of a weight, and the author's name.
-_RULES = (
-    (r"norm_(\d)/(\w+)", lambda i, part: f"convolve.{3 * (int(i) - 1)}.{_NORM[part]}"),
-    (r"convolution_(\d)/(\w+)", lambda i, part: f"convolve.{3 * (int(i) - 1) + 1}.{_PART[part]}"),
-    (r"norm_scores/(\w+)", lambda part: f"compute_a.0.{_NORM[part]}"),
-    (r"scores/(\w+)", lambda part: f"compute_a.1.{_PART[part]}"),
-    (r"norm_poses/(\w+)", lambda part: f"compute_mu.0.{_NORM[part]}"),
-    (r"poses/poses/(\w+)", lambda part: f"compute_mu.1.{_PART[part]}"),
-    (r"capsules/depth", lambda: "depth_emb"),
-    (r"capsules/dense/(\w+)", lambda part: f"detect_parts.0.{_PART[part]}"),
-    (r"capsules/norm/(\w+)", lambda part: f"detect_parts.2.{_NORM[part]}"),
-    (r"parts/(\w+)", lambda part: f"routings.0.{_ROUTING[part]}"),
-    (r"classes/(\w+)", lambda part: f"routings.1.{_ROUTING[part]}"),
-)
 
 
 def author_name(path: str):
     """The author's name for the weight of this path in `ImageCapsNet` or `TextCapsNet`."""
-    for pattern, name in _RULES:
-        if match := re.fullmatch(pattern, path):
-            return name(*match.groups())
-    raise ValueError(f"The weight {path!r} has no counterpart in the author's code.")
+    if path == "capsules/depth":
+        return "depth_emb"
+    layer, _, weight = path.rpartition("/")
+    weights = _ROUTING if layer in ("parts", "classes") else _WEIGHTS
+    if layer not in _LAYERS or weight not in weights:
+        raise ValueError(f"The weight {path!r} has no counterpart in the author's code.")
+    return f"{_LAYERS[layer]}.{weights[weight]}"
 
 
 def load_author_weights(model: keras.Model, path: str | os.PathLike):
