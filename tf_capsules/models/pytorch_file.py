@@ -39,6 +39,8 @@ class _Tensor(typing.NamedTuple):
 
     def array(self, content):
         """The tensor's numbers, from the bytes of its storage."""
+        if len(content) != self.storage.size:
+            raise ValueError(f"its storage {self.storage.key} has {len(content)} bytes of {self.storage.size}")
         last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         count = math.prod(self.shape)
         if min(self.offset, *self.shape, *self.strides, 0) < 0 or count > self.storage.length:
@@ -93,10 +95,8 @@ def _of_archive(file):
             raise ValueError("its numbers are big-endian")
         with archive.open(entries["data.pkl"]) as pickled:
             tensors = _checked(_Unpickler(pickled).load())
-        contents = {}
-        for storage in {tensor.storage for tensor in tensors.values()}:
-            contents[storage] = _whole(archive.read(entries[f"data/{storage.key}"]), storage)
-    return tensors, contents
+        storages = {tensor.storage for tensor in tensors.values()}
+        return tensors, {storage: archive.read(entries[f"data/{storage.key}"]) for storage in storages}
 
 
 def _of_sequence(file):
@@ -113,7 +113,7 @@ def _of_sequence(file):
         storage = storages[key]
         if file.read(8) != storage.length.to_bytes(8, "little"):
             raise ValueError(f"its storage {key} has not the {storage.length} numbers that tensors view")
-        contents[storage] = _whole(file.read(storage.size), storage)
+        contents[storage] = file.read(storage.size)
     return tensors, contents
 
 
@@ -123,10 +123,4 @@ def _checked(tensors):
     for name, tensor in tensors.items():
         if not isinstance(tensor, _Tensor):
             raise ValueError(f"its entry {name!r} is no tensor")
-    return dict(tensors)
-
-
-def _whole(content, storage):
-    if len(content) != storage.size:
-        raise ValueError(f"its storage {storage.key} has {len(content)} bytes of {storage.size}")
-    return content
+    return tensors
