@@ -25,13 +25,11 @@ def names():
 
 def find(weights: str | os.PathLike):
     """The path of a weights file, given by its path or as the name of a shipped set; a ValueError for neither."""
-    path = None
-    if isinstance(weights, (str, os.PathLike)):
-        path = FOLDER / f"{weights}.weights.h5" if str(weights) in names() else pathlib.Path(weights)
-    if path is None or not path.is_file():
-        shipped = ", ".join(names())
-        raise ValueError(f"`weights`: no such file, nor a shipped set ({shipped}). Received: {weights!r}")
-    return path
+    if str(weights) in names():
+        return FOLDER / f"{weights}.weights.h5"
+    if isinstance(weights, (str, os.PathLike)) and pathlib.Path(weights).is_file():
+        return pathlib.Path(weights)
+    raise ValueError(f"`weights`: no such file, nor a shipped set ({', '.join(names())}). Received: {weights!r}")
 
 
 def load_weights(model: keras.Model, weights: Weights):
@@ -125,19 +123,17 @@ def _check(model, path):
     with h5py.File(path) as file:
         if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
             raise ValueError("its numbers are not those that were written")
-        shapes = {name: tuple(array.shape) for name, array in _arrays(file).items()}
-    kept = {name: shape for name, shape in shapes.items() if "optimizer" not in name.split("/")}
-    bare = [shape for name, shape in kept.items() if not name.startswith(("decoder/", "growing_margins/"))]
-    wanted = collections.Counter(tuple(weight.shape) for weight in model.weights)
-    missed = "lacks arrays that the network has", wanted - collections.Counter(kept.values())
+        shapes = {name: array.shape for name, array in _arrays(file).items() if "optimizer" not in name.split("/")}
+    bare = [shape for name, shape in shapes.items() if not name.startswith(("decoder/", "growing_margins/"))]
+    wanted = collections.Counter(weight.shape for weight in model.weights)
+    missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare) - wanted
     decoder = getattr(model, "decoder", None)
-    if missed[1] and decoder and missed[1] == collections.Counter(tuple(weight.shape) for weight in decoder.weights):
+    if missed and decoder and missed == collections.Counter(weight.shape for weight in decoder.weights):
         raise ValueError("it has no weights of a decoder; make the network without one")
-    unused = "has arrays that the network lacks", collections.Counter(bare) - wanted
-    for what, some in (missed, unused):
-        if some:
-            few = ", ".join(map(str, list(some)[:3]))
-            raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
+    if missed or unused:
+        what = "lacks arrays that the network has" if missed else "has arrays that the network lacks"
+        few = ", ".join(map(str, list(missed or unused)[:3]))
+        raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
 
 
 def _arrays(file):
