@@ -19,8 +19,7 @@ class CapsuleClassifier(keras.Model):
 
     It is called with its input only: images, or whatever the encoder takes. `compile` it with a loss and metrics on the
     activations. With a decoder, `fit` adds the reconstruction loss of the capsule that the label selects (Sabour et al.
-    2017, section 4.1). If the loss is a `SpreadLoss` with a growing margin, `compile` adds its step count to the
-    network. The count is saved and loaded with the weights, so resumed training goes on from it.
+    2017, section 4.1). `compile` also adds the step count of a loss with a `SpreadMargin` to the network.
 
     Args:
         encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes), "poses"
@@ -36,10 +35,9 @@ class CapsuleClassifier(keras.Model):
         A dict of "activations" (batch, classes), "poses" (batch, classes, *pose), and the encoder's further outputs.
 
     Labels for `fit` and `evaluate` are class numbers (batch,), or one-hot or multi-hot rows (batch, classes). Where an
-    image has several parts to reconstruct, they are a dict of "label" (rows, as before), "parts" (batch, parts, height,
-    width, channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label, unless
-    that is -1. For mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (class numbers,
-    for the metrics).
+    image has several parts to reconstruct, they are a dict of "label" (rows), "parts" (batch, parts, height, width,
+    channels) and "part_labels" (batch, parts): each part is reconstructed from the capsule of its label, unless that is
+    -1. For mixed examples they are a dict of "label" (mixed rows, for the loss) and "unmixed" (numbers, for metrics).
 
     Raises:
         ValueError: an encoder without these outputs, or with several inputs beside a decoder; a decoder that is no
@@ -106,9 +104,7 @@ class CapsuleClassifier(keras.Model):
         margin = loss.margin if isinstance(loss, SpreadLoss) else None
         growing = isinstance(margin, SpreadMargin) and margin not in self.encoder._flatten_layers()
         if growing and margin.built and margin not in self.growing_margins:
-            raise ValueError(
-                f"{loss.name!r} counts the steps of another training. Give each network a loss of its own."
-            )
+            raise ValueError(f"{loss.name!r} counts the steps of another training. Give each network its own loss.")
         self.growing_margins.clear()
         if growing:
             if not margin.built:
@@ -199,10 +195,8 @@ class CapsuleClassifier(keras.Model):
         return super().compute_metrics(x, labels, y_pred["activations"], _of_label(sample_weight))
 
     def get_config(self):
-        parts = {"encoder": self.encoder, "decoder": self.decoder}
-        own = {name: keras.saving.serialize_keras_object(part) for name, part in parts.items()}
-        own |= {"reconstruction_weight": self.reconstruction_weight, "logits": self.logits}
-        return {**super().get_config(), **own}
+        own = {name: getattr(self, name) for name in ("encoder", "decoder", "reconstruction_weight", "logits")}
+        return {**super().get_config(), **keras.saving.serialize_keras_object(own)}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -233,10 +227,8 @@ def class_outputs(outputs: Tensor):
     if isinstance(outputs, dict) and "activations" not in outputs:
         raise ValueError(f'A dict of outputs needs the key "activations". Received: {", ".join(outputs)}')
     if isinstance(outputs, (list, tuple)):
-        raise ValueError(
-            f'A model of several outputs must give a dict of them, with the key "activations". Received {len(outputs)} '
-            f"outputs in a {type(outputs).__name__}."
-        )
+        received = f"Received {len(outputs)} outputs in a {type(outputs).__name__}."
+        raise ValueError(f'A model of several outputs must give a dict of them, with the key "activations". {received}')
     return outputs["activations"] if isinstance(outputs, dict) else outputs
 
 

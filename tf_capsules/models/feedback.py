@@ -115,9 +115,8 @@ class FeedbackModel(keras.Model):
         loss = super().compute_loss(x, y, y_pred.outputs, sample_weight, training)
         # With several outputs or a dict of labels, the weights of the first. Keras copies weights to a dict's entries.
         weights = next(iter(tree.flatten(sample_weight)), None)
-        divergence = self.weight * sum(
-            unit(*maps, weights, training=True) for unit, maps in zip(self.units, y_pred.maps, strict=True)
-        )
+        parts = [unit(*maps, weights, training=True) for unit, maps in zip(self.units, y_pred.maps, strict=True)]
+        divergence = self.weight * sum(parts)
         # Keras losses contain a replica's share, which is 1 without a strategy. A metric must not contain it.
         share = keras.losses.MeanAbsoluteError()(ops.ones((1, 1)), ops.zeros((1, 1)))
         # Each batch is weighted by its number of examples, as in Keras's "loss".
@@ -237,9 +236,7 @@ def _graph(model, links):
         shape = tree.map_structure(lambda x: tuple(x.shape), given[name])
         if not keras.backend.is_keras_tensor(given[name]) or len(shape) not in (4, 5):
             maps = "(batch, height, width, channels) or (batch, height, width, types, dim)"
-            raise ValueError(
-                f"A link is between maps {maps}. Received: the layer {name!r} with outputs of shape {shape}."
-            )
+            raise ValueError(f"A link joins maps {maps}. Received: the layer {name!r} with outputs of shape {shape}.")
     return graph.input, graph.output, [(given[lower], given[higher]) for lower, higher, _ in links]
 
 

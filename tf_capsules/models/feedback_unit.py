@@ -23,17 +23,15 @@ class FeedbackAgreement(keras.layers.Layer):
     squash. A critic turns either map into features: two 3x3 convolutions, each with batch normalization and ReLU. Both
     learn together with the network. Kernels start Glorot normal, biases normal with a deviation of 1.
 
-    Maps are features (batch, height, width, channels) or capsules (batch, height, width, types, dim). The channels of
-    features are read as capsules, too: `groups` capsules one after another.
+    Maps are features or capsules. The channels of features are read as `groups` capsules one after another.
 
     Args:
         groups: of the generator: the number of capsule types in both maps; 1 for the paper's "vanilla" generator, a
             plain transposed convolution, which goes with `squash=False`.
         squash: whether generated capsules are squashed.
         critic: whether a critic is used; False compares the maps themselves.
-        critic_strides: strides of the critic's two convolutions. None: (2, 2); for lower maps up to 4x4 (2, 1); up to
-            2x2 (1, 1). Larger strides would leave a single number, which has no direction to compare. (The released
-            code always has (2, 2).)
+        critic_strides: of the critic's convolutions. None: (2, 2), as in the released code; for lower maps up to 4x4
+            (2, 1), up to 2x2 (1, 1): larger strides would leave a single number, which has no direction to compare.
         divergence: a Keras loss of features (batch, features): its targets are from the lower map, its predictions from
             the generated one. None: `SinkhornDivergence()`.
 
@@ -47,8 +45,7 @@ class FeedbackAgreement(keras.layers.Layer):
         A scalar, the divergence.
 
     Raises:
-        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
-            a critic of lower maps of 1x1.
+        ValueError: arguments out of range; maps of other or unknown sizes or not of whole groups; a critic of 1x1 maps.
 
     Example:
         >>> unit = FeedbackAgreement(groups=4)
@@ -72,8 +69,7 @@ class FeedbackAgreement(keras.layers.Layer):
         if critic_strides is not None:
             critic_strides = positive_ints("critic_strides", critic_strides, "convolution of the critic", (2, 2))
             if len(critic_strides) != 2:
-                expected = "a number for each of two convolutions"
-                raise ValueError(f"`critic_strides` has {expected}. Received: {critic_strides}")
+                raise ValueError(f"`critic_strides` are those of two convolutions. Received: {critic_strides}")
         self.critic_strides = critic_strides
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):
@@ -87,9 +83,7 @@ class FeedbackAgreement(keras.layers.Layer):
             raise ValueError(f"FeedbackAgreement is between maps {maps} of known size. {received}")
         (*size, channels), (*smaller, higher_channels) = map(_features_of, shapes)
         if any(few not in (many, -(-many // 2)) for few, many in zip(smaller, size, strict=True)):
-            raise ValueError(
-                f"The higher map must have the size of the lower one or half of it, rounded up. {received}"
-            )
+            raise ValueError(f"The higher map must have the lower one's size, or half of it, rounded up. {received}")
         if channels % self.groups or higher_channels % self.groups:
             groups = f"`groups`, which is {self.groups} (by default 32; 1 for any maps)"
             raise ValueError(f"The channels of both maps must be whole multiples of {groups}. {received}")

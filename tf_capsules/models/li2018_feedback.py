@@ -72,8 +72,7 @@ def feedback(
         stages = ["stem", *(name for name in names if name.startswith("stage_"))]
         pairs, vanilla = list(zip(stages, stages[1:], strict=False)), True
     if not pairs:
-        known = 'EncapNet, or with "half" for ResNetTwin'
-        raise ValueError(f"Feedback with links {links!r} is for {known}, not {network!r}.")
+        raise ValueError(f'Feedback with links {links!r} is for EncapNet, or with "half" ResNetTwin, not {network!r}.')
     options: dict[str, Any] = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
     options["divergence"] = PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport)
     return with_feedback(network, pairs, weight, **options)
