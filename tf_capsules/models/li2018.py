@@ -61,18 +61,14 @@ def CapNet(
         (None, 10, 16)
     """
     one_of("routing", routing, ("dynamic", "em"))
-    foreign = (
-        {"normalization": (normalization, "min_max")}
-        if routing == "dynamic"
-        else {
-            "initial_logits": (initial_logits, "zeros"),
-            "competition": (competition, "children"),
-            "initialization": (initialization, "released"),
-        }
-    )
     scaled = one_of("initialization", initialization, ("released", "scaled")) == "scaled"
-    for argument, (value, default) in foreign.items():
-        if value != default:
+    for only, argument, value, default in (
+        ("em", "normalization", normalization, "min_max"),
+        ("dynamic", "initial_logits", initial_logits, "zeros"),
+        ("dynamic", "competition", competition, "children"),
+        ("dynamic", "initialization", initialization, "released"),
+    ):
+        if routing != only and value != default:
             raise ValueError(f"`{argument}` is no argument of {routing!r} routing. Received: {value!r}")
     iterations = positive_int("iterations", iterations)
     images = image_input(image_shape, classes)
@@ -82,11 +78,10 @@ def CapNet(
 
     def routed(x, capsules, name):
         # Each layer gets initializers of its own.
-        options = dict(iterations=iterations, sharing="positions", name=name, dtype="float32")
-        options["votes_memory"] = votes_memory
+        options = dict(iterations=iterations, sharing="positions", votes_memory=votes_memory, name=name)
         # The released code has a grouped 1x1 convolution here; the fans are those of its whole kernel.
         deviation = _SCALED[name] if scaled else (2 / (x[0].shape[-1] + _TYPES * capsules * dim)) ** 0.5
-        options["kernel_initializer"] = keras.initializers.RandomNormal(stddev=deviation)
+        options |= dict(kernel_initializer=keras.initializers.RandomNormal(stddev=deviation), dtype="float32")
         if routing == "dynamic":
             options |= dict(competition=competition, initial_logits=initial_logits)
             options |= dict(use_vote_bias=True, vote_bias_initializer="zeros" if scaled else unit_normal())
@@ -123,9 +118,6 @@ def ShortEncapNet(
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         coefficients: of the capsule convolution, see `CapConv`.
         dim: entries of the poses of the class capsules and of those below.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
     """
     images = image_input(image_shape, classes)
     x = _capsules(_stem(images, ((32, 1), (64, 1), (128, 2), (256, 2))), 8)
@@ -166,8 +158,7 @@ def EncapNet(
             for images of 128 and more (not published).
 
     Returns:
-        A `CapsuleClassifier`, not compiled. In its encoder the layers of module m, from 1, are "module_m_type_1" and
-        "module_m_type_2_n", n from 1.
+        A `CapsuleClassifier`. Its encoder's layers are "module_m_type_1" and "module_m_type_2_n", m and n from 1.
 
     Example:
         >>> network = EncapNet((16, 16, 3), types=4, layers=(1, 1))
@@ -209,9 +200,6 @@ def SameShapeCNN(
 ) -> keras.Model:
     """The convolutional network with CapNet's shapes, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
-    Args:
-        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled; the paper's margin loss is on them.
     """
@@ -222,9 +210,6 @@ def SameSizeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_size_cnn"
 ) -> keras.Model:
     """The convolutional network with CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
-
-    Args:
-        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
 
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled.
@@ -240,9 +225,7 @@ def ResNetTwin(
     weights: Weights = None,
     name: str | None = "resnet_twin",
 ) -> keras.Model:
-    """The residual network whose stages have the shapes of EncapNet's modules.
-
-    With 10 classes it has 11,156,778 trainable parameters.
+    """The residual network whose stages have the shapes of EncapNet's modules, 11,156,778 trainable parameters.
 
     Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks.
 
@@ -251,8 +234,7 @@ def ResNetTwin(
         filters, blocks: of each stage.
 
     Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled. Its stage s, from 1, ends with
-        the layer "stage_s".
+        A Keras model from images to class probabilities (batch, classes). Stage s, from 1, ends with "stage_s".
 
     Example:
         >>> ResNetTwin().get_layer("stage_4").output.shape

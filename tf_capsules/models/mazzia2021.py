@@ -5,14 +5,9 @@ from collections.abc import Sequence
 import keras
 
 from tf_capsules.argument_types import Shape, Weights
-from tf_capsules.layers import (
-    BatchNormalization,
-    Decoder,
-    DepthwisePrimaryCapsules,
-    SelfAttentionRouting,
-    UpsamplingDecoder,
-)
+from tf_capsules.layers import Decoder, DepthwisePrimaryCapsules, SelfAttentionRouting, UpsamplingDecoder
 from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, one_of, positive_int_or_none
+from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.models.backbones import check_convolutions, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 
@@ -44,20 +39,14 @@ def EfficientCapsNet(
 
     Args:
         image_shape, classes, name: as of all networks, see `tf_capsules.models`.
-        convolutions: (filters, kernel size, stride) of each, without padding: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or
-            your own.
+        convolutions: (filters, kernel size, stride) of each, unpadded: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or your own.
         normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
-        primary_kernel_size, primary_strides: of the primary capsules' filters; None for the whole feature map. The
-            paper has 5 and 2 for MultiMNIST.
+        primary_kernel_size, primary_strides: of the primary capsules; None: the whole map; MultiMNIST: 5 and 2.
         pose: entries of a primary capsule's pose.
         dim: entries of a class capsule's pose.
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
-        reconstruction_weight: factor on the summed squared error of the reconstruction; None: the paper's 0.392 times
-            the mean squared error.
+        reconstruction_weight: factor on the summed squared error; None: the paper's 0.392 times the mean squared error.
         weights: as of all networks; or the path of the authors' smallNORB file.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
 
     Example:
         >>> model = EfficientCapsNet(decoder=None)
@@ -76,10 +65,14 @@ def EfficientCapsNet(
     images = image_input(image_shape, classes, smallest)
     x = images
     for index, (filters, kernel_size, strides) in enumerate(convolutions, start=1):
-        x = keras.layers.Conv2D(
-            filters, kernel_size, strides, kernel_initializer="he_normal", name=f"convolution_{index}", **CHANNELS_LAST
-        )(x)
-        x = _normalized(x, normalization, index)
+        drawn = dict(kernel_initializer="he_normal", name=f"convolution_{index}")
+        x = keras.layers.Conv2D(filters, kernel_size, strides, **drawn, **CHANNELS_LAST)(x)
+        if normalization == "batch":
+            x = BatchNormalization(name=f"normalization_{index}")(keras.layers.ReLU()(x))
+        else:  # each map is a group of its own
+            drawn = dict(beta_initializer="random_uniform", gamma_initializer="random_uniform")
+            normalize = keras.layers.GroupNormalization(-1, epsilon=1e-3, name=f"normalization_{index}", **drawn)
+            x = normalize(keras.layers.LeakyReLU(0.3)(x))
     x = DepthwisePrimaryCapsules(pose, primary_kernel_size, primary_strides, name="primary_capsules")(x)
     poses = SelfAttentionRouting(classes, dim, dtype="float32", name="class_capsules")(x)
     if reconstruction_weight is None:
@@ -91,14 +84,3 @@ def EfficientCapsNet(
         layer = UpsamplingDecoder(channels, name="decoder")
     options = dict(decoder=layer, reconstruction_weight=reconstruction_weight, name=name)
     return classifier(images, {"poses": poses}, weights, **options)
-
-
-def _normalized(x, normalization, index):
-    name = f"normalization_{index}"
-    if normalization == "batch":
-        return BatchNormalization(name=name)(keras.layers.ReLU()(x))
-    x = keras.layers.LeakyReLU(0.3)(x)
-    # Each map is a group of its own.
-    return keras.layers.GroupNormalization(
-        -1, epsilon=1e-3, beta_initializer="random_uniform", gamma_initializer="random_uniform", name=name
-    )(x)
