@@ -1,12 +1,16 @@
 """The papers' networks as Keras models, one file a paper.
 
-The functions that make them have these arguments and errors in common. Each of them describes only the others.
+The functions that make them have these arguments, results and errors in common. Each describes only the others.
 
 Args:
     image_shape: (height, width, channels).
     classes: number of classes.
     weights: None; the path of a weights file; or the name of a shipped set (`tf_capsules.models.weights.names()`).
     name: of the model.
+
+Returns:
+    A model that is not compiled: a `CapsuleClassifier`; or, of a network without capsules, a Keras model from images to
+    class probabilities (batch, classes).
 
 Raises:
     ValueError: arguments out of range, an image that is too small, unknown weights.

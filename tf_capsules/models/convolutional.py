@@ -21,10 +21,9 @@ def convolutional_network(
     weights: Weights = None,
     name: str | None = None,
 ):
-    """A Keras model from images to class probabilities (batch, classes), not compiled.
+    """Such a network; `image_shape`, `classes`, `weights`, `name` are as of all networks, see `tf_capsules.models`.
 
     Args:
-        image_shape, classes, weights, name: as of the papers' networks.
         convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
         hidden: units of each hidden layer, ReLU.
         pooling: whether 2x2 max pooling follows each convolution.

@@ -41,15 +41,13 @@ def MatrixCapsNet(
     the activations of an untrained network hardly differ from 1/2.
 
     Args:
-        image_shape: (height, width, channels); with the default values at least 17 x 17, or a feature map of at least
-            7 x 7.
+        image_shape: (height, width, channels); by default at least 17 x 17, or a feature map of at least 7 x 7.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of the convolution, the paper's A.
         types: types of primary capsules, B.
         capsules: types of capsules, a number for each convolutional routing layer: the paper's C and D.
         strides: of these layers, whose windows are 3x3; None: 2 in the first and 1 in all others.
-        padding: of the convolution, "valid" (the paper's grids of 14, 6 and 4) or "same" (16, 7 and 5, as in the open
-            implementation of Gritzman 2019).
+        padding: of the convolution, "valid" (the paper: grids of 14, 6 and 4) or "same" (Gritzman 2019: 16, 7 and 5).
         pose: of every capsule: (rows, columns), or the number of entries of a vector.
         iterations: of each routing layer.
         inverse_temperature: see `EMRouting`; a list has a number for each iteration.
@@ -57,8 +55,7 @@ def MatrixCapsNet(
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None; or a factor on the sum of the squared kernel weights, which is then added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
-        backbone: None; or a Keras model from images to a feature map, which replaces the convolution and which `l2`
-            does not regularize.
+        backbone: None; or a Keras model from images to a feature map, in place of the convolution and without `l2`.
 
     Returns:
         A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of
@@ -109,15 +106,11 @@ def BaselineCNN(
 ) -> keras.Model:
     """The convolutional baseline for smallNORB, 4,253,349 parameters (the paper says 4.2M).
 
-    Source: Hinton et al. 2018, the baseline of its experiments; the count is met with "same" padding. The dropout rate
-    is not stated.
+    Source: the baseline of Hinton et al. 2018. The count is met with "same" padding; the dropout rate is not stated.
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((32, 5), (64, 5)), (1024,), **options)

@@ -56,9 +56,6 @@ def CapsNet(
         reconstruction_weight: factor on the summed squared error of the reconstruction.
         backbone: None; or a Keras model from images to a feature map, which replaces the first convolution.
 
-    Returns:
-        A `CapsuleClassifier`, not compiled.
-
     Example:
         >>> CapsNet().count_params()
         8215568
@@ -88,15 +85,11 @@ def BaselineCNN(
 ) -> keras.Model:
     """The convolutional baseline for MNIST, 35,445,522 parameters.
 
-    Source: Sabour et al. 2017, section 5. The published count is met with "same" padding; the dropout rate is not
-    stated.
+    Source: Sabour et al. 2017, section 5. The count is met with "same" padding; the dropout rate is not stated.
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         dropout: share of the last hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(dropout=dropout, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((256, 5), (256, 5), (128, 5)), (328, 192), **options)
@@ -112,17 +105,13 @@ def PoolingCNN(
 ) -> keras.Model:
     """The convolutional baseline with max pooling for MultiMNIST, 24,563,978 parameters.
 
-    Source: Sabour et al. 2017, section 6. The published count is met with "same" padding. For affNIST the paper only
-    says "similar size, max pooling and dropout": this network with `activation="softmax"` and `dropout=0.5` stands
-    in.
+    Source: Sabour et al. 2017, section 6. The count is met with "same" padding. For affNIST the paper only says
+    "similar size, max pooling and dropout": this network with `activation="softmax"` and `dropout=0.5` stands in.
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         activation: "sigmoid" where several classes may be present, "softmax" where one is.
         dropout: share of the hidden units that is dropped in training.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)

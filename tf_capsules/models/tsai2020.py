@@ -60,12 +60,8 @@ def AttentionCapsNet(
         iterations, schedule: of the routing, see `ConcurrentRouting`.
         scaled, layer_norm, dropout, initial_pose, votes_memory: see `InvertedAttentionRouting`.
         activations: whether all capsules below the classes have activations (ablation C), see the same layer.
-        probabilities: "softmax": the network's "activations" are logits, for `SoftmaxCrossentropy`, and a softmax makes
-            probabilities of them; "sigmoid", where several classes may be present: "activations" are probabilities, and
-            "logits" are a further output.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
+        probabilities: "softmax": the network's "activations" are logits, for `SoftmaxCrossentropy`; "sigmoid", where
+            several classes may be present: "activations" are probabilities, and "logits" are a further output.
 
     Example:
         >>> AttentionCapsNet().count_params()
@@ -125,9 +121,6 @@ def DynamicCapsNet(
         types, iterations: see `tf_capsules.models.sabour2017.CapsNet`.
         backbone: as of `AttentionCapsNet`; "simple" is a convolution of 9x9.
         filters: channels of the simple backbone; None: 256.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
     """
     options: dict[str, Any] = dict(types=types, iterations=iterations, decoder_units=None, weights=weights, name=name)
     if isinstance(backbone, str) and backbone == "simple":
@@ -160,9 +153,6 @@ def ConvDynamicCapsNet(
         filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the number of entries of a vector.
         iterations: of the routing, at least 1.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
     """
     pose = positive_int("pose", pose)
     backbones.check_convolutions(convolutions)
@@ -198,9 +188,6 @@ def EMCapsNet(
         types, capsules, iterations: see `tf_capsules.models.hinton2018.MatrixCapsNet`.
         filters: channels of the simple backbone; None: 256.
         backbone: as of `AttentionCapsNet`; "simple" is a normalized convolution of 4x4.
-
-    Returns:
-        A `CapsuleClassifier`, not compiled.
     """
     backbone = _backbone(backbone, image_shape, filters, kernel_size=4, batch_norm=True)
     options: dict[str, Any] = dict(types=types, capsules=capsules, iterations=iterations, weights=weights, name=name)
@@ -214,17 +201,12 @@ def BaselineCNN(
     weights: Weights = None,
     name: str | None = "baseline_cnn",
 ) -> keras.Model:
-    """The convolutional baseline for CIFAR, 18,919,434 trainable parameters.
-
-    Source: Tsai et al. 2020, tables 2 and 3.
+    """The convolutional baseline for CIFAR, 18,919,434 trainable parameters (Tsai et al. 2020, tables 2 and 3).
 
     Args:
         image_shape: at least 21 x 21, to be halved five times.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each convolution.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes, smallest=21)  # 21, 11, 6, 3, 2, 1
     x = keras.layers.ReLU()(backbones.padded_convolution(images, filters, strides=2))
@@ -249,9 +231,6 @@ def ResNet18(
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters: channels of each of the four stages.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes), not compiled.
     """
     images = backbones.image_input(image_shape, classes)
     x = backbones.ResNetBackbone(image_shape, filters=filters, blocks=(2, 2, 2, 2), stem=None)(images)
@@ -275,13 +254,9 @@ def DiverseCNN(
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-        pooling: "average": `hidden` channels at each position, then their means; "learned": `hidden` units that see all
-            positions.
+        pooling: "average": means of `hidden` channels over positions; "learned": `hidden` units that see all positions.
         filters: channels of each convolution.
         hidden: see `pooling`.
-
-    Returns:
-        A Keras model from images to independent class probabilities (batch, classes), not compiled.
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)
