@@ -50,7 +50,7 @@ class CoupledSGD(_Coupled, keras.optimizers.SGD):
 
     Args:
         learning_rate, momentum, kwargs: as in `keras.optimizers.SGD`.
-        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, not negative; also on
+        decay: factor on every trainable weight that `exclude_from_weight_decay` does not name, at least 0; also on
             biases and on those of normalization.
 
     Raises:
@@ -93,9 +93,6 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         learning_rate, beta_1, beta_2, kwargs: as in `keras.optimizers.Adam`.
         epsilon: added to the root of the bias-corrected second moment.
         decay: see `CoupledSGD`.
-
-    Raises:
-        ValueError: a negative decay.
 
     Example:
         >>> weight = keras.Variable([1.0])
@@ -147,9 +144,6 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
         epsilon: added to the root.
         centered: False leaves `a` out.
         decay: see `CoupledSGD`.
-
-    Raises:
-        ValueError: a negative decay.
 
     Example:
         >>> weight = keras.Variable([1.0])

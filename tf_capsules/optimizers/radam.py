@@ -26,8 +26,7 @@ class RAdam(keras.optimizers.Optimizer):
         beta_1: decay of the first moment, a number in [0, 1) or a schedule of such numbers, as `one_cycle` makes it.
             The moment's update and `1 - beta_1^t` use the value at the current step.
         beta_2: decay of the second moment, in (0, 1).
-        epsilon: added to the root of the second moment, which is not bias-corrected, as in the author's code and in
-            `torch.optim.RAdam`.
+        epsilon: added to the root of the second moment, not bias-corrected, as in the author's code and in PyTorch's.
         threshold: smallest `rho_t` with an adaptive step, at least 4. The paper has 4: with beta_2 0.999 the first
             adaptive step is then the fifth, with 5 it is the sixth. `torch.optim.RAdam` asks for more than 5.
         kwargs: of `keras.optimizers.Optimizer`, for instance `weight_decay` or `global_clipnorm`.
