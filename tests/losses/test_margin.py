@@ -146,3 +146,14 @@ def test_numbers_of_many_classes_are_not_rounded(make, dtype):
     outputs = np.eye(3000, dtype="float32")[[257, 2999]]
     for labels in ([257, 2999], [[257], [2999]]):
         np.testing.assert_allclose(make(dtype=dtype)(np.array(labels), outputs), make()(np.array(labels), outputs))
+
+
+def test_a_loss_derived_from_it_has_its_arguments_too():
+    class Gained(MarginLoss):
+        def __init__(self, gain=2.0, **kwargs):
+            super().__init__(**kwargs)
+            self.gain = gain
+
+    loss = Gained(3.0, present=0.8, reduction="sum")
+    again = Gained.from_config(loss.get_config())
+    assert (again.gain, again.present, again.absent, again.reduction) == (3.0, 0.8, 0.1, "sum")

@@ -60,7 +60,7 @@ class Configured(keras.layers.Layer):
     def get_config(self):
         """The constructor's arguments, and those of the layers that it inherits from."""
         config = super().get_config()
-        for name in _arguments(type(self)):
+        for name in arguments_of(type(self), Configured):
             kind, value = name.rpartition("_")[2], getattr(self, name)
             plain = kind not in _GETTERS or value is None or isinstance(value, str)
             config[name] = plain_numbers(value) if plain else _GETTERS[kind][1](value)
@@ -69,7 +69,8 @@ class Configured(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         for one in cls.__mro__:
-            names = {old: new for old, new in vars(one).get("older_names", {}).items() if old not in _arguments(cls)}
+            own, names = arguments_of(cls, Configured), vars(one).get("older_names", {})
+            names = {old: new for old, new in names.items() if old not in own}
             config = {names.get(name, name): value for name, value in config.items()}
         for name, values in cls.older_values.items():
             if isinstance(config.get(name), str):
@@ -77,9 +78,9 @@ class Configured(keras.layers.Layer):
         return super().from_config(config)
 
 
-def _arguments(cls):
-    """Names of the arguments that may be given by name to the constructor of a `Configured` layer."""
-    makers = [one.__init__ for one in cls.__mro__ if issubclass(one, Configured) and "__init__" in vars(one)]
+def arguments_of(cls, base):
+    """Names of the arguments that a constructor takes by name, those of the classes between it and `base` included."""
+    makers = [one.__init__ for one in cls.__mro__ if issubclass(one, base) and "__init__" in vars(one)]
     parameters = [parameter for maker in makers for parameter in inspect.signature(maker).parameters.values()]
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return dict.fromkeys(one.name for one in parameters if one.kind in by_name and one.name != "self")

@@ -1,8 +1,8 @@
 """The base of the losses."""
 
-import inspect
-
 import keras
+
+from tf_capsules.layers.configured import arguments_of
 
 
 class Loss(keras.losses.Loss):
@@ -13,5 +13,6 @@ class Loss(keras.losses.Loss):
         return keras.backend.result_type(super().dtype, "float32")
 
     def get_config(self):
-        """The constructor's arguments but the dtype: a loss holds each as the attribute of that name."""
-        return {name: getattr(self, name) for name in inspect.signature(self.__init__).parameters if name != "dtype"}
+        """The constructor's arguments but the dtype, as far as the loss holds them as attributes of their names."""
+        names = [name for name in arguments_of(type(self), Loss) if name != "dtype" and hasattr(self, name)]
+        return {name: getattr(self, name) for name in names}

@@ -200,6 +200,9 @@ def SameShapeCNN(
 ) -> keras.Model:
     """The convolutional network with CapNet's shapes, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
+    Args:
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
+
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled; the paper's margin loss is on them.
     """
@@ -210,6 +213,9 @@ def SameSizeCNN(
     image_shape: Shape = (32, 32, 3), classes: int = 10, weights: Weights = None, name: str | None = "same_size_cnn"
 ) -> keras.Model:
     """The convolutional network with CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
+
+    Args:
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
 
     Returns:
         A Keras model from images to linear outputs (batch, classes), not compiled.
