@@ -5,24 +5,17 @@ import numpy as np
 
 from tf_capsules.analysis.inference import shape_of_images
 from tf_capsules.datasets import augment
-from tf_capsules.export.answers import (
-    ROUNDING,
-    class_answers,
-    hidden_states,
-    need_tensorflow,
-    network_of,
-    warn_of_logits,
-)
+from tf_capsules.export import answers
 from tf_capsules.layers.arguments import image_sizes
 from tf_capsules.lazy import tf, tnp
 
 
 def served_shape(model, preprocess, image_shape):
     """Checks what can be checked before work starts; returns (height, width, channels) of the served images."""
-    need_tensorflow()
-    if hidden_states(model) is not None:
+    answers.need_tensorflow()
+    if answers.hidden_states(model) is not None:
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
-    for taken in keras.tree.flatten(getattr(network_of(model), "inputs", None) or []):
+    for taken in keras.tree.flatten(getattr(answers.network_of(model), "inputs", None) or []):
         if "float" not in taken.dtype:
             raise ValueError(
                 f"Exports give a model float32 images in [0, 1]; {model.name} takes {taken.dtype}. Make a model of its "
@@ -30,9 +23,7 @@ def served_shape(model, preprocess, image_shape):
             )
     steps = augment.check(preprocess)
     wanted = shape_of_images(model)
-    if image_shape is None:
-        image_shape = _shape_before(steps, wanted)
-    image_shape = image_sizes(image_shape)
+    image_shape = image_sizes(_shape_before(steps, wanted) if image_shape is None else image_shape)
     given = augment.output_shape(steps, image_shape)
     if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
         received = f"images {image_shape} are {given} after the steps {steps!r}"
@@ -45,7 +36,7 @@ def served_shape(model, preprocess, image_shape):
 def warn_of_image_logits(model, preprocess, shape):
     """`warn_of_logits` with a random image; `shape` is (height, width, channels) before `preprocess`."""
     shape = augment.output_shape(preprocess, shape)
-    warn_of_logits(model, np.random.default_rng(0).random((1, *shape), "float32"))
+    answers.warn_of_logits(model, np.random.default_rng(0).random((1, *shape), "float32"))
 
 
 def image_answer(model, steps, shape, class_names=None):
@@ -56,7 +47,7 @@ def image_answer(model, steps, shape, class_names=None):
         images = tf.ensure_shape(images, (None, *shape))
         if steps:
             images = tf.map_fn(lambda image: augment.apply(steps, image, xp=tnp), images)
-        return class_answers(model, model(images, training=False), class_names)
+        return answers.class_answers(model, model(images, training=False), class_names)
 
     return answer
 
@@ -66,7 +57,7 @@ def in_unit_range(images):
     if images.dtype == tf.uint8:
         return tf.cast(images, tf.float32) / 255
     lowest, highest = tf.reduce_min(images), tf.reduce_max(images)
-    inside = tf.reduce_all((images >= -ROUNDING) & (images <= 1 + ROUNDING))  # false for NaN
+    inside = tf.reduce_all((images >= -answers.ROUNDING) & (images <= 1 + answers.ROUNDING))  # false for NaN
     said = "float32 images must be in [0, 1]; pixels of 0 to 255 are for serving_uint8. Received least and greatest:"
     with tf.control_dependencies([tf.debugging.Assert(inside, [said, lowest, highest])]):
         return tf.identity(images)
@@ -96,8 +87,6 @@ def decoded(file, shape):
 
 def _shape_before(steps, shape):
     """The shape of images before `steps`; a ValueError if it can't be told."""
-    if len(shape) != 3:
-        raise ValueError(f"The model takes inputs of shape {shape}, not images (height, width, channels).")
     height, width, channels = shape
     if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
         raise ValueError(

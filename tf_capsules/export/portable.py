@@ -7,9 +7,8 @@ import importlib.util
 
 from tf_capsules.datasets import augment
 from tf_capsules.export.answers import for_any_number, need_tensorflow
-from tf_capsules.export.files import free_file
 from tf_capsules.export.images import image_answer, served_shape, warn_of_image_logits
-from tf_capsules.files import replacing
+from tf_capsules.files import replacing, writable
 from tf_capsules.lazy import tf
 from tf_capsules.models.feedback import without_feedback
 
@@ -36,7 +35,7 @@ def export_litert(model, file, preprocess=(), image_shape=None):
         >>> export_litert(model, "digits.tflite")
         >>> ai_edge_litert.interpreter.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
     """
-    file = free_file(file, "LiteRT", lambda old: old.read_bytes()[4:8] == b"TFL3")  # its FlatBuffers identifier
+    file = _free_file(file, "LiteRT", lambda old: old.read_bytes()[4:8] == b"TFL3")  # its FlatBuffers identifier
     concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
 
     module = tf.Module()
@@ -70,7 +69,7 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     need_tensorflow()
     if missing := [name for name in ("tf2onnx", "onnx") if importlib.util.find_spec(name) is None]:
         raise ImportError(f"ONNX needs {', '.join(missing)}, not installed (pip install 'tf_capsules[export]')")
-    file = free_file(file, "ONNX", _is_onnx)
+    file = _free_file(file, "ONNX", _is_onnx)
     answer = _portable_answer("ONNX", model, preprocess, image_shape)
 
     import onnx
@@ -84,6 +83,16 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
         raise ValueError(f"{model.name} has operations that can't be converted to ONNX: {error}") from error
     with replacing(file) as part:
         part.write_bytes(graph.SerializeToString())
+    return file
+
+
+def _free_file(file, form, is_of_form):
+    """The path, if it does not exist, or if `is_of_form` finds a model of this form there; else a ValueError."""
+    file = writable(file)
+    if file.is_dir():
+        raise ValueError(f"`file` must name a file; {file} is a folder.")
+    if file.exists() and not is_of_form(file):
+        raise ValueError(f"{file} is not overwritten: it exists, and is no {form} model.")
     return file
 
 

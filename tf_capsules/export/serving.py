@@ -1,4 +1,4 @@
-"""The folder that a TensorFlow server loads: signatures, weights, warm-up requests, and the number of the version."""
+"""The folder that a TensorFlow server loads: its place, signatures, weights, warm-up requests, and version number."""
 
 import importlib.util
 import pathlib
@@ -6,12 +6,17 @@ import pathlib
 import keras
 import numpy as np
 
-from tf_capsules.export.files import is_saved_model
-from tf_capsules.files import replacing
+from tf_capsules.files import replacing, writable
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.lazy import tf
 
+_SAVED_MODEL = "saved_model.pb"
+_SAVED_MODEL_ENTRIES = {_SAVED_MODEL, "fingerprint.pb", "variables", "assets", "assets.extra"}
 _WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+
+
+def is_saved_model(folder):
+    return (pathlib.Path(folder) / _SAVED_MODEL).is_file()
 
 
 def version_folder(folder, version=None):
@@ -38,11 +43,26 @@ def version_folder(folder, version=None):
     return folder / str(version)
 
 
-def check_warmup(warmup):
-    """Raises an ImportError where warm-up requests are wanted and their package is not installed."""
+def free_folder(folder, warmup):
+    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError.
+
+    Raises an ImportError if warm-up requests are wanted and their package is not installed.
+    """
+    folder = writable(folder)
+    if folder.absolute() == pathlib.Path.cwd() or folder.is_mount():
+        raise ValueError(f"{folder} can't be replaced: you are in it, or a disk is mounted there. Name a folder in it.")
+    if folder.is_dir():
+        entries = {entry.name for entry in folder.iterdir()}
+        others = sorted(entries - _SAVED_MODEL_ENTRIES if is_saved_model(folder) else entries)
+    else:
+        others = [folder.name] if folder.exists() else []
+    if others:
+        few = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise ValueError(f"{folder} is not overwritten: it holds other files than a SavedModel ({few}).")
     if warmup and importlib.util.find_spec("tensorflow_serving") is None:
         package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
         raise ImportError(f"Warm-up requests need the package {package}")
+    return folder
 
 
 def write_saved_model(folder, signatures, warmup, **parts):

@@ -3,16 +3,8 @@
 import numpy as np
 
 from tf_capsules.analysis.attribution import class_shares, routings
-from tf_capsules.export.answers import (
-    class_answers,
-    for_any_number,
-    hidden_states,
-    named,
-    need_tensorflow,
-    warn_of_logits,
-)
-from tf_capsules.export.files import free_folder
-from tf_capsules.export.serving import check_warmup, write_saved_model
+from tf_capsules.export import answers
+from tf_capsules.export.serving import free_folder, write_saved_model
 from tf_capsules.lazy import tf
 
 
@@ -62,22 +54,23 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
 
     def answer(texts):
         embeddings, mask = graph(texts)
-        return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+        outputs = model({"embeddings": embeddings, "mask": mask}, training=False)
+        return answers.class_answers(model, outputs, class_names)
 
     def answer_with_shares(texts):
         ids = graph.tokenize(texts)
         embeddings, mask = graph.states(ids)
         outputs, shares = class_shares(model, {"embeddings": embeddings, "mask": mask}, return_outputs=True)
-        answers = class_answers(model, outputs, class_names)
+        given = answers.class_answers(model, outputs, class_names)
         if class_names is not None:
-            answers["labels"] = tf.broadcast_to(named(class_names), tf.shape(answers["probabilities"]))
-        return answers | {"tokens": graph.spell(ids), "mask": mask, "shares": tf.cast(shares, tf.float32)}
+            given["labels"] = tf.broadcast_to(answers.named(class_names), tf.shape(given["probabilities"]))
+        return given | {"tokens": graph.spell(ids), "mask": mask, "shares": tf.cast(shares, tf.float32)}
 
     texts = tf.TensorSpec((None,), tf.string, "texts")
-    serve = tf.function(for_any_number(answer), [texts], autograph=False)
+    serve = tf.function(answers.for_any_number(answer), [texts], autograph=False)
     signatures, functions = {"serving_default": serve.get_concrete_function()}, {"serve": serve}
     if routings(model):
-        attribute = tf.function(for_any_number(answer_with_shares), [texts], autograph=False)
+        attribute = tf.function(answers.for_any_number(answer_with_shares), [texts], autograph=False)
         signatures["serving_attribution"], functions["attribute"] = attribute.get_concrete_function(), attribute
     return write_saved_model(folder, signatures, warmup, states=graph, **functions)
 
@@ -103,23 +96,23 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
     def answer(embeddings, mask):
         said = "the mask is (batch, tokens) of the embeddings"
         tf.debugging.assert_equal(tf.shape(mask), tf.shape(embeddings)[:2], said)
-        return class_answers(model, model({"embeddings": embeddings, "mask": mask}, training=False), class_names)
+        outputs = model({"embeddings": embeddings, "mask": mask}, training=False)
+        return answers.class_answers(model, outputs, class_names)
 
     inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}
     specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in inputs.items()]
-    serve = tf.function(for_any_number(answer), specs, autograph=False)
+    serve = tf.function(answers.for_any_number(answer), specs, autograph=False)
     return write_saved_model(folder, {"serving_default": serve.get_concrete_function()}, warmup, serve=serve)
 
 
 def _checked(model, folder, warmup):
     """The folder to write to, and (layers, width) of the hidden states that a text network takes."""
-    need_tensorflow()
-    states = hidden_states(model)
+    answers.need_tensorflow()
+    states = answers.hidden_states(model)
     if states is None:
         expected = 'a model that is called with a dict of hidden states, "embeddings" and "mask"'
         raise ValueError(f"The export needs {expected}. Received: {model!r}")
-    folder, shape = free_folder(folder), tuple(states.shape[2:])
-    check_warmup(warmup)
+    folder, shape = free_folder(folder, warmup), tuple(states.shape[2:])
     example = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
-    warn_of_logits(model, {"embeddings": example, "mask": np.ones((1, 3), "float32")})
+    answers.warn_of_logits(model, {"embeddings": example, "mask": np.ones((1, 3), "float32")})
     return folder, shape

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 from tf_capsules.datasets.folder import upright
-from tf_capsules.export.files import is_saved_model
+from tf_capsules.export.serving import is_saved_model
 from tf_capsules.files import reading
 from tf_capsules.lazy import tf
 from tf_capsules.runs.exporting import FORMATS
