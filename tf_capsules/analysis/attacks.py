@@ -41,8 +41,7 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
         >>> np.unique(np.abs(attacked - images))
         array([0.25], dtype=float32)
     """
-    images = checked_images(images, bounds)
-    return _moved(images, _direction(gradient, images, labels, targeted), checked_epsilon(epsilon), bounds)
+    return basic_iterative(gradient, images, labels, epsilon, 1, None, targeted, bounds)
 
 
 def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None, targeted=False, bounds=None):

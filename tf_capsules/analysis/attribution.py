@@ -41,10 +41,8 @@ def class_shares(model, inputs, return_outputs=False):
     """
     layers = routings(model)
     if not layers:
-        raise ValueError(
-            'Shares need a CapsuleClassifier whose encoder ends in the HeinsenRouting layers "parts" and "classes", or '
-            f'in "classes" alone. Received: {model!r}'
-        )
+        expected = 'whose encoder ends in the HeinsenRouting layers "parts" and "classes", or in "classes" alone'
+        raise ValueError(f"Shares need a CapsuleClassifier {expected}. Received: {model!r}")
     children = keras.Model(model.encoder.input, call_of(layers[0], model).input_tensors)
     poses, first_logits = children(inputs, training=False)
     logits, couplings = first_logits, []

@@ -147,9 +147,8 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
             if targets is not None or not training:
                 raise
             raise ValueError(
-                f"The training step of {model.name!r} fails with class numbers (batch,) as labels. If its loss takes "
-                "others, say what they look like without the batch axis: `targets=keras.KerasTensor(shape)`, or a list "
-                "of these for several outputs."
+                f"The training step of {model.name!r} fails with class numbers (batch,) as labels. For others give "
+                "`targets=keras.KerasTensor(shape)`, without the batch axis, or a list of these for several outputs."
             ) from error
 
     rows, counted = [], set()
@@ -214,20 +213,15 @@ def _layers(model):
 def _watched(calls, scope):
     """Inside, `calls` records the arguments and results of each layer, and a layer runs in the `scope` of its row."""
 
-    def watch(number, layer):
-        call = layer.call
-
-        @functools.wraps(call)
-        def watched(*args, **options):
-            with scope(number):
-                results = call(*args, **options)
-            calls[layer].append((args, options, results))
-            return results
-
-        return watched
+    def watched(number, layer, call, *args, **options):
+        with scope(number):
+            results = call(*args, **options)
+        calls[layer].append((args, options, results))
+        return results
 
     for number, layer in enumerate(calls):
-        layer.call = watch(number, layer)
+        call = functools.partial(watched, number, layer, layer.call)
+        layer.call = functools.update_wrapper(call, layer.call)
     try:
         yield
     finally:

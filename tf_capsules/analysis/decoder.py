@@ -30,13 +30,11 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
     _need_decoder(model)
     poses = predict(model, image[None])["poses"][0]
     check_labels(label, len(poses))
-    offsets = np.asarray(offsets, "float32")
-    size = poses[0].size
-    changes = np.eye(size, dtype="float32")[:, None] * offsets[:, None]
-    changed = np.tile(poses, (size * len(offsets), *[1] * poses.ndim))
+    changes = np.kron(np.eye(poses[0].size), np.reshape(offsets, (-1, 1))).astype("float32")
+    changed = np.repeat(poses[None], len(changes), axis=0)
     changed[:, label] += changes.reshape(-1, *poses.shape[1:])
     images = to_numpy(model.reconstruct(changed, np.full(len(changed), label)))
-    return images.reshape(size, len(offsets), *images.shape[1:])
+    return images.reshape(-1, len(offsets), *images.shape[1:])
 
 
 def reconstruct_parts(model, images, labels):

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.couplings import coupling_entropy, dead_capsules, measure_couplings
-from tf_capsules.analysis.inference import predict_probabilities
+from tf_capsules.analysis.inference import predict_probabilities, to_numpy
 from tf_capsules.files import read_csv, reading, writable, write_csv
 from tf_capsules.lazy import tf
 from tf_capsules.models import class_outputs
@@ -77,8 +77,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             self._warn(self.rows[-1])
         lengths = predict_probabilities(self.model, self.inputs)
         if lengths.min() < -0.001 or lengths.max() > 1.001:  # the logits of a model of another kind
-            lengths = np.exp(lengths - lengths.max(-1, keepdims=True))
-            lengths /= lengths.sum(-1, keepdims=True)
+            lengths = to_numpy(keras.ops.softmax(lengths))
         shares = np.histogram(np.clip(lengths, 0, 1), LENGTH_BINS, (0, 1))[0] / lengths.size
         self.lengths += [
             {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)
@@ -124,10 +123,7 @@ def read_rows(path, columns=("epoch", "layer", "iteration", "coupling_entropy", 
     """The rows that a `RoutingDiagnostics` wrote, with numbers converted; [] if there is no file."""
     if not pathlib.Path(path).exists():
         return []
-    whole = ("epoch", "iteration")
-    complaint = "is no file of diagnostics"
+    kinds, complaint = {"epoch": int, "layer": str, "iteration": int}, "is no file of diagnostics"
     with reading(path, complaint):
-        return [
-            {key: text if key == "layer" else int(text) if key in whole else float(text) for key, text in row.items()}
-            for row in read_csv(path, columns, complaint)
-        ]
+        rows = read_csv(path, columns, complaint)
+        return [{key: kinds.get(key, float)(text) for key, text in row.items()} for row in rows]

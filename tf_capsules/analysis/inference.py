@@ -106,9 +106,3 @@ def predict_classes(model, images, labels):
     """The most active class of each image and its label, (batch,) both; for errors see `labels_of`."""
     labels = labels_of(images, labels, classes_of(model))
     return predict(model, images)["activations"].argmax(-1), labels
-
-
-def first_of_each_class(labels, index, count):
-    """The first example of each class among the examples `index`, at most `count`, as a list."""
-    _, first = np.unique(labels[index], return_index=True)
-    return [int(i) for i in index[np.sort(first)][:count]]

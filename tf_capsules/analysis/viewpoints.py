@@ -94,8 +94,7 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
     fixed = {"elevation": elevation, "azimuth": azimuth, "lighting": lighting}
     del fixed[factor]
     chosen = np.flatnonzero(np.all([arrays[name] == value for name, value in fixed.items()], axis=0))
-    columns = np.stack([arrays["label"], arrays["instance"]], axis=-1)
-    toys, toy = np.unique(columns, axis=0, return_inverse=True)
+    toys, toy = np.unique(np.stack([arrays["label"], arrays["instance"]], axis=-1), axis=0, return_inverse=True)
     numbers, number = np.unique(arrays[factor][chosen], return_inverse=True)
     index = np.full((len(toys), len(numbers)), -1)
     index[toy.ravel()[chosen], number] = chosen

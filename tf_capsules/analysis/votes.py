@@ -5,15 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from tf_capsules.analysis.inference import (
-    call_of,
-    first_of_each_class,
-    graph_of,
-    in_batches,
-    labels_of,
-    predict_classes,
-    to_numpy,
-)
+from tf_capsules.analysis.inference import call_of, graph_of, in_batches, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import DynamicRouting, EMRouting
 from tf_capsules.routing.arguments import is_whole
@@ -127,10 +119,16 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     """
     find_layer(model, "class_capsules", EMRouting)
     predictions, labels = predict_classes(model, images, labels)
-    hits = first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
+    hits = _first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
     others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
-    index = hits + first_of_each_class(labels, others, wrong)
+    index = hits + _first_of_each_class(labels, others, wrong)
     if not index:
         raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
     shown = np.asarray(images)[index]
     return ExampleVotes(shown, labels[index], predictions[index], *measure_vote_distances(model, shown))
+
+
+def _first_of_each_class(labels, index, count):
+    """The first example of each class among the examples `index`, at most `count`, as a list."""
+    _, first = np.unique(labels[index], return_index=True)
+    return [int(i) for i in index[np.sort(first)][:count]]

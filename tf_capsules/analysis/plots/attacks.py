@@ -26,9 +26,8 @@ def draw_robustness(rows, units="units of the input"):
     for row in rows:
         curves.setdefault((row["goal"], row["attack"], row["model"], row["made_on"]), []).append(row)
     goals, attacks, models = ([*dict.fromkeys(row[key] for row in rows)] for key in ("goal", "attack", "model"))
-    names = {model: drawing.shortened(model) for row in rows for model in (row["model"], row["made_on"])}
-    if len(set(names.values())) < len(names):
-        names = {model: str(model) for model in names}
+    short = {model: drawing.shortened(model) for model in models}
+    names = short if len(set(short.values())) == len(models) else {model: str(model) for model in models}
     figure = drawing.new_figure(4.6 * len(attacks) + 0.6, 3.5 * len(goals) + 1.1)
     grid = figure.subplots(len(goals), len(attacks), sharex=True, sharey="row", squeeze=False)
     for (goal, attack, model, made_on), points in curves.items():

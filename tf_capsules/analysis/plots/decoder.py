@@ -45,8 +45,7 @@ def draw_dimension_perturbation(images, name):
         images = (images - low) / (high - low or 1)
         text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
     mosaic = _mosaic(images)
-    figure = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
-    axes = figure.subplots()
+    axes = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1]).subplots()
     drawing.show_image(axes, mosaic)
     rows, columns, height, width, _ = images.shape
     names = [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
@@ -55,7 +54,7 @@ def draw_dimension_perturbation(images, name):
     axes.tick_params(length=0, labelsize=9)
     axes.set_xlabel("added to the dimension")
     axes.set_ylabel("dimension of the capsule")
-    return drawing.add_caption(figure, text)
+    return drawing.add_caption(axes.figure, text)
 
 
 def draw_overlapping_reconstructions(measured, class_names=None):
@@ -77,7 +76,7 @@ def draw_overlapping_reconstructions(measured, class_names=None):
     names = ["input", "digits", "from\nlabels", "from\npredictions", "from a\nwrong choice"]
     titles = [_joined(classes, pair) for pair in measured.labels]
     choices = measured.labels, measured.predictions, measured.wrong
-    below = [None, None, *([_joined(classes, pair) for pair in choice] for choice in choices)]
+    below = [[], [], *([_joined(classes, pair) for pair in choice] for choice in choices)]
     wrong = [set(p) != set(t) for p, t in zip(measured.predictions, measured.labels, strict=True)]
     return drawing.add_caption(
         drawing.image_grid(rows, names, titles, wrong, below),

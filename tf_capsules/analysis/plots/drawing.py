@@ -126,22 +126,21 @@ def show_image(axes, image, stretched=False):
 
 
 def image_grid(rows, names, titles, bold, below=None):
-    """A figure of images in named rows and titled columns; `below`: for each row None, or a text under each image."""
+    """A figure of images in named rows and titled columns; `below`: for each row [], or a text under each image."""
     count = len(titles)
     aspect = rows[0].shape[1] / rows[0].shape[2]
-    below = [texts or [] for texts in below or [None] * len(rows)]
+    below = below or [[]] * len(rows)
     texts = [titles, *below]
     longest = max(len(line) for row in texts for text in row for line in text.split("\n"))
     lines = sum(max((text.count("\n") + 1 for text in row), default=0) for row in texts)
     figure = new_figure(max(1.0, 0.1 + 0.1 * longest) * count + 1.1, aspect * len(rows) + 0.18 * lines + 0.5)
     axes = figure.subplots(len(rows), count, squeeze=False)
-    for line, images, name in zip(axes, rows, names, strict=True):
+    for line, images, name, under in zip(axes, rows, names, below, strict=True):
         for cell, image in zip(line, images, strict=True):
             show_image(cell, image)
+        for cell, text in zip(line, under, strict=False):
+            cell.set_xlabel(text, fontsize=9, labelpad=2, parse_math=False)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
     for cell, title, heavy in zip(axes[0], titles, bold, strict=True):
         cell.set_title(title, fontsize=10, fontweight="bold" if heavy else "normal", parse_math=False)
-    for line, under in zip(axes, below, strict=True):
-        for cell, text in zip(line, under, strict=False):
-            cell.set_xlabel(text, fontsize=9, labelpad=2, parse_math=False)
     return figure

@@ -61,9 +61,9 @@ def _draw_rows(image, cells, titles, text):
         for number, (_, title) in enumerate(chosen):
             cell = figure.add_subplot(grid[row, number * width : (number + 1) * width])
             show_image(cell, image, stretched=True)
-            extent = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
             strength = 0.85 * np.clip((drawn[..., number] - least) / span, 0, 1) * seen
             colors = np.broadcast_to(ORANGE, (*strength.shape, 3))
+            extent = cell.images[0].get_extent()
             cell.imshow(np.dstack([colors, strength]), extent=extent, interpolation="nearest")
             title = titles[number] if title is None and row == 1 else title
             if title is not None:

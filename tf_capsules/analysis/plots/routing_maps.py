@@ -25,13 +25,14 @@ def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class
     if probabilities.shape != (len(images), len(names)):
         shape = probabilities.shape
         raise ValueError(f"The model must give a probability for each of {len(names)} classes. Received: {shape}")
-    if labels is not None and len(labels) != len(images):
+    labels = [()] * len(images) if labels is None else labels
+    if len(labels) != len(images):
         raise ValueError(f"`labels` must name the classes of {len(images)} images. Received: {labels!r}")
     maps = np.where(maps.sum(-1, keepdims=True) > 0, maps, np.nan)  # nothing is drawn where no window looks
     percent = probabilities.min() >= 0 and probabilities.max() <= 1
     classes = min(classes, len(names))
     height, width = images.shape[1:3]
-    true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in ([] if labels is None else labels)]
+    true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in labels]
     figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
     likely = [np.argsort(-row, kind="stable")[:classes] for row in probabilities]
@@ -42,18 +43,15 @@ def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class
     for i, line in enumerate(axes):
         for cell in line:
             show_image(cell, images[i] if cell is line[0] else images[i].mean(-1, keepdims=True))
-        if labels is not None:
-            line[0].set_title(", ".join(names[c] for c in true[i]), fontsize=10, parse_math=False)
+        line[0].set_title(", ".join(names[c] for c in true[i]), fontsize=10, parse_math=False)
         for cell, c in zip(line[1:], likely[i], strict=True):
             cell.images[0].set_alpha(0.35)
-            extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-            options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest", extent=extent)
-            drawn = cell.imshow(maps[i][..., c], **options)
-            right = labels is not None and c in true[i]
+            options = dict(cmap="viridis", vmin=low, vmax=high, alpha=0.65, interpolation="nearest")
+            drawn = cell.imshow(maps[i][..., c], extent=cell.images[0].get_extent(), **options)
             title = f"{names[c]} {100 * probabilities[i, c]:.0f}%" if percent else names[c]
-            cell.set_title(title, fontsize=10, fontweight="bold" if right else "normal", parse_math=False)
+            cell.set_title(title, fontsize=10, fontweight="bold" if c in true[i] else "normal", parse_math=False)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.02)
     bar.ax.set_title("share", fontsize=9)
     likeliest = f"the {classes} likeliest classes{', with their probabilities' if percent else ''}"
     text = f"Colour: the share of a place's votes that reached a class, for {likeliest}. Even routing gives "
-    return add_caption(figure, f"{text}{1 / len(names):.2g}.{' Bold: a true class.' if labels is not None else ''}")
+    return add_caption(figure, f"{text}{1 / len(names):.2g}.{' Bold: a true class.' if any(map(len, true)) else ''}")

@@ -50,7 +50,7 @@ def draw_training_curves(history, losses=None):
                 if len(values):
                     drawing.add_line(axes, number, epochs, show(values), ", ".join(filter(None, (name, part))), style)
             if len(runs) == 1 and not label.startswith("error"):
-                _draw_band(axes, number, rows, quantity, show, points)
+                _draw_band(axes, rows, quantity, show, points)
         drawing.label_axes(axes, "epoch", f"{label}, {kind}" if kind else label)
         low, high = (value if np.isfinite(value) else 0 for value in axes.dataLim.intervaly)
         if points:  # no curve puts these into proportion
@@ -84,7 +84,7 @@ def _shown(runs, quantity, points):
     return (lambda values: 100 * np.clip(values, 0, 1)), f"{title} (%)"
 
 
-def _draw_band(axes, number, rows, quantity, show, points):
+def _draw_band(axes, rows, quantity, show, points):
     """One standard deviation about the validation curve, where it was measured."""
     epochs, spread = _column(rows, f"val_{quantity}_std")
     if not len(spread):
@@ -92,9 +92,9 @@ def _draw_band(axes, number, rows, quantity, show, points):
     centre = _column([row for row in rows if f"val_{quantity}_std" in row], f"val_{quantity}")[1]
     low, high = show(centre - spread), show(centre + spread)
     if points:
-        axes.vlines(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=20)
+        axes.vlines(epochs, low, high, color=drawing.COLORS[0], alpha=0.15, linewidth=20)
     else:
-        axes.fill_between(epochs, low, high, color=drawing.COLORS[number], alpha=0.15, linewidth=0)
+        axes.fill_between(epochs, low, high, color=drawing.COLORS[0], alpha=0.15, linewidth=0)
 
 
 def draw_convergence(groups, examples=None):
@@ -174,8 +174,7 @@ def draw_accuracy_by_iterations(accuracies):
     """
     if not any(accuracies.values()):
         raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
-    figure = drawing.new_figure(6.4, 4.0)
-    axes = figure.subplots()
+    axes = drawing.new_figure(6.4, 4.0).subplots()
     for number, (name, values) in enumerate(accuracies.items()):
         color, marker = drawing.COLORS[number % len(drawing.COLORS)], drawing.MARKERS[number % len(drawing.MARKERS)]
         if None in values:
@@ -186,7 +185,7 @@ def draw_accuracy_by_iterations(accuracies):
             axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
     drawing.label_axes(axes, "routing iterations", "test accuracy (%)")
     drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
-    return drawing.add_legend(figure)
+    return drawing.add_legend(axes.figure)
 
 
 def _runs(history):

@@ -17,8 +17,7 @@ def draw_pose_curves(measured):
     Returns:
         A figure with a column for each pose vector and a row for each quantity. Each thin line is a toy.
     """
-    views, toys = measured.views, len(measured.poses)
-    vectors = measured.poses.shape[2]
+    views, (toys, _, vectors, _) = measured.views, measured.poses.shape
     names = (r"$\|p_t - p_0\|\,/\,\|p_0\|$", r"$\|p_t\|\,/\,\|p_0\|$", r"$\cos(p_t,\,p_0)$")
     figure = drawing.new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
@@ -26,8 +25,7 @@ def draw_pose_curves(measured):
         for vector, axes in enumerate(row):
             for line in values[..., vector]:
                 axes.plot(views.degrees, line, color=drawing.COLORS[4], linewidth=0.6, alpha=0.55)
-            mean = values[..., vector].mean(0)
-            axes.plot(views.degrees, mean, color=drawing.DARK_BLUE, linewidth=2.2)
+            axes.plot(views.degrees, values[..., vector].mean(0), color=drawing.DARK_BLUE, linewidth=2.2)
             drawing.bare(axes)
         row[0].set_ylabel(name)
     drawing.show_at_least(grid[0, 0], 0.2, lowest=-0.01)
