@@ -90,13 +90,11 @@ class Cost:
         counted = what.capitalize() if self.total("multiply_adds") is None else counted
         beyond = " A process took 1.1 to 1.6 times as much." if "runtime" in self.memory else ""
         parts = ", ".join(f"{name} {_mib(size)}" for name, size in self.memory.items())
-        return "\n".join(
-            [
-                *lines,
-                f"Bytes in MiB, of a batch of {self.batch_size}. {counted} has {self.multiply_adds:,} multiply-adds.",
-                f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}).{beyond}",
-            ]
-        )
+        lines += [
+            f"Bytes in MiB, of a batch of {self.batch_size}. {counted} has {self.multiply_adds:,} multiply-adds.",
+            f"Peak memory of {what}: {_mib(self.peak)} MiB ({parts}).{beyond}",
+        ]
+        return "\n".join(lines)
 
 
 def estimate_cost(model, batch_size, training=True, size=None, targets=None):
@@ -187,10 +185,8 @@ def _specs(model, batch_size, size):
     def spec(tensor):
         shape = [batch_size, *(size if known is None else known for known in tensor.shape[1:])]
         if None in shape:
-            raise ValueError(
-                f"The input {tensor.name!r} of shape {tuple(tensor.shape)} has axes of unknown size: give it as `size` "
-                "(on the command line: --size)."
-            )
+            given = f"{tensor.name!r} of shape {tuple(tensor.shape)}"
+            raise ValueError(f"The input {given} has axes of unknown size: give it as `size` (in a command: --size).")
         return keras.KerasTensor(shape, tensor.dtype)
 
     return keras.tree.map_structure(spec, inputs)

@@ -145,12 +145,9 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
-        raise ValueError(
-            f"`parts` must be two images, and `part_labels` two classes, for each of the images {images.shape}. "
-            f"Received shapes {parts.shape} and {labels.shape}."
-        )
+        received = f"shapes {parts.shape} and {labels.shape} for images {images.shape}"
+        raise ValueError(f"`parts` must be two images an image, and `part_labels` their classes. Received {received}.")
     _need_decoder(model)
-    check_labels(labels, classes_of(model))
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]
     # A predicted class that is a label takes the label's place, and so its colour.

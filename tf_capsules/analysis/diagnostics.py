@@ -54,12 +54,10 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             raise ValueError("`log_dir` needs TensorFlow, which writes for TensorBoard.")
 
     def on_train_begin(self, logs=None):
-        if self.path is not None:
-            writable(self.path)
         # A model that can't be measured fails before it is trained.
         measure_couplings(self.model, self.inputs)
         class_outputs(self.model(self.inputs, training=False))
-        if self.path is not None and self.path.exists():
+        if self.path is not None and writable(self.path).exists():
             self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 
     def on_epoch_end(self, epoch, logs=None):
@@ -79,9 +77,8 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         if lengths.min() < -0.001 or lengths.max() > 1.001:  # the logits of a model of another kind
             lengths = to_numpy(keras.ops.softmax(lengths))
         shares = np.histogram(np.clip(lengths, 0, 1), LENGTH_BINS, (0, 1))[0] / lengths.size
-        self.lengths += [
-            {"epoch": epoch, "from": round(i / LENGTH_BINS, 2), "share": float(share)} for i, share in enumerate(shares)
-        ]
+        for number, share in enumerate(shares):
+            self.lengths.append({"epoch": epoch, "from": round(number / LENGTH_BINS, 2), "share": float(share)})
         if self.path is not None:
             write_csv(self.path, self.rows)
             write_csv(self._lengths_path, self.lengths)
@@ -98,10 +95,8 @@ class RoutingDiagnostics(keras.callbacks.Callback):
                 "with all parents alike. Compare with iterations=1"
             )
         if row["dead_capsules"] > 0.5:
-            found["dead"] = (
-                f"{row['dead_capsules']:.0%} of the capsules get next to nothing from any child: fewer capsules, fewer "
-                "iterations or a smaller learning rate may help"
-            )
+            hint = "fewer capsules, fewer iterations or a smaller learning rate may help"
+            found["dead"] = f"{row['dead_capsules']:.0%} of the capsules get next to nothing from any child: {hint}"
         for finding, text in found.items():
             if row["epoch"] > 1 and (row["layer"], finding) not in self._warned:
                 self._warned.add((row["layer"], finding))

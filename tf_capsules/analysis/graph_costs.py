@@ -13,13 +13,11 @@ from tf_capsules.lazy import tf
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
 
 # Operations whose result is their input under another name or shape.
-_RENAME = set(
-    "Bitcast CheckNumerics ExpandDims Identity IdentityN PreventGradient Reshape Squeeze StopGradient".split()
-)
+_RENAME = "Bitcast CheckNumerics ExpandDims Identity IdentityN PreventGradient Reshape Squeeze StopGradient".split()
 # Operations whose results are counted elsewhere: constants, inputs and weights.
-_ELSEWHERE = set("Const Placeholder PlaceholderWithDefault ReadVariableOp VarHandleOp".split())
+_ELSEWHERE = "Const Placeholder PlaceholderWithDefault ReadVariableOp VarHandleOp".split()
 # Operations that multiply once for each entry of their result.
-_ENTRYWISE = set("FusedBatchNormV3 FusedBatchNormGradV3 Mul Square SquaredDifference".split())
+_ENTRYWISE = "FusedBatchNormV3 FusedBatchNormGradV3 Mul Square SquaredDifference".split()
 _LOOPS = ("While", "StatelessWhile")
 # The attributes of operations that name graphs inside.
 _INNER = {"PartitionedCall": ["f"], "StatefulPartitionedCall": ["f"], **{name: ["body"] for name in _LOOPS}}
@@ -50,12 +48,9 @@ def measure(graph, rows):
             if row is not None and "gradient_tape" not in op.name:  # of a layer's forward pass
                 layers[int(row.group(1))][part] += amount
     kept = sum(kept for _, kept in layers)
-    memory = {
-        "activations": kept,
-        "working": sum(size for size, _ in tensors) - kept,
-        "runtime": RUNTIME + EACH_OPERATION * len(graph.get_operations()),
-    }
-    return sum(counts.values()), memory, layers
+    working = sum(size for size, _ in tensors) - kept
+    runtime = RUNTIME + EACH_OPERATION * len(graph.get_operations())
+    return sum(counts.values()), {"activations": kept, "working": working, "runtime": runtime}, layers
 
 
 def multiply_adds(graph):

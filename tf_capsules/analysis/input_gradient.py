@@ -66,10 +66,8 @@ class InputGradient:
         labels = labels_of(images, labels, self.classes).astype("int32")
         gradients = self._in_batches(self._gradient, images, labels)
         if not np.isfinite(gradients).all():
-            raise ValueError(
-                f"The gradient of {self.model.name!r} is not finite. If its outputs are logits, give a loss of "
-                "logits, such as SparseCategoricalCrossentropy(from_logits=True)."
-            )
+            hint = "give a loss of logits, such as SparseCategoricalCrossentropy(from_logits=True)"
+            raise ValueError(f"The gradient of {self.model.name!r} is not finite. If its outputs are logits, {hint}.")
         return gradients
 
     def classify(self, images):
@@ -97,8 +95,7 @@ def _loss_function(model, loss):
         if loss is None:
             raise ValueError(f'The loss "trained" needs a compiled model. Received: {model.name!r}, not compiled')
     loss = keras.losses.get(loss)
-    of_samples = loss.call if isinstance(loss, keras.losses.Loss) else loss
-    named = type(loss) if isinstance(loss, keras.losses.Loss) else loss
+    of_samples, named = (loss.call, type(loss)) if isinstance(loss, keras.losses.Loss) else (loss, loss)
     rows = named.__module__.startswith("keras.") and "sparse" not in named.__name__.lower()
 
     def of_outputs(labels, outputs):

@@ -69,13 +69,12 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     labels = labels_of(images, labels, routing.capsules)
     call = call_of(routing, model)
     routed = keras.Model(graph_of(model).input, [call.input_tensors[0], call.outputs[0]])
-    counts, lengths, start = np.zeros(bins), np.zeros(bins), 0
-    for batch in in_batches(model, images, batch_size):
+    counts, lengths = np.zeros(bins), np.zeros(bins)
+    for number, batch in enumerate(in_batches(model, images, batch_size)):
         poses, parents = map(to_numpy, routed(batch, training=False))
-        right = np.arange(len(poses)), labels[start : start + len(poses)]
-        start += len(poses)
-        votes = to_numpy(routing.votes(poses))[right[0], :, right[1]].reshape(len(poses), -1, parents[0, 0].size)
-        parents = parents[right].reshape(len(poses), 1, -1)
+        rows, right = np.arange(len(batch)), labels[number * batch_size :][: len(batch)]
+        votes = to_numpy(routing.votes(poses))[rows, :, right].reshape(len(batch), -1, parents[0, 0].size)
+        parents = parents[rows, right].reshape(len(batch), 1, -1)
         norms = np.linalg.norm(votes, axis=-1)
         cosines = (votes * parents).sum(-1) / np.maximum(norms * np.linalg.norm(parents, axis=-1), 1e-12)
         half = bins // 2

@@ -15,10 +15,9 @@ ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precis
 
 def need_tensorflow():
     if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
-            f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here. Save the "
-            "weights (train with --no-export), and export them in a process started with KERAS_BACKEND=tensorflow."
-        )
+        here = f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here."
+        how = "Save the weights (train with --no-export), and export them in a process with KERAS_BACKEND=tensorflow."
+        raise RuntimeError(f"{here} {how}")
 
 
 def network_of(model):
@@ -38,10 +37,8 @@ def check_outputs(model, outputs):
     shape = tuple(getattr(answers, "shape", ()))
     if len(shape) != 2 or (shape[1] == 1 and answers is outputs):
         given = keras.tree.map_structure(lambda x: tuple(x.shape), outputs)
-        raise ValueError(
-            'Exports need a model that answers with (batch, classes), two or more, or a dict with these "activations" '
-            f'and perhaps "poses". {model.name} answers with {given}.'
-        )
+        wanted = '(batch, classes), two or more, or a dict with these "activations" and perhaps "poses"'
+        raise ValueError(f"Exports need a model that answers with {wanted}. {model.name} answers with {given}.")
 
 
 def named(class_names):
@@ -97,11 +94,8 @@ def warn_of_logits(model, example):
         if abs(farthest - 0.5) <= 0.5 + ROUNDING:
             return
         sign = f"it answers with numbers such as {farthest:.2f}"
-    warnings.warn(
-        f"The outputs of {model.name} are served as probabilities, but they are not probabilities: {sign}. "
-        "Add keras.layers.Softmax() after them.",
-        stacklevel=3,
-    )
+    served = f"The outputs of {model.name} are served as probabilities, but they are not probabilities: {sign}."
+    warnings.warn(f"{served} Add keras.layers.Softmax() after them.", stacklevel=3)
 
 
 def _logits_layer(tensor):

@@ -17,19 +17,15 @@ def served_shape(model, preprocess, image_shape):
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
     for taken in keras.tree.flatten(getattr(answers.network_of(model), "inputs", None) or []):
         if "float" not in taken.dtype:
-            raise ValueError(
-                f"Exports give a model float32 images in [0, 1]; {model.name} takes {taken.dtype}. Make a model of its "
-                "layers whose input is float32."
-            )
+            unfit = f"Exports give a model float32 images in [0, 1]; {model.name} takes {taken.dtype}."
+            raise ValueError(f"{unfit} Make a model of its layers whose input is float32.")
     steps = augment.check(preprocess)
     wanted = shape_of_images(model)
     image_shape = image_sizes(_shape_before(steps, wanted) if image_shape is None else image_shape)
     given = augment.output_shape(steps, image_shape)
     if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
         received = f"images {image_shape} are {given} after the steps {steps!r}"
-        raise ValueError(
-            f"The model takes images {wanted}; {received}. Give `image_shape`, the shape before the steps."
-        )
+        raise ValueError(f"The model takes images {wanted}; {received}. Give `image_shape`, that before the steps.")
     return image_shape
 
 
@@ -89,10 +85,8 @@ def _shape_before(steps, shape):
     """The shape of images before `steps`; a ValueError if it can't be told."""
     height, width, channels = shape
     if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
-        raise ValueError(
-            f"The size of the served images can't be told from the model's {shape} and the steps {steps!r}: "
-            "give `image_shape`, the shape before the steps."
-        )
+        known = f"the model's {shape} and the steps {steps!r}"
+        raise ValueError(f"The served size can't be told from {known}: give `image_shape`, that before the steps.")
     for name, *values in reversed(steps):
         if name == "pad":
             height, width = height - 2 * values[0], width - 2 * values[0]

@@ -126,10 +126,8 @@ def _portable_answer(form, model, preprocess, image_shape):
     graph = traced(network, None, inner_shape).graph
     dtypes = {tensor.dtype.name for operation in graph.get_operations() for tensor in operation.outputs}
     if half := dtypes & {"bfloat16", "float16"}:
-        raise ValueError(
-            f"{form} is written in float32, the model computes in {half.pop()}: "
-            "load its weights into a model that is built with the dtype policy float32."
-        )
+        hint = "load its weights into a model that is built with the dtype policy float32"
+        raise ValueError(f"{form} is written in float32, the model computes in {half.pop()}: {hint}.")
     warn_of_image_logits(model, preprocess, shape)
     if loops(graph):
         if form == "ONNX" and loops(traced(network, 1, inner_shape).graph):

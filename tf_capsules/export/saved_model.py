@@ -72,10 +72,8 @@ def export_saved_model(
         spec = tf.TensorSpec(shape, tf.float32)
         return answer(tf.map_fn(lambda file: decoded(file, shape), files, fn_output_signature=spec))
 
-    signatures = {
-        f"serving_{dtype}": serve.get_concrete_function(tf.TensorSpec((None, *shape), dtype, "images"))
-        for dtype in ("float32", "uint8")
-    }
+    specs = {dtype: tf.TensorSpec((None, *shape), dtype, "images") for dtype in ("float32", "uint8")}
+    signatures = {f"serving_{dtype}": serve.get_concrete_function(spec) for dtype, spec in specs.items()}
     signatures["serving_default"] = signatures[f"serving_{default}"]
     if shape[-1] in (1, 3):
         signatures["serving_bytes"] = serve_files.get_concrete_function(tf.TensorSpec((None,), tf.string, "files"))

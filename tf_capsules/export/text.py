@@ -46,10 +46,8 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
     """
     folder, (layers, width) = _checked(model, folder, warmup)
     if (transformer.layers, transformer.width) != (layers, width):
-        raise ValueError(
-            f"The model takes hidden states of {layers} layers, width {width}; those of the transformer are of "
-            f"{transformer.layers} layers, width {transformer.width}."
-        )
+        own = f"{transformer.layers} layers, width {transformer.width}"
+        raise ValueError(f"The model takes hidden states of {layers} layers, width {width}; the transformer has {own}.")
     graph = transformer.graph
 
     def answer(texts):

@@ -37,15 +37,14 @@ def draw_robustness(rows, units="units of the input"):
         if made_on != model:
             style, name = "--", f"{name}, made on {names[made_on]}"
         drawing.add_line(axes, models.index(model), x, 100 * np.array(y), name, style, models.index(made_on))
-    for axes, attack in zip(grid[0], attacks, strict=True):
-        axes.set_title(ATTACKS[attack], fontsize=11)
+    for above, below, attack in zip(grid[0], grid[-1], attacks, strict=True):
+        above.set_title(ATTACKS[attack], fontsize=11)
+        below.set_xlabel(f"epsilon ({units})")
     for line, goal in zip(grid, goals, strict=True):
         line[0].set_ylabel({"untargeted": "accuracy (%), untargeted", "targeted": "success (%), targeted"}[goal])
         line[0].set_ylim(-3, 103)
     for axes in grid.flat:
         drawing.bare(axes)
-    for axes in grid[-1]:
-        axes.set_xlabel(f"epsilon ({units})")
     drawing.add_legend(figure, "outside upper center", ncols=min(len(attacks), len(models)))
     images = drawing.counted(rows[0]["images"], "image").capitalize()
     text = f"{images}. Solid: attacks along the gradients of the model that is judged."
@@ -67,9 +66,8 @@ def draw_attacked_images(measured, class_names=None):
     names = drawing.names_of(measured.classes, class_names)
     pictures, labels = measured.images, measured.labels
     # Standardized values have no bounds: they are shown in the range of all pictures of an image.
-    bounds = measured.bounds
-    low, high = (pictures.min((0, 2, 3, 4)), pictures.max((0, 2, 3, 4))) if bounds is None else bounds
-    low, high = (np.reshape(limit, (-1, 1, 1, 1)) for limit in (low, high))
+    limits = (limit(pictures, (0, 2, 3, 4), keepdims=True) for limit in (np.min, np.max))
+    low, high = limits if measured.bounds is None else measured.bounds
     figure = drawing.image_grid(
         (pictures - low) / np.maximum(high - low, 1e-37),
         ["clean", *(f"{epsilon:g}" for epsilon in measured.epsilons[1:])],

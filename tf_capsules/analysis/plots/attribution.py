@@ -33,10 +33,8 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     shares, probabilities = np.asarray(shares), np.asarray(probabilities)
     wanted = (len(tokens), *shares.shape[1:2], len(class_names))
     if shares.ndim != 3 or not shares.size or shares.shape != wanted or probabilities.shape != wanted[2:]:
-        raise ValueError(
-            "One sentence has shares (tokens, layers, classes) and probabilities (classes,). Received shapes "
-            f"{shares.shape} and {probabilities.shape}, {len(tokens)} tokens and {len(class_names)} class names."
-        )
+        received = f"{shares.shape} and {probabilities.shape}, {len(tokens)} tokens and {len(class_names)} class names"
+        raise ValueError(f"Shares are (tokens, layers, classes), probabilities (classes,). Received shapes {received}.")
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -85,11 +83,9 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     bar.outline.set_visible(False)
     title = f"{class_names[best]}, with probability {probabilities[best]:.1%}"
     figure.suptitle(title, fontweight="bold", parse_math=False)
-    return add_caption(
-        figure,
-        "Above: what goes to each class, the mean over the layers of the transformer. Below, and as the colour of the "
-        f"tokens: what goes to the predicted class. White: an even share, {even:.1%}.",
-    )
+    above = "Above: what goes to each class, the mean over the layers of the transformer."
+    below = "Below, and as the colour of the tokens: what goes to the predicted class."
+    return add_caption(figure, f"{above} {below} White: an even share, {even:.1%}.")
 
 
 def _printable(token):

@@ -44,10 +44,13 @@ def draw_dimension_perturbation(images, name):
     if high - low < _LOW_CONTRAST:
         images = (images - low) / (high - low or 1)
         text += f" They are almost plain grey, so the contrast is stretched: black is {low:.4g} and white {high:.4g}."
-    mosaic = _mosaic(images)
+    rows, columns, height, width, channels = images.shape
+    # One image of all, parted and framed by white lines one pixel wide.
+    tiles = np.pad(images, [(0, 0), (0, 0), (1, 0), (1, 0), (0, 0)], constant_values=1).swapaxes(1, 2)
+    mosaic = tiles.reshape(rows * (height + 1), columns * (width + 1), channels)
+    mosaic = np.pad(mosaic, [(0, 1), (0, 1), (0, 0)], constant_values=1)
     axes = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1]).subplots()
     drawing.show_image(axes, mosaic)
-    rows, columns, height, width, _ = images.shape
     names = [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
     axes.set_xticks((np.arange(columns) + 0.5) * (width + 1), names)
     axes.set_yticks((np.arange(rows) + 0.5) * (height + 1), np.arange(1, rows + 1))
@@ -78,11 +81,9 @@ def draw_overlapping_reconstructions(measured, class_names=None):
     choices = measured.labels, measured.predictions, measured.wrong
     below = [[], [], *([_joined(classes, pair) for pair in choice] for choice in choices)]
     wrong = [set(p) != set(t) for p, t in zip(measured.predictions, measured.labels, strict=True)]
-    return drawing.add_caption(
-        drawing.image_grid(rows, names, titles, wrong, below),
-        "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes. "
-        "First orange, second blue, both together white.",
-    )
+    figure = drawing.image_grid(rows, names, titles, wrong, below)
+    text = "Above: the labels, bold where a prediction is wrong. Under each reconstruction: the decoded classes."
+    return drawing.add_caption(figure, f"{text} First orange, second blue, both together white.")
 
 
 def overlay(parts):
@@ -95,12 +96,3 @@ def _joined(names, classes, form="{}"):
     """The names of some classes: in one line if all names are as short as digits, else one below the other."""
     chosen = [names[number] for number in classes]
     return form.format(", ".join(chosen)) if max(map(len, names)) < 3 else "\n".join(chosen)
-
-
-def _mosaic(images):
-    """(rows, columns, height, width, channels) as one image, tiles parted by lines one pixel wide."""
-    rows, columns, height, width, channels = images.shape
-    framed = np.ones((rows, columns, height + 1, width + 1, channels), "float32")
-    framed[:, :, 1:, 1:] = images
-    mosaic = framed.transpose(0, 2, 1, 3, 4).reshape(rows * (height + 1), columns * (width + 1), channels)
-    return np.pad(mosaic, ((0, 1), (0, 1), (0, 0)), constant_values=1)

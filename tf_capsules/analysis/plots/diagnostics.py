@@ -33,8 +33,6 @@ def draw_routing_diagnostics(rows):
     panels[1].set_ylim(0, 105)
     panels[2].set_ylim(0, max(0.1, 1.05 * panels[2].dataLim.ymax) if panels[2].lines else 1)
     add_legend(figure)
-    return add_caption(
-        figure,
-        "Dead: less than a tenth of an even share in every example. Change: the mean absolute change since the "
-        "iteration before, divided by the mean coupling.",
-    )
+    dead = "Dead: less than a tenth of an even share in every example."
+    change = "Change: the mean absolute change since the iteration before, divided by the mean coupling."
+    return add_caption(figure, f"{dead} {change}")

@@ -63,11 +63,8 @@ def draw_pose_trajectories(measured, class_names=None, instance=None):
         for axes, label in zip(line, labels, strict=True):
             _draw_trajectory(axes, project_poses(row.poses[row.views.toy(label, instance)]))
             axes.set_title(f"{_category(label, class_names)}, by {row.views.factor}", fontsize=10, parse_math=False)
-    return drawing.add_caption(
-        figure,
-        "Each colour: a pose vector from view to view, from the ring to the disc, in the plane that keeps distances "
-        "best. Grey: the vectors of the first view (dashed) and of the last.",
-    )
+    text = "Each colour: a pose vector from view to view, from ring to disc, in the plane that keeps distances best."
+    return drawing.add_caption(figure, f"{text} Grey: the vectors of the first view (dashed) and of the last.")
 
 
 def _category(label, class_names):

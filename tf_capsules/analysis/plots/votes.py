@@ -54,12 +54,9 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
     within = (couplings[-1] * (distances[-1] <= farthest)).sum() / couplings[-1].sum()
     failures = " Bold: a wrong prediction." if (measured.predictions != measured.labels).any() else ""
     some = f"{len(shown)} of {len(names)} classes. " if len(shown) < len(names) else ""
-    return drawing.add_caption(
-        figure,
-        f"{some}Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class. "
-        f"Blue title: the predicted class.{failures} The axis is cut at {farthest:.2g}, within which {within:.0%} of "
-        "the assignments lie after the last iteration.",
-    )
+    text = "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class."
+    cut = f"The axis is cut at {farthest:.2g}: {within:.0%} of the assignments lie below, after the last iteration."
+    return drawing.add_caption(figure, f"{some}{text} Blue title: the predicted class.{failures} {cut}")
 
 
 def _end_of_axis(distances, couplings):
