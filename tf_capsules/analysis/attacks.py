@@ -115,8 +115,7 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
 
     Args:
         gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`, also for the errors.
-        epsilons: the strengths of the attack.
-        attack: "fgsm" or "bim".
+        epsilons, attack: the strengths of the attack, and its kind, "fgsm" or "bim".
     """
     one_of("attack", attack, ATTACKS)
     epsilons = checked_epsilons(epsilons)

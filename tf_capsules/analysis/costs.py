@@ -19,7 +19,6 @@ OTHER = "(loss, optimizer, other)"
 _TRACERS = {"tensorflow": graph_costs, "jax": xla_costs}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
-_BYTES = ("activations", "stored_votes", "held_votes", "kept")
 
 
 @dataclasses.dataclass
@@ -144,10 +143,9 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
         except (TypeError, ValueError) as error:
             if targets is not None or not training:
                 raise
-            raise ValueError(
-                f"The training step of {model.name!r} fails with class numbers (batch,) as labels. For others give "
-                "`targets=keras.KerasTensor(shape)`, without the batch axis, or a list of these for several outputs."
-            ) from error
+            fails = f"The training step of {model.name!r} fails with class numbers (batch,) as labels."
+            hint = "`targets=keras.KerasTensor(shape)`, without the batch axis, or a list of these for several outputs"
+            raise ValueError(f"{fails} For others give {hint}.") from error
 
     rows, counted = [], set()
     for layer in layers:
@@ -228,7 +226,7 @@ def _watched(calls, scope):
 def _text(name, number):
     if number is None:
         return "?"
-    return _mib(number) if name in _BYTES else f"{number:,}"
+    return f"{number:,}" if name in ("parameters", "multiply_adds") else _mib(number)
 
 
 def _mib(size):

@@ -18,10 +18,9 @@ def measure_couplings(model, inputs):
         inputs: a batch of the model's inputs.
 
     Returns:
-        Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration. The couplings
-        of children that take no part, such as the padding of texts, are 0. A
-        `ConcurrentRouting` gives an entry for each layer of its chain. Layers of your own are found by the argument
-        `return_couplings` of their call; one without `iterations` is measured once.
+        Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration; 0 for children
+        that take no part, such as the padding of texts. A `ConcurrentRouting` gives an entry for each layer of its
+        chain. Layers of your own are found by `return_couplings`; one without `iterations` is measured once.
 
     Example:
         >>> {name: len(each) for name, each in measure_couplings(model, images).items()}

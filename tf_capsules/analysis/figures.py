@@ -110,8 +110,7 @@ def _vote_distances(run):
 
 def _vote_similarities(run):
     images, labels = run.examples(256)
-    models = run.models().items()
-    measured = {name: analysis.measure_vote_similarities(model, images, labels) for name, model in models}
+    measured = {name: analysis.measure_vote_similarities(each, images, labels) for name, each in run.models().items()}
     return plots.draw_vote_similarities(measured, len(images))
 
 
@@ -137,8 +136,7 @@ def _sentence_attribution(run):
     (shares,) = keras.ops.convert_to_numpy(analysis.class_shares(run.model, inputs))
     (probabilities,) = analysis.predict_probabilities(run.model, inputs)
     tokens = run.data.transformer.tokens(texts[0])
-    names = run.data.spec.class_names
-    return plots.draw_sentence_attribution(tokens, shares[: len(tokens)], names, probabilities)
+    return plots.draw_sentence_attribution(tokens, shares[: len(tokens)], run.data.spec.class_names, probabilities)
 
 
 DRAWERS = {

@@ -53,10 +53,7 @@ def inputs_of(layer, model, inputs):
 
 
 def shape_of_images(model):
-    """(height, width, channels) of the images that a model takes, None where it does not tell.
-
-    Raises a ValueError for a model of other inputs.
-    """
+    """(height, width, channels) of a model's images, None where it does not tell; a ValueError for other inputs."""
     own = hasattr(model, "image_shape")
     given = (None, *model.image_shape) if own else getattr(model, "input_shape", (None,) * 4)
     if not isinstance(given, tuple) or len(given) != 4 or not all(size is None or is_whole(size) for size in given):

@@ -12,8 +12,7 @@ from tf_capsules.layers.arguments import one_of, positive_int
 GOALS = {"untargeted": "accuracy", "targeted": "success"}
 
 # The columns of the rows of `measure_attacks`.
-COLUMNS: tuple[str, ...] = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
-COLUMNS += ("zero_gradient_share", "gradient_norm")
+COLUMNS = tuple("model made_on attack goal epsilon steps images metric value zero_gradient_share gradient_norm".split())
 
 
 def measure_gradients(gradient, images, labels):

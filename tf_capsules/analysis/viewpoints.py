@@ -102,10 +102,9 @@ def find_views(arrays, factor, elevation=0, azimuth=0, lighting=0):
     if lacking.any():
         label, instance = toys[lacking.argmax()]
         where = " and ".join(f"{name} {value}" for name, value in fixed.items())
-        raise ValueError(
-            f"{(lacking > 0).sum()} of {len(toys)} toys lack views by {factor} at {where}, such as instance {instance} "
-            f"of category {label}. Take the whole test split, not a part of it."
-        )
+        lack = f"{(lacking > 0).sum()} of {len(toys)} toys lack views by {factor} at {where}"
+        such = f"such as instance {instance} of category {label}"
+        raise ValueError(f"{lack}, {such}. Take the whole test split, not a part of it.")
     return Views(factor, _DEGREES[factor](numbers), toys[:, 0], toys[:, 1], index)
 
 

@@ -64,10 +64,7 @@ def class_answers(model, outputs, class_names):
 
 
 def for_any_number(answer):
-    """Extends the function `answer` to empty batches: adds one example of zeros and drops its answer.
-
-    Some operations of TensorFlow, such as a convolution with bias, fail on an empty batch.
-    """
+    """Extends `answer` to empty batches, on which a convolution with bias fails: adds zeros, and drops their answer."""
 
     def answer_any_number(*inputs):
         # Not every server checks shapes before it runs a graph, so the graph does.

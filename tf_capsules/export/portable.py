@@ -1,7 +1,4 @@
-"""Networks on images as LiteRT and ONNX files.
-
-The converters to both formats drop assertions. So values outside [0, 1] get an answer here; a SavedModel refuses them.
-"""
+"""Networks on images as LiteRT and ONNX files. Both converters drop assertions, so the range is not checked here."""
 
 import importlib.util
 

@@ -69,8 +69,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
     top.tick_params(axis="x", labeltop=True, labelbottom=False)
     bottom.tick_params(axis="x", labelbottom=False)
     top.set_xticks(np.arange(count), labels, rotation=0 if lying else 90, fontsize=10, parse_math=False)
-    patches = colors.to_rgba(means[:, best])
-    for label, patch in zip(top.get_xticklabels(), patches, strict=True):
+    for label, patch in zip(top.get_xticklabels(), colors.to_rgba(means[:, best]), strict=True):
         bright = patch[:3] @ (0.299, 0.587, 0.114) > 0.5
         label.set(color="black" if bright else "white")
         label.set_bbox({"facecolor": patch, "edgecolor": "none", "boxstyle": "round,pad=0.25"})

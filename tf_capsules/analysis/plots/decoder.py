@@ -21,8 +21,7 @@ def draw_reconstructions(measured, class_names=None):
     triples = zip(measured.labels, measured.predictions, measured.sources, strict=True)
     titles = [_joined(names, triple, "({})") for triple in triples]
     wrong = measured.predictions != measured.labels
-    rows = [measured.images, measured.decoded]
-    figure = drawing.image_grid(rows, ["input", "reconstruction"], titles, wrong)
+    figure = drawing.image_grid([measured.images, measured.decoded], ["input", "reconstruction"], titles, wrong)
     note = " Bold: wrong predictions, reconstructed from the prediction and from the label." if wrong.any() else ""
     return drawing.add_caption(figure, f"Above: label, prediction, and the class whose capsule is decoded.{note}")
 

@@ -24,8 +24,7 @@ def draw_routing_diagnostics(rows):
         add_line(panels[1], number, epochs, [100 * row["dead_capsules"] for row in ends], name)
         changes = [row for row in own if row["epoch"] == last_epoch and row["iteration"] > 1]
         if changes:
-            steps = [row["iteration"] for row in changes]
-            add_line(panels[2], number, steps, [row["change"] for row in changes], name)
+            add_line(panels[2], number, [row["iteration"] for row in changes], [row["change"] for row in changes], name)
     label_axes(panels[0], "epoch", "entropy of the couplings (1: even)")
     label_axes(panels[1], "epoch", "dead capsules (%)")
     label_axes(panels[2], "iteration", f"change of the couplings, epoch {last_epoch}")

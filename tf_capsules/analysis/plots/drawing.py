@@ -44,8 +44,7 @@ def add_legend(figure, where="outside right center", **options):
 def add_line(axes, number, x, y, name, style="-", marker=None):
     """A line in the colour of `number`, with its marker or that of `marker`; hollow markers if it isn't solid."""
     color, marker = COLORS[number % len(COLORS)], MARKERS[(number if marker is None else marker) % len(MARKERS)]
-    filled = color if style == "-" else "white"
-    options = dict(color=color, marker=marker, markersize=5, markerfacecolor=filled)
+    options = dict(color=color, marker=marker, markersize=5, markerfacecolor=color if style == "-" else "white")
     axes.plot(x, y, style, markevery=max(1, len(x) // 12), label=name, **options)
 
 

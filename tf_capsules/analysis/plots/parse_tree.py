@@ -63,8 +63,7 @@ def _draw_rows(image, cells, titles, text):
             show_image(cell, image, stretched=True)
             strength = 0.85 * np.clip((drawn[..., number] - least) / span, 0, 1) * seen
             colors = np.broadcast_to(ORANGE, (*strength.shape, 3))
-            extent = cell.images[0].get_extent()
-            cell.imshow(np.dstack([colors, strength]), extent=extent, interpolation="nearest")
+            cell.imshow(np.dstack([colors, strength]), extent=cell.images[0].get_extent(), interpolation="nearest")
             title = titles[number] if title is None and row == 1 else title
             if title is not None:
                 heavy = "bold" if row == 1 and not number else "normal"

@@ -52,10 +52,7 @@ def draw_accuracy_by_parameters(ours=(), published=SMALLNORB):
 
 
 def _part_names(axes):
-    """Moves each name to the right or left of its point, higher or lower, until it covers no other name or point.
-
-    A line leads from a name that is far away to its point.
-    """
+    """Moves each name beside its point, higher or lower, until it covers no name or point; lines lead to far ones."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox

@@ -33,7 +33,7 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
     edges = np.linspace(0, farthest, 31)
     figure = drawing.new_figure(1.2 + 1.75 * len(shown), 1.2 + 1.45 * len(measured.images))
     ratios = [0.8] + [1] * len(shown)
-    grid = figure.subplots(len(measured.images), 1 + len(shown), squeeze=False, width_ratios=ratios)
+    grid = figure.subplots(len(measured.images), len(ratios), squeeze=False, width_ratios=ratios)
     for row, (cells, image) in enumerate(zip(grid, measured.images, strict=True)):
         label, prediction = measured.labels[row], measured.predictions[row]
         drawing.show_image(cells[0], image, stretched=True)
@@ -55,8 +55,9 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
     failures = " Bold: a wrong prediction." if (measured.predictions != measured.labels).any() else ""
     some = f"{len(shown)} of {len(names)} classes. " if len(shown) < len(names) else ""
     text = "Distances of the votes to each class capsule, a vote weighing as much as it is assigned to the class."
-    cut = f"The axis is cut at {farthest:.2g}: {within:.0%} of the assignments lie below, after the last iteration."
-    return drawing.add_caption(figure, f"{some}{text} Blue title: the predicted class.{failures} {cut}")
+    more = f"Blue title: the predicted class.{failures} The axis is cut at {farthest:.2g}"
+    share = f"within which {within:.0%} of the assignments lie after the last iteration"
+    return drawing.add_caption(figure, f"{some}{text} {more}, {share}.")
 
 
 def _end_of_axis(distances, couplings):
