@@ -173,10 +173,8 @@ def _specs(model, batch_size, size):
     """What the model takes, as `keras.KerasTensor`s of known shape."""
     size = positive_int_or_none("size", size)
     network = getattr(model, "encoder", model)
-    if isinstance(network, keras.Sequential) and network.built:
-        inputs = network.inputs[0]
-    else:
-        inputs = getattr(network, "input", None)
+    sequential = isinstance(network, keras.Sequential) and network.built
+    inputs = network.inputs[0] if sequential else getattr(network, "input", None)
     if inputs is None:
         raise ValueError(f"Costs need a model that knows its inputs, a functional one. Received: {model!r}")
 

@@ -54,11 +54,11 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             raise ValueError("`log_dir` needs TensorFlow, which writes for TensorBoard.")
 
     def on_train_begin(self, logs=None):
+        if self.path is not None and writable(self.path).exists():
+            self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
         # A model that can't be measured fails before it is trained.
         measure_couplings(self.model, self.inputs)
         class_outputs(self.model(self.inputs, training=False))
-        if self.path is not None and writable(self.path).exists():
-            self.rows, self.lengths = read_rows(self.path), read_rows(self._lengths_path, ("epoch",))
 
     def on_epoch_end(self, epoch, logs=None):
         epoch += 1

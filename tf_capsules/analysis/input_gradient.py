@@ -145,18 +145,16 @@ def _compiled(model, loss):
     if keras.backend.backend() == "jax":
         variables = *model.trainable_variables, *model.non_trainable_variables
 
-        # Weights are arguments, because constants would become a part of the compiled program.
-        def of_values(function):
+        def compiled(function, transform=lambda scoped: scoped):
+            # Weights are arguments, because constants would become a part of the compiled program.
             def scoped(images, values, *labels):
                 with keras.StatelessScope(state_mapping=zip(variables, values, strict=True)):
                     return function(images, *labels)
 
-            return scoped
+            program = jax.jit(transform(scoped))
+            return lambda images, *labels: program(images, [variable.value for variable in variables], *labels)
 
-        def called(function):
-            return lambda images, *labels: function(images, [variable.value for variable in variables], *labels)
-
-        return called(jax.jit(of_values(outputs_of))), called(jax.jit(jax.grad(of_values(total))))
+        return compiled(outputs_of), compiled(total, jax.grad)
 
     def gradient(images, labels):
         images = ops.convert_to_tensor(images).requires_grad_()
