@@ -23,19 +23,14 @@ def trace(model, inputs, labels=None):
     trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)
     inputs = _alike(inputs)
     if labels is None:
-
-        def inference(trainable, fixed, inputs):
-            return model.stateless_call(trainable, fixed, inputs, training=False)[0]
-
-        return jax.jit(inference).lower(trainable, fixed, inputs).compile()
+        inference = jax.jit(lambda *given: model.stateless_call(*given, training=False)[0])
+        return inference.lower(trainable, fixed, inputs).compile()
     metrics = [variable.value for variable in model.metrics_variables]
 
     def training(trainable, fixed, slots, inputs, labels):
-        def loss(trainable):
-            options = dict(training=True, optimizer_variables=slots)
-            return model.compute_loss_and_updates(trainable, fixed, metrics, inputs, labels, None, **options)
-
-        (_, (_, _, updated, _)), gradients = jax.value_and_grad(loss, has_aux=True)(trainable)
+        gradient = jax.value_and_grad(model.compute_loss_and_updates, has_aux=True)
+        given = trainable, fixed, metrics, inputs, labels, None
+        (_, (_, _, updated, _)), gradients = gradient(*given, training=True, optimizer_variables=slots)
         return model.optimizer.stateless_apply(slots, gradients, trainable), updated
 
     # As in Keras's step, new weights and slots take the place of the old ones.
