@@ -146,7 +146,7 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):
         received = f"shapes {parts.shape} and {labels.shape} for images {images.shape}"
-        raise ValueError(f"`parts` must be two images an image, and `part_labels` their classes. Received {received}.")
+        raise ValueError(f"`parts` are two objects of each image, `part_labels` their classes. Received {received}.")
     _need_decoder(model)
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]

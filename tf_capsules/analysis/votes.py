@@ -31,10 +31,9 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     """
     routing = find_layer(model, layer, EMRouting)
     inputs = call_of(routing, model).input_tensors
-    found = (layer.routed(*inputs, return_couplings=True) for layer in stopped_layers(routing))
-    each = [(one.poses, one.couplings) for one in found]
+    found = [layer.routed(*inputs, return_couplings=True) for layer in stopped_layers(routing)]
     # The network is called: `predict` would compile it, which takes longer than a few batches.
-    routed = keras.Model(graph_of(model).input, [inputs[0], *each])
+    routed = keras.Model(graph_of(model).input, [inputs[0], *((one.poses, one.couplings) for one in found)])
     distances, couplings = [], []
     for batch in in_batches(model, images, batch_size):
         poses, *results = keras.tree.map_structure(to_numpy, routed(batch, training=False))

@@ -200,17 +200,16 @@ def _runs(history):
     return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}
 
 
-def _of_fit(history):
-    """Whether this is what Keras's `fit` returned, or its dict of lists."""
-    lists = getattr(history, "history", history)
+def _of_fit(lists):
+    """Whether this is the dict of lists in what Keras's `fit` returned."""
     return isinstance(lists, dict) and bool(lists.get("loss")) and not isinstance(lists["loss"][0], dict)
 
 
 def _rows(history):
     """The rows of a run; what was not measured in every epoch of a `fit` is left out."""
-    if not _of_fit(history):
-        return history
     lists = getattr(history, "history", history)
+    if not _of_fit(lists):
+        return lists
     whole = {name: values for name, values in lists.items() if len(values) == len(lists["loss"])}
     rows = zip(*whole.values(), strict=True)
     return [{"epoch": epoch, **dict(zip(whole, row, strict=True))} for epoch, row in enumerate(rows, 1)]

@@ -23,8 +23,7 @@ def draw_pose_curves(measured):
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
     for row, name, values in zip(grid, names, measured.changes, strict=True):
         for vector, axes in enumerate(row):
-            for line in values[..., vector]:
-                axes.plot(views.degrees, line, color=drawing.COLORS[4], linewidth=0.6, alpha=0.55)
+            axes.plot(views.degrees, values[..., vector].T, color=drawing.COLORS[4], linewidth=0.6, alpha=0.55)
             axes.plot(views.degrees, values[..., vector].mean(0), color=drawing.DARK_BLUE, linewidth=2.2)
             drawing.bare(axes)
         row[0].set_ylabel(name)
