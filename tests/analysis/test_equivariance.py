@@ -37,6 +37,7 @@ def plain():
             "needs a CapsuleClassifier with poses. Received: <Sequential",
         ),
         (lambda m, x: analysis.measure_equivariance(m, x[0], 7, [(0, 1)]), "Received: 7"),
+        (lambda m, x: analysis.measure_equivariance(m, x[0], [0, 1, 0], [(0, 1)]), r"Received: \[0, 1, 0\]"),
     ],
 )
 def test_bad_input_is_named(model, images, call, message):

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from tf_capsules.analysis import inference
+from tf_capsules.models.heinsen2019 import TextCapsNet
 
 
 def test_predictions_do_not_depend_on_the_batches(model, images):
@@ -22,6 +23,7 @@ def test_models_of_other_inputs_are_named(images):
     both = keras.Model([vectors, numbers], keras.layers.Concatenate()([keras.layers.Flatten()(vectors), numbers]))
     for model, shape in (
         (keras.Model(vectors, keras.layers.Flatten()(vectors), name="of_vectors"), r"'of_vectors' takes .None, 9, 8"),
+        (TextCapsNet(layers=2, width=4, classes=3, dim=4, parts=3), r"'text_capsnet' takes \[\(None, None, 2, 4\)"),
         (both, r"takes \[\(None, 9, 8\), \(None, 4\)\]"),
     ):
         with pytest.raises(ValueError, match=rf"needs a model of images \(height, width, channels\)[.] .*{shape}"):

@@ -6,6 +6,7 @@ from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear
 from tf_capsules.analysis.attacks import fgsm
 from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.analysis.robustness import measure_gradients
+from tf_capsules.losses import MarginLoss
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.sabour2017 import CapsNet
 
@@ -91,6 +92,22 @@ def test_losses_that_make_no_sense_are_refused(gradient, images, labels):
         InputGradient(gradient.model, "hinge")
     with pytest.raises(ValueError, match="needs a compiled model"):
         InputGradient(linear(KERNEL), "trained")
+
+
+def test_the_trained_loss_of_a_model_of_several_outputs_is_that_of_its_activations(images, labels):
+    inputs = keras.Input(SHAPE)
+    logits = keras.layers.Dense(4, use_bias=False)(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, {"activations": keras.ops.sigmoid(logits), "poses": logits})
+    model.set_weights([KERNEL])
+    expected = InputGradient(model, MarginLoss())(images, labels)
+    model.compile(loss={"activations": MarginLoss()})
+    np.testing.assert_array_equal(InputGradient(model, "trained")(images, labels), expected)
+    model.compile(loss={"poses": "mse"})
+    with pytest.raises(ValueError, match="with a loss of its class outputs. Received: .* with loss .*{'poses': 'mse'}"):
+        InputGradient(model, "trained")
+    single = linear(KERNEL)
+    single.compile(loss=[keras.losses.CategoricalHinge()])
+    assert np.abs(InputGradient(single, "trained")(images, labels)).max() > 0
 
 
 def test_logits_of_a_capsule_network_are_its_scores(images, labels):

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from tf_capsules.analysis.inference import check_labels, classes_of, predict, predict_classes, to_numpy
-from tf_capsules.routing.arguments import is_whole
+from tf_capsules.analysis import inference
+from tf_capsules.analysis.inference import check_label, check_labels, classes_of, predict, to_numpy
 
 OFFSETS = np.round(np.arange(-5, 6) * 0.05, 2)
 
@@ -29,7 +29,7 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
     """
     _need_decoder(model)
     poses = predict(model, image[None])["poses"][0]
-    check_labels(label, len(poses))
+    check_label(label, len(poses))
     changes = np.kron(np.eye(poses[0].size), np.reshape(offsets, (-1, 1))).astype("float32")
     changed = np.repeat(poses[None], len(changes), axis=0)
     changed[:, label] += changes.reshape(-1, *poses.shape[1:])
@@ -96,12 +96,12 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
         ValueError: no image to show; for the other errors see `reconstruct_parts`.
     """
     _need_decoder(model)
-    predictions, labels = predict_classes(model, images, labels)
+    inference.check_counts(right, wrong)
+    predictions, labels = inference.predict_classes(model, images, labels)
     hits = np.flatnonzero(predictions == labels)[:right]
     misses = np.flatnonzero(predictions != labels)[:wrong]
     columns = [(i, labels[i]) for i in hits] + [(i, source) for i in misses for source in (predictions[i], labels[i])]
-    if not columns or not (is_whole(right, 0) and is_whole(wrong, 0)):
-        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    inference.check_counts(right, wrong, columns)
     index, sources = (np.array(values) for values in zip(*columns, strict=True))
     shown = np.asarray(images)[index]
     decoded = reconstruct_parts(model, shown, sources[:, None])[:, 0]

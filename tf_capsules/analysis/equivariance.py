@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.inference import check_labels, predict
+from tf_capsules.analysis.inference import check_label, predict
 from tf_capsules.datasets.augment import shifted
 from tf_capsules.models import class_outputs
 
@@ -33,5 +33,5 @@ def measure_equivariance(model, image, label, shifts):
     outputs = predict(model, np.stack([shifted(image, down, right, most) for down, right in moves]))
     if not isinstance(outputs, dict) or "poses" not in outputs:
         raise ValueError(f"Equivariance needs a CapsuleClassifier with poses. Received: {model!r}")
-    check_labels(label, outputs["poses"].shape[1])
+    check_label(label, outputs["poses"].shape[1])
     return class_outputs(outputs)[:, label], outputs["poses"][:, label]

@@ -54,8 +54,8 @@ def inputs_of(layer, model, inputs):
 
 def shape_of_images(model):
     """(height, width, channels) of a model's images, None where it does not tell; a ValueError for other inputs."""
-    own = hasattr(model, "image_shape")
-    given = (None, *model.image_shape) if own else getattr(model, "input_shape", (None,) * 4)
+    own, network = hasattr(model, "image_shape"), getattr(model, "encoder", model)
+    given = (None, *model.image_shape) if own else getattr(network, "input_shape", (None,) * 4)
     if not isinstance(given, tuple) or len(given) != 4 or not all(size is None or is_whole(size) for size in given):
         raise ValueError(f"This needs a model of images (height, width, channels). {model.name!r} takes {given}.")
     return given[1:]
@@ -81,6 +81,18 @@ def check_labels(labels, classes):
     if not np.issubdtype(labels.dtype, np.integer) or not ((labels >= 0) & (labels < classes)).all():
         few = np.array2string(labels, threshold=9, separator=", ")
         raise ValueError(f"Labels must be whole numbers from 0 to {classes - 1}. Received: {few}")
+
+
+def check_label(label, classes):
+    """Raises a ValueError unless the label is the number of one class."""
+    if not is_whole(label, 0, classes - 1):
+        raise ValueError(f"The label must be a whole number from 0 to {classes - 1}. Received: {label!r}")
+
+
+def check_counts(right, wrong, found=True):
+    """Raises a ValueError unless these are numbers of images to show, and images were found."""
+    if not (is_whole(right, 0) and is_whole(wrong, 0) and found):
+        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
 
 
 def labels_of(images, labels, classes):

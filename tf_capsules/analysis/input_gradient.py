@@ -91,9 +91,14 @@ def _loss_function(model, loss):
     if loss == "crossentropy":
         return lambda labels, outputs: _crossentropy(model, labels, outputs)
     if loss == "trained":
-        loss = getattr(model, "loss", None)
+        loss = compiled = getattr(model, "loss", None)
+        if isinstance(loss, dict):
+            loss = loss.get("activations")
+        elif isinstance(loss, (list, tuple)):
+            loss = loss[0] if len(loss) == 1 else None
         if loss is None:
-            raise ValueError(f'The loss "trained" needs a compiled model. Received: {model.name!r}, not compiled')
+            needed = "a compiled model, with a loss of its class outputs"
+            raise ValueError(f'The loss "trained" needs {needed}. Received: {model.name!r} with loss {compiled!r}')
     loss = keras.losses.get(loss)
     of_samples, named = (loss.call, type(loss)) if isinstance(loss, keras.losses.Loss) else (loss, loss)
     rows = named.__module__.startswith("keras.") and "sparse" not in named.__name__.lower()

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
+from tf_capsules.analysis import inference
 from tf_capsules.analysis.inference import call_of, graph_of, in_batches, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import DynamicRouting, EMRouting
@@ -116,12 +117,12 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
         ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
     """
     find_layer(model, "class_capsules", EMRouting)
+    inference.check_counts(right, wrong)
     predictions, labels = predict_classes(model, images, labels)
     hits = _first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
     others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
     index = hits + _first_of_each_class(labels, others, wrong)
-    if not index:
-        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    inference.check_counts(right, wrong, index)
     shown = np.asarray(images)[index]
     return ExampleVotes(shown, labels[index], predictions[index], *measure_vote_distances(model, shown))
 
