@@ -29,6 +29,7 @@ resize            size                       brought to size x size, bilinearly;
 Only the parts of jitter clip their results: brightness and contrast may leave [0, 1].
 """
 
+import functools
 import math
 
 import numpy
@@ -129,11 +130,8 @@ def turned_hue(image, turn, xp=numpy):
     red, green, blue = xp.split(image, 3, axis=-1)
     # The place on the circle in sixths: red at 0, green at 2, blue at 4. The place of a grey does not matter.
     safe = xp.where(chroma > 0, chroma, xp.ones_like(chroma))
-    place = xp.where(
-        highest == red,
-        (green - blue) / safe,
-        xp.where(highest == green, (blue - red) / safe + 2, (red - green) / safe + 4),
-    )
+    place = xp.where(highest == green, (blue - red) / safe + 2, (red - green) / safe + 4)
+    place = xp.where(highest == red, (green - blue) / safe, place)
     sixths = xp.mod(xp.asarray([5.0, 3.0, 1.0], dtype=image.dtype) + place + 6 * turn, 6)
     return highest - chroma * xp.clip(xp.minimum(sixths, 4 - sixths), 0, 1)
 
@@ -141,8 +139,7 @@ def turned_hue(image, turn, xp=numpy):
 def _standardize(image, draw, xp):
     # The floor under the deviation is TensorFlow's 1 / sqrt(number of values), which is meant for values 0 .. 255.
     floor = xp.asarray(1 / (255 * math.sqrt(math.prod(image.shape))), dtype=image.dtype)
-    mean = xp.mean(image)
-    return (image - mean) / xp.maximum(xp.std(image), floor)
+    return (image - xp.mean(image)) / xp.maximum(xp.std(image), floor)
 
 
 def _standardize_each(image, draw, xp):
@@ -171,15 +168,7 @@ def _bilinear(count, size):
     return numpy.maximum(1 - numpy.abs(at[:, None] - numpy.arange(count)), 0)
 
 
-def _whole(low):
-    return lambda value: is_whole(value, low)
-
-
-def _number(high=math.inf):
-    return lambda value: is_number(value, 0, high)
-
-
-def _numbers(test):
+def _all(test):
     return lambda values: isinstance(values, (list, tuple)) and all(map(test, values))
 
 
@@ -187,29 +176,28 @@ def _fill(value):
     return value in ("edge", "zero")
 
 
+_count, _size = (functools.partial(is_whole, low=low) for low in (0, 1))
+_amount = functools.partial(is_number, low=0)
+
 # name: (function, what each value must satisfy, the same in words)
 _STEPS = {
-    "shift": (_shift, (_whole(0),), "a whole number of pixels, 0 or more"),
-    "crop": (_crop, (_whole(1),), "a whole number of pixels, 1 or more"),
-    "pad": (_pad, (_whole(0),), "a whole number of pixels, 0 or more"),
-    "pad_crop": (_pad_crop, (_whole(0), _fill), 'a whole number of pixels, 0 or more, and "edge" or "zero"'),
-    "shift_within": (warp.shift_within, (), "no value"),
-    "rotate": (warp.rotate, (_number(),), "a number of degrees, 0 or more"),
-    "narrow": (warp.narrow, (lambda share: is_number(share, 0) and share < 1,), "a number from 0 to below 1"),
-    "erase": (warp.erase, (_whole(1),), "a whole number of pixels, 1 or more"),
-    "flip": (_flip, (), "no value"),
-    "brightness": (_brightness, (_number(),), "a number, 0 or more"),
-    "contrast": (_contrast, (_number(), _number()), "two numbers, 0 <= lowest <= highest"),
-    "jitter": (_jitter, (_number(0.5),), "a number from 0 to 0.5"),
-    "standardize": (_standardize, (), "no value"),
-    "standardize_each": (_standardize_each, (), "no value"),
-    "normalize": (
-        _normalize,
-        (_numbers(is_number), _numbers(is_positive)),
-        "a mean and a deviation above 0 for each channel, as two lists",
-    ),
-    "downscale": (_downscale, (_whole(1),), "a whole number, 1 or more"),
-    "resize": (_resize, (_whole(1),), "a whole number of pixels, 1 or more"),
+    "shift": (_shift, [_count], "a whole number of pixels, 0 or more"),
+    "crop": (_crop, [_size], "a whole number of pixels, 1 or more"),
+    "pad": (_pad, [_count], "a whole number of pixels, 0 or more"),
+    "pad_crop": (_pad_crop, [_count, _fill], 'a whole number of pixels, 0 or more, and "edge" or "zero"'),
+    "shift_within": (warp.shift_within, [], "no value"),
+    "rotate": (warp.rotate, [_amount], "a number of degrees, 0 or more"),
+    "narrow": (warp.narrow, [lambda share: _amount(share) and share < 1], "a number from 0 to below 1"),
+    "erase": (warp.erase, [_size], "a whole number of pixels, 1 or more"),
+    "flip": (_flip, [], "no value"),
+    "brightness": (_brightness, [_amount], "a number, 0 or more"),
+    "contrast": (_contrast, [_amount, _amount], "two numbers, 0 <= lowest <= highest"),
+    "jitter": (_jitter, [functools.partial(is_number, low=0, high=0.5)], "a number from 0 to 0.5"),
+    "standardize": (_standardize, [], "no value"),
+    "standardize_each": (_standardize_each, [], "no value"),
+    "normalize": (_normalize, [_all(is_number), _all(is_positive)], "a mean and a deviation above 0 a channel (lists)"),
+    "downscale": (_downscale, [_size], "a whole number, 1 or more"),
+    "resize": (_resize, [_size], "a whole number of pixels, 1 or more"),
 }
 
 # In evaluation these do nothing.
@@ -250,14 +238,12 @@ def output_shape(steps, image_shape):
     """
     height, width, channels = image_shape
     for name, *values in check(steps):
-        if name == "erase" and values[0] > min(height, width):
-            raise ValueError(f"preprocess step 'erase' {values[0]} is larger than the image of {height}x{width} pixels")
+        if name in ("crop", "erase") and values[0] > min(height, width):
+            has = f"the image of {height}x{width} pixels; for a folder of images give a larger --image-size"
+            raise ValueError(f"preprocess step {name!r} {values[0]} is larger than {has}")
         if name == "pad":
             height, width = height + 2 * values[0], width + 2 * values[0]
-        elif name == "crop":
-            if values[0] > min(height, width):
-                has = f"the image of {height}x{width} pixels; for a folder of images give a larger --image-size"
-                raise ValueError(f"preprocess step 'crop' {values[0]} is larger than {has}")
+        elif name in ("crop", "resize"):
             height = width = values[0]
         elif name == "normalize" and not len(values[0]) == len(values[1]) == channels:
             raise ValueError(f"preprocess step 'normalize' {values}: the image has {channels} channels")
@@ -267,8 +253,6 @@ def output_shape(steps, image_shape):
             if height % values[0] or width % values[0]:
                 raise ValueError(f"preprocess step 'downscale' {values[0]} does not divide {height}x{width} pixels")
             height, width = height // values[0], width // values[0]
-        elif name == "resize":
-            height = width = values[0]
     return height, width, channels
 
 

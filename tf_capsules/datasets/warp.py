@@ -29,8 +29,11 @@ def narrow(image, draw, xp, share):
 
 def shift_within(image, draw, xp):
     """Shifts an image by whole pixels so that all nonzero pixels stay in it."""
-    down, right = (draw.integers(*_free(image, axes, xp)) for axes in ((1, 2), (0, 2)))
-    return xp.roll(image, (down, right), (0, 1))
+    moves = []
+    for others in ((1, 2), (0, 2)):
+        filled = xp.any(image != 0, axis=others)
+        moves.append(draw.integers(-_first(filled, xp), _first(filled[::-1], xp)))
+    return xp.roll(image, tuple(moves), (0, 1))
 
 
 def erase(image, draw, xp, size):
@@ -40,12 +43,6 @@ def erase(image, draw, xp, size):
     rows, columns = numpy.arange(height)[:, None, None], numpy.arange(width)[None, :, None]
     covered = (rows >= top) & (rows < top + size) & (columns >= left) & (columns < left + size)
     return xp.where(covered, xp.zeros_like(image), image)
-
-
-def _free(image, axes, xp):
-    """How far an image may move up or left (0 or a negative number of pixels), and down or right."""
-    filled = xp.any(image != 0, axis=axes)
-    return -_first(filled, xp), _first(filled[::-1], xp)
 
 
 def _first(filled, xp):
