@@ -43,10 +43,9 @@ class ShuffledBatches(keras.utils.PyDataset):
         for number in np.unique(passes) if this.training else ():
             order = np.random.default_rng((this.seed, number)).permutation(this.examples)
             positions[passes == number] = order[positions[passes == number]]
-        if not this.mixup:
-            x, y = self._inputs(positions, passes, own), self._labels[positions[own]].astype(np.int32)
-        else:
-            x, y = self._inputs(positions, passes, slice(None)), self._labels[positions].astype(np.int32)
+        made = slice(None) if this.mixup else own
+        x, y = self._inputs(positions, passes, made), self._labels[positions[made]].astype(np.int32)
+        if this.mixup:
             # Order and examples draw with keys of two and three numbers. A key of four differs from all of them.
             x, y = self._mixed(np.random.default_rng((this.seed, epoch, step, 1)), x, y, real.sum())
             x, y = keras.tree.map_structure(lambda values: values[own], (x, y))

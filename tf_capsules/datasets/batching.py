@@ -73,10 +73,8 @@ class Batching:
             index, count = self.part if isinstance(self.part, (tuple, list)) and len(self.part) == 2 else (None, None)
             whole = is_whole(count, 1) and is_whole(index, 0, count - 1)
             if not whole or self.batch_size % count or not self.pad:
-                given = f"Received: batch_size={self.batch_size}, pad={self.pad}"
-                raise ValueError(
-                    f"part {self.part!r} must be (index, count); count must divide batch_size, pad must be set. {given}"
-                )
+                must = "must be (index, count); count must divide batch_size, pad must be set"
+                raise ValueError(f"part {self.part!r} {must}. Received: batch_size={self.batch_size}, pad={self.pad}")
         if self.mixup is not None:
             if not isinstance(self.mixup, (list, tuple)) or len(self.mixup) != 2:
                 raise ValueError(f"mixup is a pair (alpha, classes), for instance (0.2, 5), not {self.mixup!r}")

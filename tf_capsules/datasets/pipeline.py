@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,7 +17,6 @@ _FIXED_KEY = -1
 _CROP_KEY = 2**52
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Split:
     """One part of a data set. Any of its examples can be made from its index.
 
@@ -37,25 +35,19 @@ class Split:
     ...     ...
     """
 
-    arrays: Mapping[str, np.ndarray]
-    size: int | None = None
-    image_shape: tuple[int, int, int] | None = None
-    example: Callable | None = None
-
-    def __post_init__(self):
-        object.__setattr__(self, "arrays", {name: np.asarray(array) for name, array in self.arrays.items()})
+    def __init__(self, arrays, size=None, image_shape=None, example=None):
+        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self.example = example
         lengths = {name: len(array) for name, array in self.arrays.items()}
-        needed = {"label"} if self.example else {"image", "label"}
+        needed = {"label"} if example else {"image", "label"}
         if not needed <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["label"]:
             needed = " and ".join(map(repr, sorted(needed)))
             raise ValueError(f"a split needs arrays {needed} of one length, 1 or more; got {lengths}")
         image = self.arrays.get("image", np.zeros((0, 0, 0, 0), np.uint8))
         if image.ndim != 4 or image.dtype != np.uint8:
             raise ValueError(f"images of a split are (N, H, W, C) uint8, not {image.shape} {image.dtype}")
-        if self.size is None:
-            object.__setattr__(self, "size", lengths["label"])
-        if self.image_shape is None:
-            object.__setattr__(self, "image_shape", tuple(self.arrays["image"].shape[1:]))
+        self.size = lengths["label"] if size is None else size
+        self.image_shape = self.arrays["image"].shape[1:] if image_shape is None else image_shape
 
     @functools.cached_property
     def _tensors(self):
@@ -88,10 +80,8 @@ class Split:
         preprocess = this.check_steps(preprocess)
         shape = augment.output_shape(preprocess, self.image_shape)
         this.check_labels(self.arrays["label"])
-        steps, size, own, mixup = this.steps, this.size, this.rows, this.mixup
-
-        tensors = self._tensors
-        one = functools.partial(self._one, tensors, preprocess, this.training, this.crop)
+        steps, size, own, mixup, tensors = this.steps, this.size, this.rows, this.mixup, self._tensors
+        one = functools.partial(self._one, preprocess, this)
         signature = _signature(one, shape)
         if mixup and isinstance(signature[1], dict):
             raise ValueError(f"mixup {mixup!r} takes one label an image; here an image has {', '.join(signature[1])}")
@@ -124,21 +114,21 @@ class Split:
         stream = tf.data.Dataset.range(this.batches)
         return prefetched(stream.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
-    def _one(self, tensors, preprocess, training, crop, key, index):
+    def _one(self, preprocess, batching, key, index):
         draw = TensorDraw(key, index)
         if self.example is None:
-            image, target = tf.gather(tensors["image"], index), tf.gather(tensors["label"], index)
+            image, target = (tf.gather(self._tensors[name], index) for name in ("image", "label"))
         else:
-            image, target = self.example(tensors, index, draw)
+            image, target = self.example(self._tensors, index, draw)
         if isinstance(target, dict):
             if preprocess:
                 raise ValueError(f"preprocess {preprocess!r} is not possible: it would not change the single digits")
             target = target | {"parts": _unit(target["parts"])}
-        if isinstance(crop, str):
-            draw = augment.FixedCrop(crop)
-        elif crop is not None:
-            draw = TensorDraw(_CROP_KEY + crop, index)
-        elif not training:
+        if isinstance(batching.crop, str):
+            draw = augment.FixedCrop(batching.crop)
+        elif batching.crop is not None:
+            draw = TensorDraw(_CROP_KEY + batching.crop, index)
+        elif not batching.training:
             draw = None
         return augment.apply(preprocess, _unit(image), draw, tnp), target
 
