@@ -74,7 +74,7 @@ def affine(image, pad, angle, shear, scale, place):
 
     Args:
         image: (H, W, C) uint8; pixels that are not 0 are the digit.
-        pad: the canvas is larger than the image by this many pixels on every side.
+        pad: pixels by which the canvas exceeds the image on every side.
         angle: in degrees, clockwise as the image is seen.
         shear: columns moved right for each row down.
         scale: factors (down, right).
@@ -121,9 +121,8 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
     files = sorted(folder.glob("test.mat")) or sorted(folder.glob("test_batches/*.mat"))
     if not files:
         raise FileNotFoundError(
-            f"data set 'affnist': neither test.mat nor test_batches/*.mat in {folder.resolve()}. Fetch the transformed "
-            f"test set by hand from https://www.cs.toronto.edu/~tijmen/affNIST/, unpack it, and name its folder as "
-            f"data_dir (--data-dir); or take the data set 'affnist_standin', made from MNIST."
+            f"data set 'affnist': neither test.mat nor test_batches/*.mat in {folder.resolve()}. Unpack the transformed"
+            " test set of https://www.cs.toronto.edu/~tijmen/affNIST/ there (--data-dir), or take 'affnist_standin'."
         )
     if mnist_dir is None and (folder / "mnist").is_dir():
         mnist_dir = folder
@@ -131,9 +130,8 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
     expanded = expanded_mnist(mnist_dir, download)
     test = Split({"image": _upright(images, labels, expanded.test.arrays), "label": labels})
     part = "" if len(labels) == 320_000 else f"{len(labels):,} of the 320,000 official test images"
-    return Dataset(
-        "affnist", expanded.train, test, expanded.class_names, "; ".join(filter(None, (expanded.note, part)))
-    )
+    note = "; ".join(filter(None, (expanded.note, part)))
+    return Dataset("affnist", expanded.train, test, expanded.class_names, note)
 
 
 def _read_mat(path):

@@ -67,10 +67,8 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
         if len(train[fewest]) > 1 and len(pairs) // 5 >= len(train):
             splits = train_test_split(pairs, test_size=0.2, stratify=labels, random_state=0)
         if {label for _, label in splits[1]} != set(labels):
-            raise ValueError(
-                f"{root} has {len(pairs)} images in {len(train)} classes, {len(train[fewest])} in {fewest!r}: too few "
-                f"to keep 20% of each class for testing; add images, or make the folders train and test yourself"
-            )
+            has = f"{root} has {len(pairs)} images in {len(train)} classes, {len(train[fewest])} in {fewest!r}: too few"
+            raise ValueError(f"{has} to keep 20% of each class for testing; add images, or folders train and test")
 
     images = _read([file for split in splits for file, _ in split], size, channels)
     labels = np.array([label for split in splits for _, label in split])

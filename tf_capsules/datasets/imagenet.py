@@ -53,10 +53,8 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
     pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
     """
     if class_list is None:
-        raise ValueError(
-            "data set 'h_imagenet' needs class_list (--class-list): a file with the 200 WordNet numbers that Li et al. "
-            "2018 list beside their code, one a line"
-        )
+        wanted = "a file with the 200 WordNet numbers beside the code of Li et al. 2018, one a line"
+        raise ValueError(f"data set 'h_imagenet' needs class_list (--class-list): {wanted}")
     return _load("h_imagenet", data_dir, download, image_size, class_list, box_file)
 
 
@@ -77,29 +75,24 @@ def _sources(name, data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
     builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
-    how = (
-        f"tensorflow_datasets.builder('imagenet2012', data_dir={str(folder.parents[1])!r}, "
-        f"file_format='array_record').download_and_prepare()"
-    )
+    options = f"data_dir={str(folder.parents[1])!r}, file_format='array_record'"
+    how = f"tensorflow_datasets.builder('imagenet2012', {options}).download_and_prepare()"
     if download and not folder.exists():
         builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
         with contextlib.suppress(AssertionError):  # its archives can't be downloaded
             builder.download_and_prepare()
     if not folder.exists():
         raise FileNotFoundError(
-            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to "
-            f"those who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with "
-            "download=True (on the command line: --download)."
+            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012 (from image-net.org) into "
+            f"{folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with download=True (--download)."
         )
     sources = {}
     for part in ("train", "validation"):
         try:
             source = builder.as_data_source(part, decoders={"image": tfds.decode.SkipDecoding()})
         except NotImplementedError as error:
-            raise ValueError(
-                f"{folder} is prepared as {builder.info.file_format.value}, whose pictures can't be read by their "
-                f"number. Move it away and run {how}"
-            ) from error
+            found = f"{folder} is prepared as {builder.info.file_format.value}, without access by number"
+            raise ValueError(f"{found}. Move it away and run {how}") from error
         sources[part] = source, _index(source, folder, part)
     return sources, list(builder.info.features["label"].names)
 

@@ -44,9 +44,9 @@ def load_npz(path, texts=False, class_names=None):
             x, y = data[f"x_{part}"], data[f"y_{part}"]
             data[f"x_{part}"] = _checked_texts(x, part) if texts else _checked_images(x, part)
             data[f"y_{part}"] = _checked_labels(y, len(x), part)
-        if data["x_train"].shape[1:] != data["x_test"].shape[1:]:
-            shapes = data["x_train"].shape[1:], data["x_test"].shape[1:]
-            raise ValueError(f"training images are {shapes[0]}, test images {shapes[1]}")
+        train, test = data["x_train"].shape[1:], data["x_test"].shape[1:]
+        if train != test:
+            raise ValueError(f"training images are {train}, test images {test}")
         data["class_names"] = _checked_names(named, class_names, data["y_train"], data["y_test"])
     return data
 
@@ -95,17 +95,14 @@ def _checked_names(named, known, *labels):
         check_class_names(known)
     if known is None:
         if len(train) <= train[-1]:
-            raise ValueError(
-                f"y_train has {len(train)} different labels from {train[0]} to {train[-1]}: number the classes from 0 "
-                "without gaps, or name all of them in an array class_names"
-            )
+            has = f"y_train has {len(train)} different labels from {train[0]} to {train[-1]}"
+            raise ValueError(f"{has}: number the classes from 0 without gaps, or name them all in an array class_names")
         known = tuple(map(str, range(len(train))))
     if len(known) < 2:
         raise ValueError(f"there is one class, {known[0]!r}; two or more are needed")
     for part, found in (("train", train), ("test", test)):
-        if found[-1] >= len(known):
-            wanted = f"{len(known)} classes have labels 0 to {len(known) - 1}"
-            raise ValueError(f"y_{part} has the label {found[-1]}; {wanted}")
+        if found[-1] >= (count := len(known)):
+            raise ValueError(f"y_{part} has the label {found[-1]}; {count} classes have labels 0 to {count - 1}")
     return known
 
 

@@ -111,9 +111,8 @@ class WordPiece:
             split_chinese = config.get("tokenize_chinese_chars", True)
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
-        strip_accents = lowercase if strip_accents is None else strip_accents
-        options = dict(lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese)
-        return cls(vocabulary, max_length, **options)
+        accents = lowercase if strip_accents is None else strip_accents
+        return cls(vocabulary, max_length, lowercase=lowercase, strip_accents=accents, split_chinese=split_chinese)
 
 
 class BytePair:
@@ -157,9 +156,8 @@ class BytePair:
         self._merged = np.array([vocabulary[a + b] for a, b in merges] + [0])
         # A table can't be empty, so it also has a pair that never occurs.
         pairs = np.array([vocabulary[a] * self._base + vocabulary[b] for a, b in merges] + [-1], np.int64)
-        self._ranks = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(pairs, np.arange(len(pairs))), self._no_merge
-        )
+        ranks = tf.lookup.KeyValueTensorInitializer(pairs, np.arange(len(pairs)))
+        self._ranks = tf.lookup.StaticHashTable(ranks, self._no_merge)
         self.resources = [self._ranks]
 
     def __call__(self, texts):

@@ -44,13 +44,11 @@ class Transformer(FrozenTransformer):
 
     def _limit(self, checkpoint):
         """The most tokens that both the positions and the tokenizer's configuration allow."""
-        config = self._model.config
-        limits = [checkpoint.tokenizer_limit, getattr(config, "max_position_embeddings", None)]
-        # RoBERTa and similar models count positions from padding_idx + 1.
-        embeddings = getattr(self._model, "embeddings", None)
-        if limits[1] is not None and getattr(embeddings, "padding_idx", None) is not None:
-            limits[1] -= embeddings.padding_idx + 1
-        limits = [limit for limit in limits if limit is not None]
+        positions = getattr(self._model.config, "max_position_embeddings", None)
+        padding = getattr(getattr(self._model, "embeddings", None), "padding_idx", None)
+        if positions is not None and padding is not None:
+            positions -= padding + 1  # RoBERTa and similar models count positions from there
+        limits = [limit for limit in (checkpoint.tokenizer_limit, positions) if limit is not None]
         if not limits:
             raise ValueError(f"neither config.json nor tokenizer_config.json in {checkpoint.folder} limits the tokens")
         return min(limits)

@@ -137,9 +137,7 @@ class FrozenTransformer(abc.ABC):
         with "" at padding. A `tf.Module` that holds the graph as an attribute and calls it can be saved as a SavedModel
         that takes strings; `tf_capsules.export.export_text_saved_model` does this, and says what serves it.
         """
-        raise RuntimeError(
-            f"{self!r} computes outside TensorFlow and can't be part of a SavedModel; load it with engine='keras-hub'"
-        )
+        raise RuntimeError(f"{self!r} is no TensorFlow graph; for a SavedModel load it with engine='keras-hub'")
 
     @abc.abstractmethod
     def _tokenize(self, texts):
