@@ -12,7 +12,7 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name of the set and its function: (module, description, image shape, classes); None: a text's shape, or user files
+# name of the set and of its function: (module, and what `describe` returns)
 _SETS = {
     "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
     "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
@@ -63,14 +63,13 @@ def load(name, data_dir=None, download=False, **options):
     Args:
         name: one of `names()`.
         data_dir: a folder of prepared tensorflow-datasets (default: the environment variable TFDS_DATA_DIR, then
-            ~/tensorflow_datasets), of original files (affNIST, smallNORB, the Sentiment Treebank), or of the user's own
-            images. `digits` does not use it.
+            ~/tensorflow_datasets), of original files (affNIST, smallNORB, the Sentiment Treebank), or of your images.
         download: fetch and prepare the set if it is absent and tensorflow-datasets can do so.
         options: of the set; see its function, for instance `tf_capsules.datasets.multimnist.multimnist`.
 
     Raises:
         ValueError: an unknown name or option, or a bad value.
-        FileNotFoundError: at once if the data are absent. It says where they were looked for and how to get them.
+        FileNotFoundError: the data are absent. It says where they were looked for and how to get them.
 
     >>> load("digits").image_shape
     (8, 8, 1)

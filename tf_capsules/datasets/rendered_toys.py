@@ -62,11 +62,9 @@ def rendered_toys(
     Raises:
         ValueError: before anything is drawn, for a factor that is not there or more pairs than there are.
     """
-    factors = elevations, azimuths, lightings
-    train = _first(_shuffled(_INSTANCES["train"], factors), train_pairs, "train_pairs")
-    test = _first(_shuffled(_INSTANCES["test"], factors), test_pairs, "test_pairs")
-    splits = (_draw(columns, size) for columns in (train, test))
-    return Dataset("rendered_toys", *splits, CLASS_NAMES, _NOTE)
+    train, test = _shuffled(elevations, azimuths, lightings)
+    train, test = _drawn(size, (train, train_pairs, "train_pairs"), (test, test_pairs, "test_pairs"))
+    return Dataset("rendered_toys", train, test, CLASS_NAMES, _NOTE)
 
 
 def rendered_toys_novel_azimuth(
@@ -88,31 +86,29 @@ def rendered_toys_novel_elevation(
 
 
 def _novel(factor, size, train_pairs, test_pairs, lightings):
-    train, test = (_shuffled(_INSTANCES[part], (range(9), range(18), lightings)) for part in ("train", "test"))
-    train, familiar, novel = novel_viewpoints(train, test, factor)
-    train = _first(train, train_pairs, "train_pairs")
-    familiar, novel = (_first(columns, test_pairs, "test_pairs") for columns in (familiar, novel))
-    train, familiar, novel = (_draw(columns, size) for columns in (train, familiar, novel))
+    train, familiar, novel = novel_viewpoints(*_shuffled(range(9), range(18), lightings), factor)
+    tests = (familiar, test_pairs, "test_pairs"), (novel, test_pairs, "test_pairs")
+    train, familiar, novel = _drawn(size, (train, train_pairs, "train_pairs"), *tests)
     return Dataset(f"rendered_toys_novel_{factor}", train, novel, CLASS_NAMES, _NOTE, familiar=familiar)
 
 
-def _shuffled(instances, factors):
-    """The columns of all pairs of these factors, in a fixed random order."""
-    table = np.array(list(itertools.product(range(5), instances, *map(np.atleast_1d, factors))))
-    order = np.random.default_rng(0).permutation(len(table))
-    return dict(zip(_FACTORS, table.reshape(-1, len(_FACTORS))[order].T, strict=True))
+def _shuffled(*factors):
+    """The columns of all training and of all test pairs of these factors, in a fixed random order."""
+    for instances in _INSTANCES.values():
+        table = np.array(list(itertools.product(range(5), instances, *map(np.atleast_1d, factors))))
+        order = np.random.default_rng(0).permutation(len(table))
+        yield dict(zip(_FACTORS, table.reshape(-1, len(_FACTORS))[order].T, strict=True))
 
 
-def _first(columns, pairs, option):
-    """The first so many rows, None for all."""
-    size = len(columns["label"])
-    if pairs is not None and not is_whole(pairs, 1, size):
-        raise ValueError(f"{option} must be a whole number from 1 to {size:,}, or None for all, not {pairs!r}")
-    return rows(columns, slice(pairs))
-
-
-def _draw(columns, size):
-    return Split({"image": render(**columns, size=size)} | columns)
+def _drawn(size, *parts):
+    """A split of each part (columns, how many of its pairs or None for all, the option that says so)."""
+    chosen = []
+    for columns, pairs, option in parts:
+        most = len(columns["label"])
+        if pairs is not None and not is_whole(pairs, 1, most):
+            raise ValueError(f"{option} must be a whole number from 1 to {most:,}, or None for all, not {pairs!r}")
+        chosen.append(rows(columns, slice(pairs)))
+    return [Split({"image": render(**columns, size=size)} | columns) for columns in chosen]
 
 
 def render(label, instance, elevation, azimuth, lighting, size=96):
@@ -243,10 +239,8 @@ def _human(kind, pick):
             solids.append(bar(hand - (0.22, 0, 0.02), hand + (0.5, 0.05, 0.05), 0.03))
     crown = neck + 0.07 + 1.5 * head
     if kind in (0, 4):
-        solids += [
-            bar((0, 0, crown), (0, 0, crown + 0.025), 1.9 * head),
-            bar((0, 0, crown), (0, 0, crown + 0.12), head),
-        ]
+        for height, radius in ((0.025, 1.9 * head), (0.12, head)):
+            solids.append(bar((0, 0, crown), (0, 0, crown + height), radius))
     if kind == 2:
         solids.append(ball((-0.01, 0, crown - 0.02), (1.3 * head, 1.2 * head, 0.85 * head)))
     return solids
@@ -281,11 +275,8 @@ def _airplane(kind, pick):
             solids.append(bar(front - (0.24, 0, 0), front, 0.058))
     if kind in (0, 4):
         nose = np.array([length, 0, middle])
-        solids += [
-            bar(nose - (0.06, 0, 0), nose + (0.02, 0, 0), 0.035),
-            block(nose - (0.01, 0.22, 0.03), nose + (0.01, 0.22, 0.03)),
-            block(nose - (0.01, 0.03, 0.22), nose + (0.01, 0.03, 0.22)),
-        ]
+        solids.append(bar(nose - (0.06, 0, 0), nose + (0.02, 0, 0), 0.035))
+        solids += [block(nose - blade, nose + blade) for blade in ((0.01, 0.22, 0.03), (0.01, 0.03, 0.22))]
     return solids
 
 
@@ -363,18 +354,15 @@ def _car(kind, pick):
         for y in (-0.6 * half, 0.6 * half):
             solids.append(block((end + 0.02, y - 0.02, waist - 0.05), (end + 0.08, y + 0.02, waist + 0.1)))
     if kind == 4:
-        solids += [
-            ball((0.62 * nose, 0, waist - 0.07), (0.3, 0.75 * half, 0.14)),
-            ball((0.62 * end, 0, waist - 0.05), (0.3, 0.75 * half, 0.17)),
-        ]
+        for x, drop, height in ((0.62 * nose, 0.07, 0.14), (0.62 * end, 0.05, 0.17)):
+            solids.append(ball((x, 0, waist - drop), (0.3, 0.75 * half, height)))
     return solids + _wheels((nose - 0.19 * length, end + 0.2 * length), half, wheel)
 
 
 def _wheels(axles, half, radius):
     return [
         bar((x, side * (half - 0.09), radius), (x, side * (half + 0.012), radius), radius, _TIRES)
-        for x in axles
-        for side in (-1, 1)
+        for x, side in itertools.product(axles, (-1, 1))
     ]
 
 
