@@ -213,15 +213,11 @@ def _prepared(config, data_dir, download):
     """The splits from tensorflow-datasets, in its own shuffled order."""
     from tf_capsules.datasets.standard import read_prepared
 
-    def absent(path):
-        looked = "" if data_dir is None else f"there are no train.txt, dev.txt and test.txt in {data_dir}, and "
-        return (
-            f"the Stanford Sentiment Treebank: {looked}it is not prepared in {path}. Name the folder of the unpacked "
-            f"{URL} as data_dir (--data-dir), or load it with download=True (--download)."
-        )
-
     def split(columns):
         return [text.decode("utf-8") for text in columns["text"]], columns["label"]
 
+    hint = f"Or name the folder of the unpacked {URL}"
+    if data_dir is not None:
+        hint += f"; there are no train.txt, dev.txt and test.txt in {data_dir}"
     make, parts = functools.partial(builder_class(), config=config), ("train", "validation", "test")
-    return read_prepared(make, parts, split, "Stanford Sentiment Treebank", data_dir, download, absent)[1]
+    return read_prepared(make, parts, split, "Stanford Sentiment Treebank", data_dir, download, f"{hint}.")[1]

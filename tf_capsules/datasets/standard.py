@@ -62,25 +62,18 @@ def prepared(name, builder_name, data_dir, download, arrays=None, label="label",
     and a ValueError for files that are damaged or of another version than tensorflow-datasets knows.
     """
 
-    def absent(path):
-        return (
-            f"data set {name!r} is not in {path}. To fetch it into {path.parents[1]}, load it with download=True (on "
-            f"the command line: --download). A prepared folder elsewhere is found through data_dir (--data-dir) or the "
-            f"environment variable TFDS_DATA_DIR. {hint}".rstrip()
-        )
-
     def split(columns):
         return Split(arrays(columns) if arrays else {key: columns[key] for key in ("image", "label")})
 
     make = functools.partial(tfds.builder, builder_name)
-    builder, splits = read_prepared(make, ("train", "test"), split, f"data set {name!r}", data_dir, download, absent)
+    builder, splits = read_prepared(make, ("train", "test"), split, f"data set {name!r}", data_dir, download, hint)
     return Dataset(name, *splits, tuple(builder.info.features[label].names))
 
 
-def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
+def read_prepared(make_builder, parts, split, what, data_dir, download, hint):
     """The builder of a set of tensorflow-datasets, and the result of `split` on the columns of each part.
 
-    `absent(path)` is the message that nothing is prepared there. For the errors see `prepared`.
+    `what` names the set. For `hint` and the errors see `prepared`.
     """
     complaint = f"holds no sound copy of the {what}"
     with reading(data_dir or "the folder of tensorflow-datasets", complaint):
@@ -92,8 +85,13 @@ def read_prepared(make_builder, parts, split, what, data_dir, download, absent):
         batches = list(tfds.as_numpy(builder.as_dataset(split=part, batch_size=1000)))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
+    path = builder.data_path
     try:
-        with reading(builder.data_path, complaint, unchanged=(AssertionError,)):
+        with reading(path, complaint, unchanged=(AssertionError,)):
             return builder, [split(columns(part)) for part in parts]
     except AssertionError as error:  # tensorflow-datasets raises it if the folder is not there
-        raise FileNotFoundError(absent(builder.data_path)) from error
+        root = path.parents[2 if builder.builder_config else 1]
+        raise FileNotFoundError(
+            f"the {what} is not in {path}. To fetch it into {root}, load it with download=True (--download). A folder "
+            f"prepared elsewhere is found through data_dir (--data-dir) or TFDS_DATA_DIR. {hint}".rstrip()
+        ) from error
