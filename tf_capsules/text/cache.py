@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import pathlib
 import shutil
 import time
@@ -182,29 +183,24 @@ def _key(transformer, texts, dtype):
 def _plan(lengths, token_bytes):
     """The order of computing, shortest first, and for each text its shard and its first row there."""
     order = np.argsort(lengths, kind="stable")
-    ends = np.cumsum(lengths[order])
     shard, start = np.empty_like(lengths), np.empty_like(lengths)
-    number, first, limit = 0, 0, max(1, _SHARD_BYTES // token_bytes)
-    for index, end in zip(order, ends, strict=True):
-        begin = end - lengths[index]
-        if end - first > limit and begin > first:
-            number, first = number + 1, begin
-        shard[index], start[index] = number, begin - first
+    number, used, limit = 0, 0, _SHARD_BYTES // token_bytes
+    for index in order:
+        if used and used + lengths[index] > limit:
+            number, used = number + 1, 0
+        shard[index], start[index] = number, used
+        used += lengths[index]
     return order, shard, start
 
 
 def _computed(transformer, ids, members):
     """Yields (numbers of texts, embeddings, mask) in batches of little padding. `members` are in order of length."""
-    begin = 0
-    while begin < len(members):
-        end = begin + 1
-        while end < len(members):
-            shortest, longest = len(ids[members[begin]]), len(ids[members[end]])
-            if longest > 1.5 * shortest or longest * (end + 1 - begin) > _BATCH_TOKENS:
-                break
-            end += 1
-        yield members[begin:end], *transformer.encode([ids[index] for index in members[begin:end]])
-        begin = end
+    lengths, begin = [len(ids[index]) for index in members], 0
+    for end in range(1, len(members) + 1):
+        longest = lengths[end] if end < len(members) else math.inf  # the last batch ends anyway
+        if longest > 1.5 * lengths[begin] or longest * (end + 1 - begin) > _BATCH_TOKENS:
+            yield members[begin:end], *transformer.encode([ids[index] for index in members[begin:end]])
+            begin = end
 
 
 def _blank(states, indices):

@@ -44,24 +44,21 @@ def load(folder_or_name, engine="auto"):
     if engine != "auto" and engine not in _ENGINES:
         raise ValueError(f"engine must be 'auto' or one of {', '.join(map(repr, _ENGINES))}, not {engine!r}")
     checkpoint = find(folder_or_name)
-    refusals = {}
-    for name, (module, packages) in _ENGINES.items():
-        if engine not in ("auto", name):
-            continue
+    refusals = []
+    for name in _ENGINES if engine == "auto" else (engine,):
+        module, packages = _ENGINES[name]
         if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
-            refusals[name] = f"needs {', '.join(missing)}, which is not installed (pip install 'tf_capsules[text]'"
-            refusals[name] += "; pip install torch)" if "torch" in missing else ")"
+            install = "pip install 'tf_capsules[text]'" + ("; pip install torch" if "torch" in missing else "")
+            refusals.append(f"the engine {name!r} needs {', '.join(missing)}, which is not installed ({install})")
             if engine == name:
-                raise ImportError(f"the engine {name!r} {refusals[name]}")
+                raise ImportError(refusals[0])
             continue
         implementation = importlib.import_module(module)
         with reading(checkpoint.folder, f"can't be loaded by the engine {name!r}"):
-            if reason := implementation.refusal(checkpoint):
-                refusals[name] = f"can't compute it: {reason}"
-                continue
-            return implementation.Transformer(checkpoint)
-    reasons = "; ".join(f"the engine {name!r} {reason}" for name, reason in refusals.items())
-    raise ValueError(f"{checkpoint.folder} can't be loaded: {reasons}")
+            if not (reason := implementation.refusal(checkpoint)):
+                return implementation.Transformer(checkpoint)
+            refusals.append(f"the engine {name!r} can't compute it: {reason}")
+    raise ValueError(f"{checkpoint.folder} can't be loaded: {'; '.join(refusals)}")
 
 
 class FrozenTransformer(abc.ABC):
