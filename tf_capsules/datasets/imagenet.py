@@ -142,10 +142,9 @@ def _split(source, index, label_of, classes, boxes, image_size, part):
             side = tf.reduce_min(size)
             top, left = tf.unstack((size - side) // 2)
         else:
-            left, top, right, bottom = tf.unstack(tensors["box"][index] * tf.cast(tf.tile(size[::-1], [2]), tf.float32))
-            side = tf.cast(tf.math.ceil(tf.maximum(tf.maximum(right - left, bottom - top), 1)), tf.int32)
-            top = tf.cast(tf.round((top + bottom) / 2), tf.int32) - side // 2
-            left = tf.cast(tf.round((left + right) / 2), tf.int32) - side // 2
+            first, last = tf.unstack(tf.reshape(tensors["box"][index], (2, 2))[:, ::-1] * tf.cast(size, tf.float32))
+            side = tf.cast(tf.math.ceil(tf.maximum(tf.reduce_max(last - first), 1)), tf.int32)
+            top, left = tf.unstack(tf.cast(tf.round((first + last) / 2), tf.int32) - side // 2)
         image = tf.image.resize(_square(picture, top, left, side), (image_size, image_size), antialias=True)
         return image / 255, tensors["label"][index]
 

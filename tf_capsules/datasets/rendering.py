@@ -125,16 +125,14 @@ def stereo_pairs(solids, azimuths, elevations, lighting, size, target=(0, 0, 0),
     rays = np.stack([right * step, -up * step, forward], axis=-1)
     light = floor.repeat(_SAMPLES, 1).repeat(_SAMPLES, 2)
     depth = np.full(light.shape, np.inf, "float32")
-    for solid, (window, near, hit, shade) in zip(
-        solids, _trace(solids, corner, rays, count, (lighting.ambient, sky, lamps)), strict=True
-    ):
+    traced = _trace(solids, corner, rays, count, (lighting.ambient, sky, lamps))
+    for solid, (window, near, hit, shade) in zip(solids, traced, strict=True):
         behind = depth[window]
         closer = hit & (near < behind)
         depth[window] = np.where(closer, near, behind)
         light[window] = np.where(closer, np.float32(solid.paint) * shade, light[window])
-    pixels = light.reshape(views, size, _SAMPLES, size, _SAMPLES).mean((2, 4))
-    pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
-    return np.moveaxis(pixels.reshape(2, -1, size, size), 0, -1)
+    pixels = np.clip(light.reshape(2, -1, size, _SAMPLES, size, _SAMPLES).mean((3, 5)), 0, 1)
+    return np.moveaxis(np.rint(pixels * 255).astype(np.uint8), 0, -1)
 
 
 def _axes(azimuths, elevations):

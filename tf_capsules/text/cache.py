@@ -27,11 +27,9 @@ class CacheTooLarge(ValueError):
 
 
 class LiveStates:
-    """The hidden states of texts, computed whenever they are asked for; the same as from a cache, in float32.
+    """The hidden states of texts, a sequence of str, computed by a `FrozenTransformer` whenever they are asked for.
 
-    Args:
-        transformer: a `tf_capsules.text.FrozenTransformer`.
-        texts: a sequence of str.
+    They are the same as from a cache, in float32.
 
     Attributes:
         layers, width: of the hidden states.
@@ -102,8 +100,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     their place and renamed when they are complete. One process at a time may write a cache.
 
     Args:
-        transformer: a `tf_capsules.text.FrozenTransformer`.
-        texts: a sequence of str.
+        transformer, texts: as for `LiveStates`.
         folder: holds any number of caches, each in a folder of its own that is named after a hash of the transformer's
             files, the engine, the texts and the dtype.
         dtype: "float16" (relative error up to 5e-4) or "float32".
@@ -132,8 +129,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
 
     ids = transformer.tokenize(texts)
     lengths = np.array([len(row) for row in ids], np.int64)
-    shape = transformer.layers, transformer.width
-    token_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    token_bytes = transformer.layers * transformer.width * np.dtype(dtype).itemsize
     order, shard, start = _plan(lengths, token_bytes)
     shards, tokens = int(shard.max()) + 1, int(lengths.sum())
     about = {"transformer": str(transformer.checkpoint.folder), "fingerprint": transformer.checkpoint.fingerprint}
@@ -150,19 +146,17 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     begin, done = time.monotonic(), 0
     for number in wanted:
         members = order[shard[order] == number]
-        states = np.empty((lengths[members].sum(), *shape), dtype)
-        place = 0
+        states = []
         for _, embeddings, mask in _computed(transformer, ids, members):
             rows = embeddings[mask > 0]
             with np.errstate(over="ignore"):
-                states[place : place + len(rows)] = rows
-            if not np.isfinite(states[place : place + len(rows)]).all():
+                states.append(rows.astype(dtype))
+            if not np.isfinite(states[-1]).all():
                 most = f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}"
                 raise ValueError(f"{most}; take 'float32', or --cache none")
-            place += len(rows)
         with replacing(path / _shard_name(number)) as part:
-            np.save(part, states)
-        done += len(states)
+            np.save(part, np.concatenate(states))
+        done += sum(map(len, states))
         rate = done / (time.monotonic() - begin)
         report(f"{done / todo:4.0%}  {rate:,.0f} tokens/s, {(todo - done) / rate / 60:.1f} min left")
     with replacing(path / "about.json") as part:
