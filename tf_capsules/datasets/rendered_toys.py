@@ -316,9 +316,8 @@ def _truck(kind, pick):
     if kind in (2, 3):
         solids.append(block((end, -wide, bed), (back, wide, bed + 0.06)))
     if kind == 2:
-        ends, sides = (end + 0.02, back - 0.02), (-wide, wide)
-        solids += [block((x - 0.02, -wide, bed), (x + 0.02, wide, bed + 0.34)) for x in ends]
-        solids += [block((end, y - 0.02, bed), (back, y + 0.02, bed + 0.34)) for y in sides]
+        solids += [block((x - 0.02, -wide, bed), (x + 0.02, wide, bed + 0.34)) for x in (end + 0.02, back - 0.02)]
+        solids += [block((end, y - 0.02, bed), (back, y + 0.02, bed + 0.34)) for y in (-wide, wide)]
     if kind == 3:
         for y, up in ((-0.16, 0.16), (0, 0.16), (0.16, 0.16), (-0.08, 0.32), (0.08, 0.32)):
             solids.append(bar((end - 0.03, y, bed + up), (back - 0.03, y, bed + up), 0.085))

@@ -89,10 +89,8 @@ def _novel(name, factor, data_dir, download):
         train, test = rows(test, trained), rows(test, ~trained)
         note = "; ".join(filter(None, [note, "inside the test toys: 3 of each category for training, 2 for testing"]))
     elif (train[factor] < 0).any():
-        raise ValueError(
-            f"data set {name!r} needs the {factor} of the training pairs, which is unknown (-1) here: it is {note}. "
-            f"The data set {name}_test_toys does without: it trains on three of the five test toys of each category"
-        )
+        has = f"data set {name!r} needs the {factor} of the training pairs, which is unknown (-1) here: it is {note}"
+        raise ValueError(f"{has}. {name}_test_toys does without: it trains on three of five test toys a category")
     train, familiar, novel = map(Split, novel_viewpoints(train, test, factor))
     return Dataset(name, train, novel, norb.class_names, note, familiar=familiar)
 

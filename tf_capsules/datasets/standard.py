@@ -20,11 +20,10 @@ def digits(data_dir=None, download=False):
 
     source = load_digits()
     images = np.rint(source.images * (255 / 16)).astype(np.uint8)[..., None]
-    train_x, test_x, train_y, test_y = train_test_split(
-        images, source.target, test_size=0.2, stratify=source.target, random_state=0
-    )
-    train, test = ({"image": x, "label": y} for x, y in ((train_x, train_y), (test_x, test_y)))
-    return Dataset("digits", Split(train), Split(test), tuple(map(str, source.target_names)))
+    options = dict(test_size=0.2, stratify=source.target, random_state=0)
+    train_x, test_x, train_y, test_y = train_test_split(images, source.target, **options)
+    train, test = (Split({"image": x, "label": y}) for x, y in ((train_x, train_y), (test_x, test_y)))
+    return Dataset("digits", train, test, tuple(map(str, source.target_names)))
 
 
 def mnist(data_dir=None, download=False):

@@ -52,10 +52,8 @@ def _first(filled, xp):
 
 def _from_the_middle(image, xp):
     """Rows (H, 1) and columns (1, W) of the pixels, from the middle of the image."""
-    height, width, _ = image.shape
-    rows = numpy.arange(height, dtype=numpy.float32)[:, None] - numpy.float32((height - 1) / 2)
-    columns = numpy.arange(width, dtype=numpy.float32)[None] - numpy.float32((width - 1) / 2)
-    return xp.asarray(rows), xp.asarray(columns)
+    rows, columns = (numpy.float32(numpy.arange(size) - (size - 1) / 2) for size in image.shape[:2])
+    return xp.asarray(rows[:, None]), xp.asarray(columns[None])
 
 
 def _sampled(image, rows, columns, xp):

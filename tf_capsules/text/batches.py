@@ -51,7 +51,5 @@ class StateBatches(ShuffledBatches):
         if self.batching.mixup:
             y = {"label": tf.TensorSpec((None, self.batching.mixup[1])), "unmixed": y}
         signature = (x, y, tf.TensorSpec((None,))) if self.batching.pad else (x, y)
-        batches = tf.data.Dataset.from_generator(
-            lambda: (self[item] for item in range(len(self))), output_signature=signature
-        )
+        batches = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature)
         return prefetched(batches.apply(tf.data.experimental.assert_cardinality(len(self))))
