@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import math
 import pathlib
@@ -42,7 +43,16 @@ def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box
 
     >>> birds = load("imagenet", image_size=128, class_list="birds.txt")
     """
-    return _load("imagenet", data_dir, download, image_size, class_list, box_file)
+    positive_int("image_size", image_size)
+    sources, names = _sources(data_dir, download)
+    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
+    boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
+    label_of = np.full(len(names), -1)
+    label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
+    train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
+    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
+    what += ["whole pictures" if boxes is None else "boxes"]
+    return Dataset("imagenet", train, test, tuple(kept), ", ".join(what))
 
 
 def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
@@ -55,23 +65,10 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
     if class_list is None:
         wanted = "a file with the 200 WordNet numbers beside the code of Li et al. 2018, one a line"
         raise ValueError(f"data set 'h_imagenet' needs class_list (--class-list): {wanted}")
-    return _load("h_imagenet", data_dir, download, image_size, class_list, box_file)
+    return dataclasses.replace(imagenet(data_dir, download, image_size, class_list, box_file), name="h_imagenet")
 
 
-def _load(name, data_dir, download, image_size, class_list, box_file):
-    positive_int("image_size", image_size)
-    sources, names = _sources(name, data_dir, download)
-    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
-    boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
-    label_of = np.full(len(names), -1)
-    label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
-    train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
-    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
-    what += ["whole pictures" if boxes is None else "boxes"]
-    return Dataset(name, train, test, tuple(kept), ", ".join(what))
-
-
-def _sources(name, data_dir, download):
+def _sources(data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
     builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
@@ -83,7 +80,7 @@ def _sources(name, data_dir, download):
             builder.download_and_prepare()
     if not folder.exists():
         raise FileNotFoundError(
-            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012 (from image-net.org) into "
+            f"data set 'imagenet' is not in {folder}. Put the archives of ILSVRC 2012 (from image-net.org) into "
             f"{folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with download=True (--download)."
         )
     sources = {}
