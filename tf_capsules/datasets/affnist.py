@@ -99,15 +99,10 @@ def affine(image, pad, angle, shear, scale, place):
     # The operation takes the inverse map, from the canvas to the image, with the column before the row.
     back = tf.linalg.inv(matrix)
     offset = centre - tf.linalg.matvec(back, (size - 1) / 2 + move)
-    transform = tf.stack([back[1, 1], back[1, 0], offset[1], back[0, 1], back[0, 0], offset[0], 0.0, 0.0])
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=tf.cast(image, tf.float32)[None] / 255,
-        transforms=transform[None],
-        output_shape=size.astype("int32"),
-        fill_value=0.0,
-        interpolation="BILINEAR",
-        fill_mode="CONSTANT",
-    )[0]
+    transforms = tf.stack([back[1, 1], back[1, 0], offset[1], back[0, 1], back[0, 0], offset[0], 0.0, 0.0])[None]
+    images = tf.cast(image, tf.float32)[None] / 255
+    options = dict(output_shape=size.astype("int32"), fill_value=0.0, interpolation="BILINEAR", fill_mode="CONSTANT")
+    return tf.raw_ops.ImageProjectiveTransformV3(images=images, transforms=transforms, **options)[0]
 
 
 def affnist(data_dir=None, download=False, mnist_dir=None):

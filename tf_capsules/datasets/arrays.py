@@ -107,8 +107,7 @@ class ArrayBatches(ShuffledBatches):
 
     def _inputs(self, positions, passes, own):
         positions, passes = positions[own], passes[own]
-        x = self._x[positions]
-        x = x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
+        x = self._x[positions].astype(np.float32) / np.float32(255 if self._x.dtype == np.uint8 else 1)
         if self._preprocess:
             draws = [self._draw(number, i) for number, i in zip(passes, positions, strict=True)]
             x = np.stack([augment.apply(self._preprocess, *pair) for pair in zip(x, draws, strict=True)])

@@ -51,12 +51,10 @@ class Split:
 
     @functools.cached_property
     def _tensors(self):
+        kept = {"image"} | {name for name, array in self.arrays.items() if array.dtype.kind == "f"} - {"label"}
+        arrays = {name: array if name in kept else array.astype(np.int32) for name, array in self.arrays.items()}
         with tf.device("CPU"):  # tf.data runs there; on a GPU every batch would be copied back
-            floats = {name for name, array in self.arrays.items() if array.dtype.kind == "f"} - {"label"}
-            return {
-                name: tf.constant(array if name in floats | {"image"} else array.astype(np.int32))
-                for name, array in self.arrays.items()
-            }
+            return {name: tf.constant(array) for name, array in arrays.items()}
 
     def steps(self, batch_size, limit=None, epoch_size=None):
         """See `Batching`."""
