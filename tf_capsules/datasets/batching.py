@@ -131,9 +131,7 @@ class Batching:
     @property
     def rows(self):
         """The rows of each batch that this process gets, as a slice."""
-        if self.part is None:
-            return slice(None)
-        index, count = self.part
+        index, count = self.part or (0, 1)
         size = self.batch_size // count
         return slice(index * size, (index + 1) * size)
 
