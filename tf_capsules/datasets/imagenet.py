@@ -4,14 +4,13 @@ import contextlib
 import csv
 import dataclasses
 import hashlib
-import math
 import pathlib
 
 import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.files import read_npz, replacing, writable
+from tf_capsules.files import read_npz, reading, replacing, writable
 from tf_capsules.lazy import tf, tfds
 from tf_capsules.routing.arguments import positive_int
 
@@ -174,15 +173,13 @@ def _boxes(file):
     if not file.is_file():
         raise FileNotFoundError(f"box file {file}: there is no such file.")
     boxes = {}
+    expected = "file name, left, top, right, bottom, the last four as shares of width and height"
     with open(file, newline="", encoding="utf-8") as lines:
         for number, line in enumerate(csv.reader(lines), 1):
-            try:
+            with reading(f"box file {file}, line {number}:", f"{','.join(line)!r} is not {expected}"):
                 name, *box = line
                 left, top, right, bottom = map(float, box)
-            except ValueError:
-                left = math.nan
-            if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
-                expected = "file name, left, top, right, bottom, the last four as shares of width and height"
-                raise ValueError(f"box file {file}, line {number}: {','.join(line)!r} is not {expected}")
+                if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+                    raise ValueError("it is no box within the picture")
             boxes.setdefault(name, []).append((left, top, right, bottom))
     return boxes

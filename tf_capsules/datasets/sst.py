@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tf_capsules.files import reading
 from tf_capsules.lazy import tfds
 
 URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
@@ -98,10 +99,8 @@ def examples(path, labels="fine", phrases=False):
         line = line.removesuffix(b"\r")
         if not line:
             continue
-        try:
+        with reading(f"{path}, line {number}:", "malformed tree"):
             found = tree_phrases(line.decode("utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
         for label, text in found if phrases else found[:1]:
             label = label if labels == "fine" else _BINARY.get(label)
             if label is not None and not (phrases and text in seen):
