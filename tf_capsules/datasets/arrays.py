@@ -61,8 +61,7 @@ class ShuffledBatches(keras.utils.PyDataset):
         def mix(values):  # in this form, values that are equal in both stay exactly equal
             return values + share.reshape(-1, *[1] * (values.ndim - 1)) * (values[partner] - values)
 
-        label = mix(np.eye(classes, dtype=np.float32)[y])
-        return keras.tree.map_structure(mix, x), {"label": label, "unmixed": y}
+        return keras.tree.map_structure(mix, x), {"label": mix(np.eye(classes, dtype=np.float32)[y]), "unmixed": y}
 
 
 class MappedBatches(keras.utils.PyDataset):
