@@ -40,7 +40,8 @@ def measure_couplings(model, inputs):
         present = present_children(layer, children, couplings[0].shape[:-1])
         found[layer.name] = [np.where(present, each, 0) for each in couplings]
     if not found:
-        raise ValueError(f"The model {model.name!r} has no layer of its own whose call takes `return_couplings`.")
+        inner = "layers of models within it do not count"
+        raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`; {inner}.")
     return found
 
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.models import class_probabilities
+from tf_capsules.models import CapsuleClassifier, class_probabilities
 from tf_capsules.routing.arguments import is_whole, positive_int
 
 
@@ -54,7 +54,7 @@ def inputs_of(layer, model, inputs):
 
 def shape_of_images(model):
     """(height, width, channels) of a model's images, None where it does not tell; a ValueError for other inputs."""
-    own, network = hasattr(model, "image_shape"), getattr(model, "encoder", model)
+    own, network = hasattr(model, "image_shape"), model.encoder if isinstance(model, CapsuleClassifier) else model
     given = (None, *model.image_shape) if own else getattr(network, "input_shape", (None,) * 4)
     if not isinstance(given, tuple) or len(given) != 4 or not all(size is None or is_whole(size) for size in given):
         raise ValueError(f"This needs a model of images (height, width, channels). {model.name!r} takes {given}.")

@@ -125,7 +125,10 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     path = pathlib.Path(folder) / _key(transformer, texts, dtype)
     if (path / "about.json").is_file():
         return CachedStates(path)
-    writable(path / "index.npz")
+    try:
+        writable(path / "index.npz")
+    except ValueError as error:
+        raise ValueError(f"{error} Name another (--cache DIR), or keep no hidden states (--cache none).") from error
 
     ids = transformer.tokenize(texts)
     lengths = np.array([len(row) for row in ids], np.int64)
