@@ -157,6 +157,18 @@ def test_routing_in_a_layer_of_ones_own_has_unknown_votes():
     assert (row.stored_votes, row.held_votes) == (None, None)
 
 
+@of_graphs
+def test_arguments_of_a_layer_of_ones_own_may_have_any_name():
+    class Scaled(keras.layers.Layer):
+        def call(self, inputs, number=1.0, layer=1.0, call=1.0):
+            return inputs * number * layer * call
+
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, Scaled(name="scaled")(inputs, number=3.0, layer=2.0, call=0.5))
+    (row,) = [row for row in estimate_cost(model, 3, training=False).layers if row.name == "scaled"]
+    assert row.multiply_adds == 3 * 3 * 4
+
+
 def test_a_routing_of_ones_own_has_unknown_votes():
     class Mine(keras.layers.Layer):
         def call(self, poses, return_couplings=False):

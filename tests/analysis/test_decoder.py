@@ -74,6 +74,7 @@ def test_each_part_is_reconstructed_from_its_own_capsule(model, images):
         (lambda m, x: analysis.measure_reconstructions(m, x, [1] * 6, right=1.5), "right=1.5 and wrong=2"),
         (lambda m, x: overlapping(m, x, x[:, None], [[1, 2]] * 6), r"\(6, 1, 8, 7, 1\)"),
         (lambda m, x: overlapping(m, x, np.stack([x, x], 1), [1] * 6), r"and \(6,\)"),
+        (lambda m, x: overlapping(m, x[:1], np.stack([x, x], 1)[:1], [[1, 12]]), r"Received: \[\[ *1, 12\]\]"),
     ],
 )
 def test_bad_input_is_named(model, images, call, message):

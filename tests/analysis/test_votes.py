@@ -102,7 +102,7 @@ def test_a_wrong_image_is_of_a_class_not_yet_shown(monkeypatch):
     monkeypatch.setattr(analysis.votes, "measure_vote_distances", lambda model, images: (None, None))
     found = analysis.measure_example_votes(None, np.zeros((4, 2, 2, 1)), np.array([0, 1, 0, 3]))
     assert found.labels.tolist() == [0, 1, 3] and found.predictions.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="no image to show with right=-1 and wrong=1"):
+    with pytest.raises(ValueError, match="whole numbers of at least 0. Received: right=-1 and wrong=1"):
         analysis.measure_example_votes(None, np.zeros((4, 2, 2, 1)), np.array([0, 1, 0, 3]), right=-1)
 
 

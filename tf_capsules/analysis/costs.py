@@ -205,7 +205,7 @@ def _layers(model):
 def _watched(calls, scope):
     """Inside, `calls` records the arguments and results of each layer, and a layer runs in the `scope` of its row."""
 
-    def watched(number, layer, call, *args, **options):
+    def watched(number, layer, call, /, *args, **options):
         with scope(number):
             results = call(*args, **options)
         calls[layer].append((args, options, results))

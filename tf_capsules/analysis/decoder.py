@@ -148,6 +148,7 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
         received = f"shapes {parts.shape} and {labels.shape} for images {images.shape}"
         raise ValueError(f"`parts` are two objects of each image, `part_labels` their classes. Received {received}.")
     _need_decoder(model)
+    check_labels(labels, classes_of(model))
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]
     # A predicted class that is a label takes the label's place, and so its colour.

@@ -12,6 +12,7 @@ from tf_capsules.analysis.inference import predict_probabilities, to_numpy
 from tf_capsules.files import read_csv, reading, writable, write_csv
 from tf_capsules.lazy import tf
 from tf_capsules.models import class_outputs
+from tf_capsules.routing.couplings import softmax
 
 EVEN = 0.99  # entropy above which couplings count as even
 LENGTH_BINS = 10
@@ -75,7 +76,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
             self._warn(self.rows[-1])
         lengths = predict_probabilities(self.model, self.inputs)
         if lengths.min() < -0.001 or lengths.max() > 1.001:  # the logits of a model of another kind
-            lengths = to_numpy(keras.ops.softmax(lengths))
+            lengths = to_numpy(softmax(lengths))
         shares = np.histogram(np.clip(lengths, 0, 1), LENGTH_BINS, (0, 1))[0] / lengths.size
         for number, share in enumerate(shares):
             self.lengths.append({"epoch": epoch, "from": round(number / LENGTH_BINS, 2), "share": float(share)})

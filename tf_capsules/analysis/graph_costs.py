@@ -13,11 +13,13 @@ from tf_capsules.lazy import tf
 RUNTIME, EACH_OPERATION = 50 * 2**20, 16 * 2**10
 
 # Operations whose result is their input under another name or shape.
-_RENAME = "Bitcast CheckNumerics ExpandDims Identity IdentityN PreventGradient Reshape Squeeze StopGradient".split()
+_RENAME = set(
+    "Bitcast CheckNumerics ExpandDims Identity IdentityN PreventGradient Reshape Squeeze StopGradient".split()
+)
 # Operations whose results are counted elsewhere: constants, inputs and weights.
-_ELSEWHERE = "Const Placeholder PlaceholderWithDefault ReadVariableOp VarHandleOp".split()
+_ELSEWHERE = set("Const Placeholder PlaceholderWithDefault ReadVariableOp VarHandleOp".split())
 # Operations that multiply once for each entry of their result.
-_ENTRYWISE = "FusedBatchNormV3 FusedBatchNormGradV3 Mul Square SquaredDifference".split()
+_ENTRYWISE = set("FusedBatchNormV3 FusedBatchNormGradV3 Mul Square SquaredDifference".split())
 _LOOPS = ("While", "StatelessWhile")
 # The attributes of operations that name graphs inside.
 _INNER = {"PartitionedCall": ["f"], "StatefulPartitionedCall": ["f"], **{name: ["body"] for name in _LOOPS}}

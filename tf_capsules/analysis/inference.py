@@ -91,8 +91,11 @@ def check_label(label, classes):
 
 def check_counts(right, wrong, found=True):
     """Raises a ValueError unless these are numbers of images to show, and images were found."""
-    if not (is_whole(right, 0) and is_whole(wrong, 0) and found):
-        raise ValueError(f"There is no image to show with right={right} and wrong={wrong}.")
+    given = f"right={right} and wrong={wrong}"
+    if not (is_whole(right, 0) and is_whole(wrong, 0)):
+        raise ValueError(f"`right` and `wrong` must be whole numbers of at least 0. Received: {given}")
+    if not found:
+        raise ValueError(f"There is no image to show with {given}.")
 
 
 def labels_of(images, labels, classes):

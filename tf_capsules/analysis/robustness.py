@@ -12,7 +12,8 @@ from tf_capsules.layers.arguments import one_of, positive_int
 GOALS = {"untargeted": "accuracy", "targeted": "success"}
 
 # The columns of the rows of `measure_attacks`.
-COLUMNS = tuple("model made_on attack goal epsilon steps images metric value zero_gradient_share gradient_norm".split())
+COLUMNS: tuple[str, ...] = ("model", "made_on", "attack", "goal", "epsilon", "steps", "images", "metric", "value")
+COLUMNS += ("zero_gradient_share", "gradient_norm")
 
 
 def measure_gradients(gradient, images, labels):

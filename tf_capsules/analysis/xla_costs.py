@@ -23,7 +23,7 @@ def trace(model, inputs, labels=None):
     trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)
     inputs = _alike(inputs)
     if labels is None:
-        inference = jax.jit(lambda *given: model.stateless_call(*given, training=False)[0])
+        inference = jax.jit(lambda weights, state, x: model.stateless_call(weights, state, x, training=False)[0])
         return inference.lower(trainable, fixed, inputs).compile()
     metrics = [variable.value for variable in model.metrics_variables]
 

@@ -12,7 +12,7 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name of the set and of its function: (module, and what `describe` returns)
+# name of the set and its function: (module, description, image shape, classes); None: a text's shape, or user files
 _SETS = {
     "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
     "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),

@@ -116,8 +116,9 @@ def affnist(data_dir=None, download=False, mnist_dir=None):
     files = sorted(folder.glob("test.mat")) or sorted(folder.glob("test_batches/*.mat"))
     if not files:
         raise FileNotFoundError(
-            f"data set 'affnist': neither test.mat nor test_batches/*.mat in {folder.resolve()}. Unpack the transformed"
-            " test set of https://www.cs.toronto.edu/~tijmen/affNIST/ there (--data-dir), or take 'affnist_standin'."
+            f"data set 'affnist': neither test.mat nor test_batches/*.mat in {folder.resolve()}. Fetch the transformed "
+            "test set by hand from https://www.cs.toronto.edu/~tijmen/affNIST/, and name its folder as data_dir "
+            "(--data-dir); or take 'affnist_standin', made from MNIST."
         )
     if mnist_dir is None and (folder / "mnist").is_dir():
         mnist_dir = folder

@@ -176,7 +176,8 @@ def _fill(value):
     return value in ("edge", "zero")
 
 
-_count, _size = (functools.partial(is_whole, low=low) for low in (0, 1))
+_count = functools.partial(is_whole, low=0)
+_size = functools.partial(is_whole, low=1)
 _amount = functools.partial(is_number, low=0)
 
 # name: (function, what each value must satisfy, the same in words)
@@ -195,7 +196,11 @@ _STEPS = {
     "jitter": (_jitter, [functools.partial(is_number, low=0, high=0.5)], "a number from 0 to 0.5"),
     "standardize": (_standardize, [], "no value"),
     "standardize_each": (_standardize_each, [], "no value"),
-    "normalize": (_normalize, [_all(is_number), _all(is_positive)], "a mean and a deviation above 0 a channel (lists)"),
+    "normalize": (
+        _normalize,
+        [_all(is_number), _all(is_positive)],
+        "a mean and a deviation above 0 for each channel, as two lists",
+    ),
     "downscale": (_downscale, [_size], "a whole number, 1 or more"),
     "resize": (_resize, [_size], "a whole number of pixels, 1 or more"),
 }

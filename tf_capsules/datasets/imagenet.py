@@ -2,15 +2,15 @@
 
 import contextlib
 import csv
-import dataclasses
 import hashlib
+import math
 import pathlib
 
 import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.files import read_npz, reading, replacing, writable
+from tf_capsules.files import read_npz, replacing, writable
 from tf_capsules.lazy import tf, tfds
 from tf_capsules.routing.arguments import positive_int
 
@@ -42,16 +42,7 @@ def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box
 
     >>> birds = load("imagenet", image_size=128, class_list="birds.txt")
     """
-    positive_int("image_size", image_size)
-    sources, names = _sources(data_dir, download)
-    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
-    boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
-    label_of = np.full(len(names), -1)
-    label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
-    train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
-    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
-    what += ["whole pictures" if boxes is None else "boxes"]
-    return Dataset("imagenet", train, test, tuple(kept), ", ".join(what))
+    return _load("imagenet", data_dir, download, image_size, class_list, box_file)
 
 
 def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, box_file=None):
@@ -62,33 +53,53 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
     pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
     """
     if class_list is None:
-        wanted = "a file with the 200 WordNet numbers beside the code of Li et al. 2018, one a line"
-        raise ValueError(f"data set 'h_imagenet' needs class_list (--class-list): {wanted}")
-    return dataclasses.replace(imagenet(data_dir, download, image_size, class_list, box_file), name="h_imagenet")
+        raise ValueError(
+            "data set 'h_imagenet' needs class_list (--class-list): a file with the 200 WordNet numbers that Li et al. "
+            "2018 list beside their code, one a line"
+        )
+    return _load("h_imagenet", data_dir, download, image_size, class_list, box_file)
 
 
-def _sources(data_dir, download):
+def _load(name, data_dir, download, image_size, class_list, box_file):
+    positive_int("image_size", image_size)
+    sources, names = _sources(name, data_dir, download)
+    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
+    boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
+    label_of = np.full(len(names), -1)
+    label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
+    train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
+    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
+    what += ["whole pictures" if boxes is None else "boxes"]
+    return Dataset(name, train, test, tuple(kept), ", ".join(what))
+
+
+def _sources(name, data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
     builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
-    options = f"data_dir={str(folder.parents[1])!r}, file_format='array_record'"
-    how = f"tensorflow_datasets.builder('imagenet2012', {options}).download_and_prepare()"
+    how = (
+        f"tensorflow_datasets.builder('imagenet2012', data_dir={str(folder.parents[1])!r}, "
+        f"file_format='array_record').download_and_prepare()"
+    )
     if download and not folder.exists():
         builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
         with contextlib.suppress(AssertionError):  # its archives can't be downloaded
             builder.download_and_prepare()
     if not folder.exists():
         raise FileNotFoundError(
-            f"data set 'imagenet' is not in {folder}. Put the archives of ILSVRC 2012 (from image-net.org) into "
-            f"{folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with download=True (--download)."
+            f"data set {name!r} is not in {folder}. Put the archives of ILSVRC 2012, which image-net.org gives to "
+            f"those who register, into {folder.parents[1] / 'downloads' / 'manual'} and run {how}, or load it with "
+            "download=True (on the command line: --download)."
         )
     sources = {}
     for part in ("train", "validation"):
         try:
             source = builder.as_data_source(part, decoders={"image": tfds.decode.SkipDecoding()})
         except NotImplementedError as error:
-            found = f"{folder} is prepared as {builder.info.file_format.value}, without access by number"
-            raise ValueError(f"{found}. Move it away and run {how}") from error
+            raise ValueError(
+                f"{folder} is prepared as {builder.info.file_format.value}, whose pictures can't be read by their "
+                f"number. Move it away and run {how}"
+            ) from error
         sources[part] = source, _index(source, folder, part)
     return sources, list(builder.info.features["label"].names)
 
@@ -138,9 +149,10 @@ def _split(source, index, label_of, classes, boxes, image_size, part):
             side = tf.reduce_min(size)
             top, left = tf.unstack((size - side) // 2)
         else:
-            first, last = tf.unstack(tf.reshape(tensors["box"][index], (2, 2))[:, ::-1] * tf.cast(size, tf.float32))
-            side = tf.cast(tf.math.ceil(tf.maximum(tf.reduce_max(last - first), 1)), tf.int32)
-            top, left = tf.unstack(tf.cast(tf.round((first + last) / 2), tf.int32) - side // 2)
+            left, top, right, bottom = tf.unstack(tensors["box"][index] * tf.cast(tf.tile(size[::-1], [2]), tf.float32))
+            side = tf.cast(tf.math.ceil(tf.maximum(tf.maximum(right - left, bottom - top), 1)), tf.int32)
+            top = tf.cast(tf.round((top + bottom) / 2), tf.int32) - side // 2
+            left = tf.cast(tf.round((left + right) / 2), tf.int32) - side // 2
         image = tf.image.resize(_square(picture, top, left, side), (image_size, image_size), antialias=True)
         return image / 255, tensors["label"][index]
 
@@ -173,13 +185,15 @@ def _boxes(file):
     if not file.is_file():
         raise FileNotFoundError(f"box file {file}: there is no such file.")
     boxes = {}
-    expected = "file name, left, top, right, bottom, the last four as shares of width and height"
     with open(file, newline="", encoding="utf-8") as lines:
         for number, line in enumerate(csv.reader(lines), 1):
-            with reading(f"box file {file}, line {number}:", f"{','.join(line)!r} is not {expected}"):
+            try:
                 name, *box = line
                 left, top, right, bottom = map(float, box)
-                if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
-                    raise ValueError("it is no box within the picture")
+            except ValueError:
+                left = math.nan
+            if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+                expected = "file name, left, top, right, bottom, the last four as shares of width and height"
+                raise ValueError(f"box file {file}, line {number}: {','.join(line)!r} is not {expected}")
             boxes.setdefault(name, []).append((left, top, right, bottom))
     return boxes

@@ -25,7 +25,7 @@ def served_shape(model, preprocess, image_shape):
     given = augment.output_shape(steps, image_shape)
     if any(size not in (None, given_size) for size, given_size in zip(wanted, given, strict=True)):
         received = f"images {image_shape} are {given} after the steps {steps!r}"
-        raise ValueError(f"The model takes images {wanted}; {received}. Give `image_shape`, that before the steps.")
+        raise ValueError(f"The model takes images {wanted}; {received}. `image_shape` is the shape before them.")
     return image_shape
 
 
@@ -86,7 +86,7 @@ def _shape_before(steps, shape):
     height, width, channels = shape
     if None in shape or any(name in ("crop", "resize") for name, *_ in steps):
         known = f"the model's {shape} and the steps {steps!r}"
-        raise ValueError(f"The served size can't be told from {known}: give `image_shape`, that before the steps.")
+        raise ValueError(f"The served size can't be told from {known}: give `image_shape`, before the steps.")
     for name, *values in reversed(steps):
         if name == "pad":
             height, width = height - 2 * values[0], width - 2 * values[0]

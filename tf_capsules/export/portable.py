@@ -1,4 +1,7 @@
-"""Networks on images as LiteRT and ONNX files. Both converters drop assertions, so the range is not checked here."""
+"""Networks on images as LiteRT and ONNX files.
+
+Both converters drop assertions. So values outside [0, 1] get an answer here; a SavedModel refuses them.
+"""
 
 import importlib.util
 

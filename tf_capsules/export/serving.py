@@ -43,11 +43,15 @@ def version_folder(folder, version=None):
     return folder / str(version)
 
 
-def free_folder(folder, warmup):
-    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError.
+def check_warmup(warmup):
+    """Raises an ImportError where warm-up requests are wanted and their package is not installed."""
+    if warmup and importlib.util.find_spec("tensorflow_serving") is None:
+        package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
+        raise ImportError(f"Warm-up requests need the package {package}")
 
-    Raises an ImportError if warm-up requests are wanted and their package is not installed.
-    """
+
+def free_folder(folder):
+    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError."""
     folder = writable(folder)
     if folder.absolute() == pathlib.Path.cwd() or folder.is_mount():
         raise ValueError(f"{folder} can't be replaced: you are in it, or a disk is mounted there. Name a folder in it.")
@@ -59,9 +63,6 @@ def free_folder(folder, warmup):
     if others:
         few = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise ValueError(f"{folder} is not overwritten: it holds other files than a SavedModel ({few}).")
-    if warmup and importlib.util.find_spec("tensorflow_serving") is None:
-        package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
-        raise ImportError(f"Warm-up requests need the package {package}")
     return folder
 
 

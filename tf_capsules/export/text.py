@@ -4,7 +4,7 @@ import numpy as np
 
 from tf_capsules.analysis.attribution import class_shares, routings
 from tf_capsules.export import answers
-from tf_capsules.export.serving import free_folder, write_saved_model
+from tf_capsules.export.serving import check_warmup, free_folder, write_saved_model
 from tf_capsules.lazy import tf
 
 
@@ -110,7 +110,8 @@ def _checked(model, folder, warmup):
     if states is None:
         expected = 'a model that is called with a dict of hidden states, "embeddings" and "mask"'
         raise ValueError(f"The export needs {expected}. Received: {model!r}")
-    folder, shape = free_folder(folder, warmup), tuple(states.shape[2:])
+    folder, shape = free_folder(folder), tuple(states.shape[2:])
+    check_warmup(warmup)
     example = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
     answers.warn_of_logits(model, {"embeddings": example, "mask": np.ones((1, 3), "float32")})
     return folder, shape

@@ -145,7 +145,7 @@ class RoutingLayer(Configured):
         return one_or_all(self._shapes(poses_shape))
 
     def compute_output_spec(self, *args, **kwargs):
-        # A subclass may call its arguments otherwise, and hand them on.
+        # A subclass may rename the arguments of `call`, and hand them on.
         own = next(c for c in type(self).__mro__ if c.__module__.startswith("tf_capsules.") and "call" in vars(c))
         given = inspect.signature(own.call).bind(self, *args, **kwargs).arguments
         del given["self"]
@@ -186,9 +186,9 @@ class RoutingLayer(Configured):
             capsules: number of parents, for a layer that gets it with each call; None: as many as children.
             return_couplings: whether the call returns couplings: some layers then store their votes.
         """
-        batch, *pairs = self._couplings_shape(poses_shape, capsules)
+        batch, *sizes = self._couplings_shape(poses_shape, capsules)  # ..., children, parents
         iterates = later or self.costs_alike or getattr(self, "iterations", 1) > 1
-        return self.plan.cost(batch, pairs[-2], math.prod(pairs), iterates, return_couplings)
+        return self.plan.cost(batch, sizes[-2], math.prod(sizes), iterates, return_couplings)
 
 
 def one_or_all(results):

@@ -48,9 +48,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, new
-        height, new width, capsules); with `return_variances` also the variances, shaped like the poses; with
-        `return_couplings` also, last, the couplings (batch, new height, new width, children of a window, capsules),
-        children by row, column, type.
+        height, new width, capsules); then, if asked for, variances, shaped like the poses; then, if asked for,
+        couplings (batch, new height, new width, children of a window, capsules), children by row, column, type.
 
     Raises:
         ValueError: arguments out of range or that exclude each other, poses that are not on a grid of known size, a

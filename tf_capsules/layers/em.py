@@ -57,29 +57,26 @@ class EMRouting(EMRoutingLayer):
         capsules: number of parents.
         dim: columns of a parent's pose; for vectors the number of entries.
         iterations: routing iterations, at least 1; 1 leaves the couplings uniform.
-        sharing: which children share their transformations, as in `DynamicRouting`.
+        sharing: which children share their transformations: "none"; "positions": all of a type, on a grid; "all".
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
-        votes_memory: "store" holds all votes as a tensor. "recompute" never does; it needs sharing. "auto"
-            stores them if that takes less memory, and in calls with fewer than 128 children: their variances would
-            otherwise lose digits. Where a mask or the activations leave only a few of many children,
-            "store" is more exact. Without sharing votes are always stored.
+        votes_memory: "store": votes are held as a tensor, as they always are without sharing; "recompute": they are
+            not; "auto": if that takes less memory, and for fewer than 128 children, whose variances would lose digits.
+            Where a mask or the activations leave only a few of many children, "store" is more exact.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            `sharing` "positions" or "all", and not "store". If "auto" stores votes, it has no effect.
-            Otherwise TensorFlow can use neither XLA nor gradients of second order.
+            sharing, and not "store". Where "auto" stores votes it has no effect. Where it has one, TensorFlow can use
+            neither XLA nor gradients of second order.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
-        normalization: factor on a parent's cost; "data": `100 capsules / children`; "min_max" maps the costs of
-            an example's parents to [-5, 5].
+        normalization: factor on the costs; "data": `100 capsules / children`; "min_max": an example's lie in [-5, 5].
         gradients: "all": through all iterations; "last": through the last one only.
         epsilon: added, in divisions, to each parent's mass (the sum of couplings times activations), and with
             "min_max" to the range of the costs.
         variance_floor: added to each variance.
-        beta_u_initializer, beta_a_initializer: None: zeros; with "data" as in Gritzman's code (uniform, at most
-            `sqrt(6 / (capsules + 1))` from 0; truncated normal of mean -1000 and standard deviation 500); with
-            "min_max" uniform in [0, 1].
-        kernel_initializer, bias_initializer: of these weights; a kernel's None: truncated normal of deviation 1.
-        kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
+        beta_u_initializer, beta_a_initializer: None: zeros; with "min_max" uniform in [0, 1]; with "data" uniform in
+            ±`sqrt(6 / (capsules + 1))` and truncated normal (mean -1000, standard deviation 500), as Gritzman has it.
+        kernel_initializer: None: truncated normal, standard deviation 1.
+        bias_initializer, kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of the weights.
         kernel_constraint, bias_constraint, beta_u_constraint, beta_a_constraint: of these weights.
 
     Call arguments:
@@ -91,9 +88,8 @@ class EMRouting(EMRoutingLayer):
         return_variances: also return the variances of the votes about the parents' poses.
 
     Returns:
-        Poses (batch, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, capsules); with
-        `return_variances` also the variances, shaped like the poses; with `return_couplings` also, last, the couplings
-        (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, capsules); then, if asked
+        for, variances, shaped like the poses; then, if asked for, couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, coordinates without a grid or without two entries for
@@ -152,8 +148,8 @@ class EMRouting(EMRoutingLayer):
             check_coordinates(poses_shape, self.dim)
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
-        shape = (rows, columns, self.dim, self.capsules)
-        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
+        sizes = rows, columns, self.dim, self.capsules
+        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *sizes, fewest=_FEW_CHILDREN)
         self.supports_jit = takes_xla(self.children_per_chunk is None or self.plan.stores(children_of(poses_shape)))
         super().build(poses_shape)
 

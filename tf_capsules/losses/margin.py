@@ -30,7 +30,8 @@ class MarginLoss(Loss):
         y_pred: capsule lengths (batch, classes).
 
     Raises:
-        ValueError: numbers out of [0, 1], `absent` not below `present`, an unknown variant, another shape.
+        ValueError: numbers out of [0, 1], `absent` not below `present`, an unknown variant, predictions of
+            another shape.
 
     Example:
         >>> round(float(MarginLoss()(np.array([0]), np.array([[0.8, 0.3]]))), 4)

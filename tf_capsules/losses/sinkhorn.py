@@ -68,7 +68,7 @@ def sinkhorn(
         The plan (..., samples, other samples), in at least float32: nonnegative, of sum 1.
 
     Raises:
-        ValueError: an epsilon that is no number above 0, iterations below 1, or costs and masses of other shapes.
+        ValueError: an epsilon that is not above 0 in float32, iterations below 1, costs or masses of other shapes.
 
     Example:
         >>> cost = np.array([[0.1, 0.7, 0.4], [0.9, 0.2, 0.5], [0.3, 0.6, 0.0]])

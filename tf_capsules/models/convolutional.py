@@ -21,9 +21,10 @@ def convolutional_network(
     weights: Weights = None,
     name: str | None = None,
 ):
-    """Such a network; `image_shape`, `classes`, `weights`, `name` are as of all networks, see `tf_capsules.models`.
+    """A convolutional network, as a Keras model from images to class probabilities (batch, classes), not compiled.
 
     Args:
+        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
         hidden: units of each hidden layer, ReLU.
         pooling: whether 2x2 max pooling follows each convolution.

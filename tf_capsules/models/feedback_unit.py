@@ -45,7 +45,8 @@ class FeedbackAgreement(keras.layers.Layer):
         A scalar, the divergence.
 
     Raises:
-        ValueError: arguments out of range; maps of other or unknown sizes or not of whole groups; a critic of 1x1 maps.
+        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
+            a critic of lower maps of 1x1.
 
     Example:
         >>> unit = FeedbackAgreement(groups=4)
@@ -69,7 +70,7 @@ class FeedbackAgreement(keras.layers.Layer):
         if critic_strides is not None:
             critic_strides = positive_ints("critic_strides", critic_strides, "convolution of the critic", (2, 2))
             if len(critic_strides) != 2:
-                raise ValueError(f"`critic_strides` are those of two convolutions. Received: {critic_strides}")
+                raise ValueError(f"`critic_strides` has a number for each of two. Received: {critic_strides}")
         self.critic_strides = critic_strides
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):

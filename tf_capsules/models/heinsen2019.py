@@ -39,7 +39,8 @@ def ImageCapsNet(
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
-        weights: as of all networks; or the author's published file, see `tf_capsules.models.heinsen2019_published`.
+        weights: as of all networks; or a PyTorch file (.pt) that the author published, see
+            `tf_capsules.models.heinsen2019_published`.
 
     Example:
         >>> ImageCapsNet().count_params()
@@ -97,7 +98,8 @@ def TextCapsNet(
         dim: entries of a token's capsule.
         pose: columns of the poses after routing; every pose has one row.
         classes, parts, iterations, density, weights, name: see `ImageCapsNet`.
-        norm: see `SequenceCapsules`; "pre" is the paper's. With "post" there are 140,480 and 138,944 parameters.
+        norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;
+            140,480 and 138,944 parameters).
 
     Returns:
         A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and

@@ -231,7 +231,7 @@ def ResNetTwin(
     weights: Weights = None,
     name: str | None = "resnet_twin",
 ) -> keras.Model:
-    """The residual network whose stages have the shapes of EncapNet's modules, 11,156,778 trainable parameters.
+    """The residual network whose stages have the shapes of EncapNet's modules: 11,156,778 parameters for 10 classes.
 
     Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks.
 

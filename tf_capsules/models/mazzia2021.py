@@ -41,7 +41,8 @@ def EfficientCapsNet(
         image_shape, classes, name: as of all networks, see `tf_capsules.models`.
         convolutions: (filters, kernel size, stride) of each, unpadded: `MNIST`, `SMALLNORB`, `MULTIMNIST`, or your own.
         normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
-        primary_kernel_size, primary_strides: of the primary capsules; None: the whole map; MultiMNIST: 5 and 2.
+        primary_kernel_size, primary_strides: of the primary capsules' filters; None: the whole feature map. The paper
+            has 5 and 2 for MultiMNIST.
         pose: entries of a primary capsule's pose.
         dim: entries of a class capsule's pose.
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.

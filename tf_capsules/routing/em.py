@@ -100,14 +100,18 @@ def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, varianc
 
 def e_step(votes, logits, means, variances, *, competition):
     """The couplings for these parents, (batch, children, parents), of log activation plus log density."""
-    constants = -ops.softplus(-logits) - costs_of_a_unit(0.0, variances)
+    constants = -ops.softplus(-logits) - half_log_determinant(variances)
     return competition(votes.log_density(means, 1 / variances, constants))
 
 
 def costs_of_a_unit(beta_u, variances):
     """A parent's cost of a unit of mass, over all entries of its pose, (batch, parents)."""
-    entries = tuple(range(2, len(variances.shape)))
-    return math.prod(variances.shape[2:]) * beta_u + 0.5 * ops.sum(ops.log(variances), axis=entries)
+    return math.prod(variances.shape[2:]) * beta_u + half_log_determinant(variances)
+
+
+def half_log_determinant(variances):
+    """`sum_k log(variance_k) / 2` over the entries of a pose, (batch, parents)."""
+    return 0.5 * ops.sum(ops.log(variances), axis=tuple(range(2, len(variances.shape))))
 
 
 def uniform_couplings(votes, competition):

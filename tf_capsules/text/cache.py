@@ -146,21 +146,23 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
 
     with replacing(path / "index.npz") as part:
         np.savez(part, lengths=lengths, shard=shard, start=start)
-    begin, done = time.monotonic(), 0
+    started, done = time.monotonic(), 0
     for number in wanted:
         members = order[shard[order] == number]
-        states = []
+        states = np.empty((lengths[members].sum(), transformer.layers, transformer.width), dtype)
+        end = 0
         for _, embeddings, mask in _computed(transformer, ids, members):
             rows = embeddings[mask > 0]
+            begin, end = end, end + len(rows)
             with np.errstate(over="ignore"):
-                states.append(rows.astype(dtype))
-            if not np.isfinite(states[-1]).all():
+                states[begin:end] = rows
+            if not np.isfinite(states[begin:end]).all():
                 most = f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}"
                 raise ValueError(f"{most}; take 'float32', or --cache none")
         with replacing(path / _shard_name(number)) as part:
-            np.save(part, np.concatenate(states))
-        done += sum(map(len, states))
-        rate = done / (time.monotonic() - begin)
+            np.save(part, states)
+        done += len(states)
+        rate = done / (time.monotonic() - started)
         report(f"{done / todo:4.0%}  {rate:,.0f} tokens/s, {(todo - done) / rate / 60:.1f} min left")
     with replacing(path / "about.json") as part:
         part.write_text(json.dumps(about, indent=1))

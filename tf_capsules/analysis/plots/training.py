@@ -174,7 +174,8 @@ def draw_accuracy_by_iterations(accuracies):
     """
     if not any(accuracies.values()):
         raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
-    axes = drawing.new_figure(6.4, 4.0).subplots()
+    figure = drawing.new_figure(6.4, 4.0)
+    axes = figure.subplots()
     for number, (name, values) in enumerate(accuracies.items()):
         color, marker = drawing.COLORS[number % len(drawing.COLORS)], drawing.MARKERS[number % len(drawing.MARKERS)]
         if None in values:
@@ -185,7 +186,7 @@ def draw_accuracy_by_iterations(accuracies):
             axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
     drawing.label_axes(axes, "routing iterations", "test accuracy (%)")
     drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
-    return drawing.add_legend(axes.figure)
+    return drawing.add_legend(figure)
 
 
 def _runs(history):

@@ -58,7 +58,7 @@ class StoredVotes(Votes):
         return ops.transpose(ops.matmul(weights[:, :, None], values)[:, :, 0], (0, 2, 1))
 
     def squares(self, means):
-        """`(V_ij - m_j)^2`, shaped like the votes; cached, since algorithms ask for the same means twice in a row."""
+        """`(V_ij - m_j)^2`, shaped like the votes; cached: M-step and E-step ask with the same array of means."""
         if self._last_squares[0] is not means:
             self._last_squares = means, ops.square(self.votes - self._flat(means)[..., None])
         return self._last_squares[1]
