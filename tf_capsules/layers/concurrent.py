@@ -15,8 +15,8 @@ class ConcurrentRouting(keras.layers.Layer):
     """A chain of capsule layers that are routed together, several times.
 
     In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers
-    are updated at once, with the same weights: each from the previous results of the layer below and of itself. Updates
-    that can't reach the last layer any more are skipped.
+    are updated at once, with the same weights. Each layer reads two previous results: those of the layer below, and its
+    own. Updates that can't reach the last layer any more are skipped.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 

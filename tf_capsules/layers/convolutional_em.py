@@ -29,8 +29,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
-        votes_memory: "auto": votes are kept for the backward pass if `normalization` is "min_max" or the call returns
-            couplings; "store": always; "recompute": only if the call returns couplings, and not with "min_max".
+        votes_memory: "auto": the backward pass recomputes the votes, unless the call returns couplings or
+            `normalization` is "min_max"; "recompute": likewise, which excludes "min_max"; "store": they are kept.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
             each position.
         dim, iterations, use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.

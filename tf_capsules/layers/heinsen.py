@@ -51,9 +51,9 @@ class HeinsenRouting(RoutingLayer):
             whose variances would otherwise lose digits; "store": always, best where a mask or the logits leave only a
             few of many children; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            shared transformations, and neither "store" nor a function as density. If "auto" stores votes, it has no
-            effect. Otherwise TensorFlow can use neither XLA nor gradients of second order. The same holds for
-            `capsules=None` with "auto" and an unknown number of children.
+            shared transformations, and neither "store" nor a function as density. Where "auto" stores votes it has no
+            effect. Where it has one, TensorFlow can use neither XLA nor gradients of second order; nor can it with
+            `capsules=None` and "auto" for an unknown number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.

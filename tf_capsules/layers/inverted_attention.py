@@ -117,9 +117,9 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": votes are stored with `use_activations`. Otherwise the layer computes an array of the
-            size of a child's pose for each (child, parent) pair, for a few examples at a time, and again in the
-            backward pass. "store": always. "recompute": never; not with `use_activations`.
+        votes_memory: "auto": with `use_activations` votes are stored. Without it the layer holds a child's pose for
+            each (child, parent) pair, for a few examples at a time, and recomputes it in the backward pass. "store":
+            votes are always stored. "recompute": never, which excludes `use_activations`.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, beta_a_initializer: of the weights of the activations.
         kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.

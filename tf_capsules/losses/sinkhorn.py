@@ -26,7 +26,7 @@ def transport_cost(x: Tensor, y: Tensor, cost: str = "cosine"):
         cost: "cosine" or "l2".
 
     Returns:
-        The costs (..., samples, other samples), in at least float32; of a sample of zeros, with "cosine", 1.
+        The costs (..., samples, other samples), in at least float32. With "cosine" a sample of zeros costs 1.
 
     Raises:
         ValueError: an unknown cost, or features that don't fit each other.

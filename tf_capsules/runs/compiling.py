@@ -111,7 +111,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
 
 
 def load_checkpoint(model, path, otherwise=""):
-    """Loads a run's weights. A TrainingError for a damaged or another network's file ends with what to do otherwise."""
+    """Loads a run's weights; a TrainingError for a file that is damaged or of another network, plus `otherwise`."""
     try:
         fill(model, path)
     except ValueError as error:

@@ -27,8 +27,8 @@ class Data:
             a validation split, `validation` is `test`; for novel viewpoints it has the familiar ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
         transformer: a `tf_capsules.text.FrozenTransformer`, or None for images.
-        test_sizes: for each part that is tested, the number of its examples and how many it has without `test_limit`:
-            of "test", and before it, for novel viewpoints, of "validation", the familiar ones.
+        test_sizes: a dict from part to (examples used, examples available). The parts: for novel viewpoints first
+            "validation", the familiar ones; then always "test".
     """
 
     spec: DataSpec

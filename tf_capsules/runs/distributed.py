@@ -32,7 +32,7 @@ class ProcessGroup:
 
     @property
     def part(self):
-        """Which part of each batch this process makes: the option `part` of `Split.batches`; None for all of it."""
+        """The option `part` of `Split.batches` for this process: its part of each batch; None: the whole batch."""
         return None if self.distribution is None else (self.index, self.count)
 
     def scope(self):

@@ -79,7 +79,7 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
         format: "saved_model"; "litert" or "onnx", for images; "embeddings", for texts: a SavedModel of hidden states.
             None: "litert" or "onnx" if the target ends in .tflite or .onnx, else "saved_model".
         default, warmup: see `tf_capsules.export.export_saved_model`.
-        version: the export goes to this number below the target; "next": to the number after the highest there.
+        version: number of the subfolder that the export goes to; "next": the number after the highest there.
 
     Raises:
         ValueError: arguments that do not go together, or do not fit the run's inputs.

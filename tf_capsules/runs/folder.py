@@ -79,7 +79,7 @@ class RunFolder:
     def has_epoch(self):
         """Whether a run has finished an epoch here, so that there is something to lose.
 
-        The history of a first epoch alone is of one whose weights were not written any more.
+        A history of one epoch without weights: the run ended before it wrote them.
         """
         finished = any((self.path / name).exists() for name in ("best.weights.h5", "result.json"))
         return finished or self.checkpoints() or len(self.history()) > 1

@@ -25,7 +25,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
     """One row of results, a dict with the keys `COLUMNS`: what was measured, on what, with what.
 
     The arguments are those of the run; `spec` is the `DataSpec` of the tested examples. The batch size is that of the
-    training. `measured` has loss and metric on the test split. None takes those of the history's last epoch, where the
+    training. `measured` has loss and metric on the test split. None: those of the history's last epoch, where the
     test split is the validation split.
     """
     metric, best = recipe.metric, ""

@@ -42,7 +42,7 @@ class Run:
         history: a dict for each epoch; [] for published weights.
         result: the row of results.
         epoch: the epoch after which the model had these weights; None: the last of the history.
-        remark: what a row of results has to say of weights, iterations and data, if they are not those of the training.
+        remark: how weights, iterations or data differ from those of the training; "" if they don't.
     """
 
     folder: pathlib.Path
@@ -113,7 +113,7 @@ def load_run(folder, weights="last", recipe=None, **changes):
         weights: "last" or "best"; or the number of an epoch whose weights were kept.
         recipe: the `Recipe` that was trained, if it is none of the package's own.
         changes: other values of `Settings`, for instance another number of routing iterations, or another data set to
-            evaluate on, which replaces the run's. Those of the training itself, such as `seed`, stay.
+            evaluate on, which replaces the run's. Settings of the training itself, such as `seed`, can't be changed.
 
     Raises:
         ValueError: the folder is not that of a run, is damaged or of another version, or has no such weights; a changed
