@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tf_capsules import datasets, recipes
-from tf_capsules.analysis import figures as drawing
 from tf_capsules.datasets import augment
+from tf_capsules.runs import figures as drawing
 
 FEEDBACK = ("-2", "-kl", "-biased", "-plan-gradient", "-no-critic", "-vanilla", "-l2")
 DEEP = 189_596_288

@@ -44,7 +44,7 @@ class Recipe:
         feedback: `feedback(model, **feedback_options)` returns the `tf_capsules.models.FeedbackModel` to train; None:
             the model itself is trained.
         feedback_options: its arguments beside the model.
-        figures: names of the pictures drawn after training (`tf_capsules.analysis.figures`).
+        figures: names of the pictures drawn after training (`tf_capsules.runs.figures`).
         source: where the paper has the experiment.
         published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one.
         device: what it was made for.

@@ -5,10 +5,10 @@ import pytest
 from backend import untraced_steps
 
 from tf_capsules import recipes
-from tf_capsules.analysis import figures as drawing
 from tf_capsules.datasets.pipeline import Split
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.runs import Settings, train
+from tf_capsules.runs import figures as drawing
 
 FEW = Settings(epochs=1, train_limit=32, test_limit=40, jit="off")
 
