@@ -8,7 +8,7 @@ from backend import untraced_steps
 from toys import write_trees
 
 from tf_capsules import cli, text
-from tf_capsules.runs import exported
+from tf_capsules.runs import prediction
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def run(bert, tmp_path_factory):
 def quick(load):
     """Steps are not traced; the transformer and each exported model are loaded only once."""
     with untraced_steps(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exported, "ExportedModel", functools.cache(exported.ExportedModel))
+        patch.setattr(prediction, "ExportedModel", functools.cache(prediction.ExportedModel))
         patch.setattr(text, "load", load)
         yield
 
@@ -69,7 +69,7 @@ def test_a_sentence_gets_a_label_and_a_picture_of_its_tokens(run, tmp_path, caps
 
 def test_long_texts_and_files_are_not_taken_for_sentences(run, tmp_path, capsys, monkeypatch):
     folder, _ = run
-    monkeypatch.setattr(exported, "MOST_TOKENS", 10)
+    monkeypatch.setattr(prediction, "MOST_TOKENS", 10)
     assert cli.main(["predict", str(folder), "film " * 200, "--output", str(tmp_path / "seen")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("film film") and "...: " in said[0] and len(said[0]) < 160

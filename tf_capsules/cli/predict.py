@@ -14,7 +14,7 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.runs.exported import ExportedModel, save_attribution
+    from tf_capsules.runs.prediction import ExportedModel, save_attribution
 
     model = ExportedModel(options.model)
     for given, (classes, answer) in zip(options.inputs, model.predict(options.inputs), strict=True):
