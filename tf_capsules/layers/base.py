@@ -87,7 +87,7 @@ class RoutingLayer(Configured):
         return keras.backend.result_type(self.variable_dtype, "float32")
 
     def routed(self, *args, **kwargs):
-        """Calls the layer, and returns its answers by name, a `Routed`. Options `return_...` are given by name."""
+        """Calls the layer, and returns its answers by name, a `Routed`."""
         results = keras.tree.flatten(self(*args, **kwargs))
         names = (*self._answers(kwargs), "couplings")[: len(results)]
         return Routed(**dict(zip(names, results, strict=True)))

@@ -165,8 +165,7 @@ class EMRouting(EMRoutingLayer):
         activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
         options = {**self._options, "return_couplings": return_couplings}
         found = self._route(lambda stored: em_routing(self.make_votes(poses, activations, stored), **options), poses)
-        *results, variances = found[:4]
-        return self._returned([*results, variances] if return_variances else results, found[4:])
+        return self._returned(found[: 4 if return_variances else 3], found[4:])
 
 
 def initializers(normalization, capsules):
