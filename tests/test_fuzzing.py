@@ -22,7 +22,7 @@ from tf_capsules.datasets.folder import folder as load_folder  # noqa: E402
 from tf_capsules.datasets.npz import load_npz  # noqa: E402
 from tf_capsules.datasets.sst import tree_phrases  # noqa: E402
 from tf_capsules.files import write_csv  # noqa: E402
-from tf_capsules.models.weights import fill, seal  # noqa: E402
+from tf_capsules.models.weights.keras_file import fill, seal  # noqa: E402
 from tf_capsules.runs import Settings, run, table, training  # noqa: E402
 from tf_capsules.runs.data_spec import ImageSpec  # noqa: E402
 from tf_capsules.runs.folder import RunFolder  # noqa: E402

@@ -169,7 +169,7 @@ def test_nothing_loads_code():
     for path in sorted(FOLDER.rglob("*.py")):
         assert not [word for word in unsafe if word in path.read_text()], path
     reads_pickles = [path.name for path in FOLDER.rglob("*.py") if "import pickle" in path.read_text()]
-    assert reads_pickles == ["pytorch_file.py"]  # tests/models/test_pytorch_file.py tests what it refuses
+    assert reads_pickles == ["pytorch_file.py"]  # tests/models/weights/test_pytorch_file.py tests what it refuses
 
 
 def test_a_network_with_python_code_inside_is_refused(tmp_path):

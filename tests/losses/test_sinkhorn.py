@@ -1,10 +1,10 @@
 import keras
 import numpy as np
 import pytest
-from backend import EAGER, JIT, array, float64, gradients_of, run
+from backend import EAGER, JIT, float64, gradients_of, run
 from keras import ops
 
-from tf_capsules.losses import PairedKLDivergence, SinkhornDivergence, sinkhorn, transport_cost
+from tf_capsules.losses import SinkhornDivergence, sinkhorn, transport_cost
 
 RANDOM = np.random.default_rng(0)
 # 5 samples of 4 features that are not negative; in X some are zero, as after ReLU.
@@ -148,47 +148,8 @@ def test_value_and_gradients_are_finite_for_zeros_and_a_small_epsilon(options, j
         assert np.isfinite(value) and all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_paired_divergence():
-    def softmax(x):
-        return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
-
-    def by_hand(p, q):
-        return (p * np.log(p / q)).sum(-1)
-
-    p, q = softmax(Y), softmax(X)
-    np.testing.assert_allclose(run(PairedKLDivergence(reduction=None), Y, X), by_hand(p, q), atol=1e-6)
-    np.testing.assert_allclose(run(PairedKLDivergence(), Y, X), by_hand(p, q).mean(), atol=1e-6)
-    middle = (p + q) / 2
-    both = (by_hand(p, middle) + by_hand(q, middle)) / 2
-    for a, b in ((X, Y), (Y, X)):
-        np.testing.assert_allclose(run(PairedKLDivergence(True, reduction=None), a, b), both, atol=1e-6)
-    weighted = run(lambda w: PairedKLDivergence()(Y, X, w), WEIGHTS)
-    np.testing.assert_allclose(weighted, (WEIGHTS * by_hand(p, q)).sum() / 5, atol=1e-6)
-    for symmetric in (False, True):
-        value, gradients = gradients_of(PairedKLDivergence(symmetric))(300 * Y, np.zeros_like(X))
-        assert np.isfinite([value, *map(np.sum, gradients)]).all()
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        SinkhornDivergence("l2", 0.5, 7, unbiased=False, plan_gradient=True, reduction="sum", name="other"),
-        PairedKLDivergence(symmetric=True),
-    ],
-)
-def test_config_round_trip(loss):
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
-    assert again.get_config() == loss.get_config() and again.name == loss.name
-    np.testing.assert_array_equal(run(again, Y, X), run(loss, Y, X))
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("of", [SinkhornDivergence, PairedKLDivergence])
-def test_half_precision_features_are_compared_in_float32(of, dtype):
-    half = [ops.cast(x, dtype) for x in (Y, X)]
-    loss = of()(*half)
-    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    np.testing.assert_allclose(array(loss), run(of(), *(array(ops.cast(x, "float32")) for x in half)), atol=1e-6)
+def test_half_precision_is_computed_in_float32():
+    half = [ops.cast(x, "bfloat16") for x in (Y, X)]
     for function in (transport_cost, lambda x, y: sinkhorn(x[:, :3])):
         assert keras.backend.standardize_dtype(function(*half).dtype) == "float32"
 
@@ -223,19 +184,11 @@ def test_what_does_not_fit_is_named():
     for of, name in ((SinkhornDivergence, "unbiased"), (SinkhornDivergence, "plan_gradient")):
         with pytest.raises(ValueError, match=f"`{name}` must be true or false. Received: 3"):
             of(**{name: 3})
-    with pytest.raises(ValueError, match="`symmetric` must be true or false. Received: 'no'"):
-        PairedKLDivergence(symmetric="no")
     with pytest.raises(ValueError, match=r"Received arrays of shape \(5, 4\) and \(5, 3\)"):
         transport_cost(X, Y[:, :3])
     with pytest.raises(ValueError, match=r"Received arrays of shape \(2, 5, 4\) and \(3, 5, 4\)"):
         transport_cost(np.stack([X, X]), np.stack([X, X, X]))
     assert transport_cost(np.stack([X]), np.stack([X, X, X])).shape == (3, 5, 5)
-    for of in (SinkhornDivergence, PairedKLDivergence):
-        for y_true, y_pred in ((Y, X[:, :3]), (Y, X[:4]), (Y[..., None], X[..., None]), (Y[0], X[0])):
-            with pytest.raises(
-                ValueError, match=rf"{of.__name__} takes .*Received targets of shape \({y_true.shape[0]},"
-            ):
-                of()(y_true, y_pred)
     with pytest.raises(ValueError, match=r"one a sample.*Received weights of shape \(5, 4\)"):
         SinkhornDivergence()(Y, X, np.ones((5, 4)))
     with pytest.raises(ValueError, match=r"one a sample.*Received weights of shape \(4,\) for 5 samples"):

@@ -13,7 +13,7 @@ from tf_capsules.losses import MarginLoss, SpreadLoss, SpreadMargin
 from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import CapsuleClassifier, class_outputs, class_probabilities
 from tf_capsules.models.sabour2017 import CapsNet
-from tf_capsules.models.weights import fill
+from tf_capsules.models.weights.keras_file import fill
 
 RANDOM = np.random.default_rng(0)
 SAMPLES, CLASSES, PARTS = 6, 3, 2

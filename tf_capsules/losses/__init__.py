@@ -2,8 +2,9 @@
 
 from tf_capsules.losses.crossentropy import SoftmaxCrossentropy
 from tf_capsules.losses.margin import MarginLoss
+from tf_capsules.losses.paired_kl import PairedKLDivergence
 from tf_capsules.losses.reconstruction import ReconstructionLoss
-from tf_capsules.losses.sinkhorn import PairedKLDivergence, SinkhornDivergence, sinkhorn, transport_cost
+from tf_capsules.losses.sinkhorn import SinkhornDivergence, sinkhorn, transport_cost
 from tf_capsules.losses.spread import SpreadLoss, SpreadMargin
 
 __all__ = [

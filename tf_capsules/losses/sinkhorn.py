@@ -1,6 +1,4 @@
-"""Divergences of two batches of features: entropic optimal transport, and Kullback-Leibler for comparison."""
-
-import math
+"""The Sinkhorn divergence of two batches of features, by entropic optimal transport."""
 
 import keras
 from keras import ops
@@ -8,7 +6,7 @@ from keras import ops
 from tf_capsules.argument_types import Dtype, Tensor
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import alike
-from tf_capsules.losses.base import Loss
+from tf_capsules.losses.base import Loss, two_features
 from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
@@ -101,16 +99,6 @@ def _log_masses(masses, like):
     return ops.where(some, ops.log(ops.where(some, masses, 1.0)), -1e30) + ops.zeros_like(like)
 
 
-def _features(loss, y_true, y_pred):
-    """Two arrays (batch, features) in at least float32."""
-    y_true, y_pred = at_least_float32(y_true), at_least_float32(y_pred)
-    shapes = tuple(y_true.shape), tuple(y_pred.shape)
-    if len(shapes[0]) != 2 or not alike(*shapes):
-        received = f"Received targets of shape {shapes[0]} and predictions of shape {shapes[1]}."
-        raise ValueError(f"{type(loss).__name__} takes two arrays (batch, features) of one shape. {received}")
-    return y_true, y_pred
-
-
 @keras.saving.register_keras_serializable("tf_capsules")
 class SinkhornDivergence(Loss):
     """The Sinkhorn divergence of two batches of features: a cost of optimal transport that is 0 for equal batches.
@@ -165,7 +153,7 @@ class SinkhornDivergence(Loss):
 
     def call(self, y_true, y_pred):
         y_true, weights = y_true if isinstance(y_true, tuple) else (y_true, None)
-        y, x = _features(self, y_true, y_pred)
+        y, x = two_features(self, y_true, y_pred)
         masses = _masses(weights, x)
         # One transport plan or three, stacked on an axis before the samples.
         pairs = ((2, x, y), (-1, x, x), (-1, y, y)) if self.unbiased else ((1, x, y),)
@@ -186,50 +174,3 @@ def _masses(weights, features):
         raise ValueError(f"The weights of SinkhornDivergence are one a sample, (batch,) or (batch, 1). {received}")
     weights = ops.cast(ops.reshape(weights, (-1,)), features.dtype)
     return ops.stop_gradient(ops.divide_no_nan(weights, ops.sum(weights)))
-
-
-@keras.saving.register_keras_serializable("tf_capsules")
-class PairedKLDivergence(Loss):
-    """The Kullback-Leibler divergence of each sample's two feature vectors, after a softmax over the features.
-
-    Source: Li et al. 2018. Their ablation compares the Sinkhorn divergence with this loss, but only names it. This form
-    is ours: `KL(softmax(y_i) || softmax(x_i))` for each sample i.
-
-    Args:
-        symmetric: True: the Jensen-Shannon divergence, the mean of each distribution's divergence from their average.
-        name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
-
-    Call arguments:
-        y_true: features (batch, features), y.
-        y_pred: features (batch, features), x.
-
-    Raises:
-        ValueError: features of another shape.
-
-    Example:
-        >>> x, y = np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])
-        >>> round(float(PairedKLDivergence()(y, x)), 4), round(float(PairedKLDivergence(symmetric=True)(y, x)), 4)
-        (0.1308, 0.0338)
-    """
-
-    def __init__(
-        self,
-        symmetric: bool = False,
-        name: str | None = "paired_kl_divergence",
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Dtype = None,
-    ):
-        super().__init__(name, reduction, dtype)
-        self.symmetric = truth_value("symmetric", symmetric)
-
-    def call(self, y_true, y_pred):
-        p, q = (ops.log_softmax(x, axis=-1) for x in _features(self, y_true, y_pred))
-        if not self.symmetric:
-            return _divergence(p, q)
-        middle = ops.logaddexp(p, q) - math.log(2)
-        return (_divergence(p, middle) + _divergence(q, middle)) / 2
-
-
-def _divergence(p, q):
-    """The Kullback-Leibler divergence of two distributions, given by their logarithms."""
-    return ops.sum(ops.exp(p) * (p - q), axis=-1)

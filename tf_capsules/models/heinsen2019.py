@@ -40,7 +40,7 @@ def ImageCapsNet(
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
         backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
         weights: as of all networks; or a PyTorch file (.pt) that the author published, see
-            `tf_capsules.models.heinsen2019_published`.
+            `tf_capsules.models.weights.heinsen2019_published`.
 
     Example:
         >>> ImageCapsNet().count_params()

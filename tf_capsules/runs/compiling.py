@@ -8,7 +8,7 @@ from tf_capsules.datasets.arrays import MappedBatches
 from tf_capsules.losses import SoftmaxCrossentropy, SpreadMargin
 from tf_capsules.metrics import ExactMatch, TopKAccuracy
 from tf_capsules.models import CapsuleClassifier
-from tf_capsules.models.weights import fill
+from tf_capsules.models.weights.keras_file import fill
 from tf_capsules.optimizers import FlooredExponentialDecay, RAdam, one_cycle
 from tf_capsules.runs.errors import TrainingError
 

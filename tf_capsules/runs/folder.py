@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from tf_capsules.files import lock, read_csv, reading, replacing, write_csv
-from tf_capsules.models.weights import save_random_states, seal
+from tf_capsules.models.weights.keras_file import save_random_states, seal
 from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError

@@ -8,7 +8,7 @@ import keras
 
 from tf_capsules import recipes
 from tf_capsules.lazy import tf
-from tf_capsules.models.weights import load_random_states
+from tf_capsules.models.weights.keras_file import load_random_states
 from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings

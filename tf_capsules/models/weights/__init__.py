@@ -1,19 +1,17 @@
 """Weights that come with the package, each `NAME.weights.h5` with a card `NAME.md`: data, recipe, command, figure."""
 
-import collections
-import hashlib
 import os
 import pathlib
 import re
 import warnings
 
-import h5py
 import keras
-from keras import ops
 
 from tf_capsules.argument_types import Weights
-from tf_capsules.files import reading
-from tf_capsules.models import heinsen2019_published, mazzia2021_published
+from tf_capsules.models.weights import heinsen2019_published, mazzia2021_published
+from tf_capsules.models.weights.keras_file import fill, seal
+
+__all__ = ["find", "load_weights", "names", "seal"]
 
 FOLDER = pathlib.Path(__file__).parent
 
@@ -63,88 +61,3 @@ def _warn_of_other_iterations(model, name):
             f"{', '.join(map(str, found))}. Its answers differ from those on the set's card.",
             stacklevel=4,
         )
-
-
-def fill(model: keras.Model, path: str | os.PathLike):
-    """The model, with the weights of a Keras file; its optimizer, if it has one, is loaded, too.
-
-    Only numbers are read, even from a .keras file. If `seal` wrote a checksum into the file, it is checked.
-
-    Raises:
-        ValueError: no such file of this network, damaged, or with values that are not finite.
-    """
-    with reading(path, f"does not hold weights of the network {model.name!r}"), warnings.catch_warnings():
-        # Keras only warns of parts that the file lacks, and leaves them at their initial values.
-        warnings.filterwarnings("error", "Skipping nested container", UserWarning)
-        _check(model, path)
-        model.load_weights(path)
-        for weight in model.weights:
-            if not ops.all(ops.isfinite(weight)):
-                raise ValueError(f"{weight.path} has values that are not finite")
-    return model
-
-
-def seal(path: str | os.PathLike):
-    """Writes a checksum of all numbers into a file of Keras weights, since HDF5 does not notice flipped bits."""
-    with h5py.File(path, "r+") as file:
-        file.attrs["sha256"] = _checksum(file)
-
-
-def save_random_states(model: keras.Model, path: str | os.PathLike):
-    """Adds to a file of Keras weights what it lacks: the states of random generators, such as those of dropout."""
-    with h5py.File(path, "r+") as file:
-        file.attrs["random_states"] = [ops.convert_to_numpy(state) for state in _random_states(model)]
-
-
-def load_random_states(model: keras.Model, path: str | os.PathLike):
-    """The inverse of `save_random_states`; a file of a version that did not save them leaves them as they are."""
-    with h5py.File(path) as file:
-        saved = file.attrs.get("random_states", ())
-    states = _random_states(model)
-    if len(saved) and len(saved) != len(states):
-        raise ValueError(f"{path} has the states of {len(saved)} random generators, {model.name!r} has {len(states)}.")
-    for state, value in zip(states, saved, strict=False):
-        state.assign(value)
-
-
-def _random_states(model):
-    weights = set(map(id, model.weights))
-    return [variable for variable in model.variables if id(variable) not in weights]
-
-
-def _check(model, path):
-    """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
-
-    Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
-    optimizer, of a decoder and of a growing margin may be left out.
-    """
-    if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
-        return
-    with h5py.File(path) as file:
-        if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
-            raise ValueError("its numbers are not those that were written")
-        shapes = {name: array.shape for name, array in _arrays(file).items() if "optimizer" not in name.split("/")}
-    bare = [shape for name, shape in shapes.items() if not name.startswith(("decoder/", "growing_margins/"))]
-    wanted = collections.Counter(weight.shape for weight in model.weights)
-    missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare) - wanted
-    decoder = getattr(model, "decoder", None)
-    if missed and decoder and missed == collections.Counter(weight.shape for weight in decoder.weights):
-        raise ValueError("it has no weights of a decoder; make the network without one")
-    if missed or unused:
-        what = "lacks arrays that the network has" if missed else "has arrays that the network lacks"
-        few = ", ".join(map(str, list(missed or unused)[:3]))
-        raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
-
-
-def _arrays(file):
-    """The arrays of an HDF5 file, in the order of their names."""
-    found = {}
-    file.visititems(lambda name, item: found.update({name: item} if hasattr(item, "shape") else {}))
-    return found
-
-
-def _checksum(file):
-    digest = hashlib.sha256()
-    for name, array in _arrays(file).items():
-        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array[()].tobytes())
-    return digest.hexdigest()

@@ -8,7 +8,7 @@ from models.test_mazzia2021 import SMALLNORB_NETWORK
 
 from tf_capsules.models.mazzia2021 import EfficientCapsNet
 
-PUBLISHED = pathlib.Path(__file__).parents[3] / "shared" / "oracles" / "efficient_capsnet"
+PUBLISHED = pathlib.Path(__file__).parents[4] / "shared" / "oracles" / "efficient_capsnet"
 
 
 published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the authors' weights are not beside the checkout")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pytorch_files import Call, Global, Storage, pickled, tensor, write
 
-from tf_capsules.models.pytorch_file import read_state_dict
+from tf_capsules.models.weights.pytorch_file import read_state_dict
 
 ARRAYS = {
     "convolve.0.weight": np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype("float32"),

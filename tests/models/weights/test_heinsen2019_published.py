@@ -8,9 +8,9 @@ from backend import array
 from pytorch_files import write
 
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
-from tf_capsules.models.heinsen2019_published import author_name, load_author_weights
+from tf_capsules.models.weights.heinsen2019_published import author_name, load_author_weights
 
-FOLDER = pathlib.Path(__file__).parents[2].parent / "shared" / "oracles" / "heinsen_pretrained"
+FOLDER = pathlib.Path(__file__).parents[3].parent / "shared" / "oracles" / "heinsen_pretrained"
 NETWORKS = {
     "smallNORB": ImageCapsNet,
     "SST5R": lambda **options: TextCapsNet(classes=5, norm="post", **options),

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from tf_capsules.files import read_npz
-from tf_capsules.models.pytorch_file import read_state_dict
+from tf_capsules.models.weights.pytorch_file import read_state_dict
 
 # The SHA-256 of the arrays that the networks take from each published file, as `checksum` makes it.
 PUBLISHED = {
