@@ -15,6 +15,7 @@ def test_a_step_follows_the_gradient_in_closed_form(gradient, images, labels):
     np.testing.assert_allclose(fgsm(gradient, images, labels, 0.25), images + 0.25 * np.sign(want), atol=1e-6)
     towards = fgsm(gradient, images, labels, 0.25, targeted=True)
     np.testing.assert_allclose(towards, images - 0.25 * np.sign(want), atol=1e-6)
+    np.testing.assert_array_equal(fgsm(gradient.model, images, labels, 0.25, targeted=True), towards)
 
 
 def test_one_iterative_step_is_the_fast_method(gradient, images, labels):

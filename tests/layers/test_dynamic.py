@@ -280,3 +280,20 @@ def test_gradients_of_second_order_are_those_of_stored_votes(of):
         found.append(outer.gradient(slope, poses).numpy())
     assert np.abs(found[1]).max() > 1e-3
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-8 * np.abs(found[1]).max())
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's graph optimizer")
+def test_the_graph_of_a_known_batch_is_optimized_without_errors(capfd):
+    import tensorflow as tf
+
+    layer, poses = ConvDynamicRouting(3, 4, kernel_size=3, strides=2), tf.ones((8, 7, 7, 2, 4))
+    layer.build(poses.shape)
+
+    @tf.function
+    def step(poses):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(poses))
+        return tape.gradient(loss, layer.trainable_variables)
+
+    assert all(map(tf.math.is_finite, map(tf.reduce_sum, step(poses))))
+    assert "failed" not in capfd.readouterr().err

@@ -132,6 +132,25 @@ def test_a_recipe_of_ones_own_is_given_to_load_its_runs(eager, tmp_path):
     assert isinstance(loaded.model.optimizer, keras.optimizers.RMSprop)
 
 
+def test_a_fine_tuned_run_needs_its_initial_weights_no_more(eager, run, tmp_path):
+    start = tmp_path / "start.weights.h5"
+    run.model.save_weights(start)
+    own, settings = TINY.replace(name="own", model_options=dict(weights=start)), Settings(train_limit=50, test_limit=20)
+    tuned = train(own, tmp_path / "run", dataclasses.replace(settings, epochs=1), verbose=0)
+    start.unlink()
+    loaded = load_run(tuned.folder, recipe=own)
+    assert loaded.evaluate()["loss"] == pytest.approx(tuned.result["test_loss"], abs=1e-5)
+    with pytest.raises(TrainingError, match="`weights`: no such file"):
+        train(own, tmp_path / "other", settings, verbose=0)
+
+
+def test_a_recipe_that_no_file_can_hold_is_refused(tmp_path):
+    own = TINY.replace(name="own", model_options=dict(backbone=keras.Sequential()))
+    with pytest.raises(TrainingError, match="values must go into a JSON file; .* Received: .*Sequential"):
+        train(own, tmp_path / "run", verbose=0)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_is_loaded_while_its_training_goes_on(eager, tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     settings = Settings(epochs=2, train_limit=32, test_limit=20, keep_epochs=True)

@@ -6,9 +6,11 @@ recipe feeds images in [0, 1]; standard deviations of an image or of channels if
 
 import dataclasses
 
+import keras
 import numpy as np
 
 from tf_capsules.analysis.inference import labels_of
+from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.datasets import augment
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.routing.arguments import is_number, is_positive
@@ -23,7 +25,7 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
     Source: Goodfellow et al. 2015, section 4; Hinton et al. 2018, section 5.2.
 
     Args:
-        gradient: the `InputGradient` of the attacked model. Any model may judge the images.
+        gradient: the attacked model, or its `InputGradient`, which is compiled once for many calls.
         images: (batch, height, width, channels); the result has this shape, float32.
         labels: (batch,), the right classes: their loss grows. With `targeted` the wanted classes: their loss shrinks.
         epsilon: the largest change of a value, 0 or more, in the units of the images (see this module).
@@ -34,10 +36,9 @@ def fgsm(gradient, images, labels, epsilon, targeted=False, bounds=None):
         ValueError: an epsilon or bounds out of range, images outside the bounds; see also `InputGradient`.
 
     Example:
-        >>> from tf_capsules.analysis.input_gradient import InputGradient
         >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])
         >>> images = np.full((5, 2, 3, 1), 0.5, "float32")
-        >>> attacked = fgsm(InputGradient(model), images, np.array([0, 1, 2, 3, 0]), 0.25)
+        >>> attacked = fgsm(model, images, np.array([0, 1, 2, 3, 0]), 0.25)
         >>> np.unique(np.abs(attacked - images))
         array([0.25], dtype=float32)
     """
@@ -54,6 +55,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
         step_size: change of each value in a step, above 0; None for epsilon / steps.
         gradient, images, labels, epsilon, targeted, bounds: see `fgsm`, also for the result and the errors.
     """
+    gradient = InputGradient(gradient) if isinstance(gradient, keras.Model) else gradient
     images = checked_images(images, bounds)
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
     if step_size is None:

@@ -15,10 +15,16 @@ from tf_capsules.runs.errors import TrainingError
 _WARMUP_FROM = 1e-5  # the learning rate of the first step
 
 
-def build_model(recipe, spec, dtype="float32"):
-    """The recipe's network for the inputs and classes of a `DataSpec`, in a dtype policy, not compiled."""
+def build_model(recipe, spec, dtype="float32", initial_weights=True):
+    """The recipe's network for the inputs and classes of a `DataSpec`, in a dtype policy, not compiled.
+
+    Without `initial_weights` those that the recipe names are not read: the caller loads others.
+    """
+    options = dict(recipe.model_options)
+    if not initial_weights:
+        options.pop("weights", None)
     with _dtype_policy(dtype):
-        return recipe.model(**spec.model_arguments, **recipe.model_options)
+        return recipe.model(**spec.model_arguments, **options)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import typing
 
 from tf_capsules import recipes
@@ -38,7 +39,11 @@ def configuration(recipe, settings):
 
 
 def _plain(values):
-    return json.loads(json.dumps(values))
+    try:
+        return json.loads(json.dumps(values, default=os.fspath))
+    except TypeError as error:
+        hint = "A recipe's values must go into a JSON file; other objects belong into its network, a function."
+        raise TrainingError(f"{hint} Received: {error}") from None
 
 
 def shared_settings(config):

@@ -140,7 +140,8 @@ def load_run(folder, weights="last", recipe=None, **changes):
     folder.weights(weights)  # a missing file is told before the network is built
     own_network = recipe.model_options == trained.model_options
     with reading(folder.path / "config.json", OTHER_VERSION) if own_network else contextlib.nullcontext():
-        model = build_model(trained.replace(model_options=recipe.model_options), trained_on, settings.dtype)
+        named = trained.replace(model_options=recipe.model_options)
+        model = build_model(named, trained_on, settings.dtype, initial_weights=False)
         learner = compile_learner(model, trained, trained_on, settings.jit)
     number = _load_weights(learner, folder, weights)
     history = folder.history(trained.metric)

@@ -68,7 +68,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     history = group.run_on_first(folder.history)[:done]
     reached = bool(history) and settings.stop_at is not None and history[-1][f"val_{recipe.metric}"] >= settings.stop_at
     with group.scope(), strategy.scope() if strategy else contextlib.nullcontext():
-        model = reported(build_model, recipe, spec, settings.dtype)
+        model = reported(build_model, recipe, spec, settings.dtype, not done)
         learner = reported(compile_learner, model, recipe, spec, settings.jit)
         if done:
             _load_last_checkpoint(learner, folder, group)

@@ -8,6 +8,7 @@ import pytest
 from backend import array
 from sweep import SMALL
 
+from tf_capsules.losses import SpreadLoss, SpreadMargin
 from tf_capsules.models.sabour2017 import CapsNet
 from tf_capsules.models.weights.keras_file import fill, seal
 
@@ -62,3 +63,23 @@ def test_of_a_keras_file_the_weights_are_read_and_nothing_else(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="net.keras does not hold .*(no .*zip file|not a zip file|Bad CRC-32)"):
             tiny(weights=path)
+
+
+def test_a_keras_file_of_another_size_is_named_by_its_shapes(tmp_path):
+    model = tiny()
+    model.save(tmp_path / "net.keras")
+    assert tiny(decoder_units=None, weights=tmp_path / "net.keras").decoder is None
+    kernel, other = (tuple(net.encoder.get_layer("class_capsules").kernel.shape) for net in (model, tiny(dim=7)))
+    received = f"lacks arrays of shape .*{other}.* that the network has and has arrays of shape .*{kernel}"
+    with pytest.raises(ValueError, match=received.replace("(", r"\(").replace(")", r"\)")):
+        tiny(dim=7, weights=tmp_path / "net.keras")
+
+
+@pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")
+def test_a_growing_margin_starts_at_0_with_weights_that_have_none(tmp_path):
+    tiny(decoder_units=None).save_weights(tmp_path / "set.weights.h5")
+    model = tiny(decoder_units=None)
+    model.compile("adam", SpreadLoss(SpreadMargin.over(100)))
+    fill(model, tmp_path / "set.weights.h5")
+    (margin,) = model.growing_margins
+    assert int(array(margin.steps)) == 0

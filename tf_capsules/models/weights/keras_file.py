@@ -2,8 +2,10 @@
 
 import collections
 import hashlib
+import io
 import os
 import warnings
+import zipfile
 
 import h5py
 import keras
@@ -63,24 +65,30 @@ def _check(model, path):
     """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
     Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
-    optimizer, of a decoder and of a growing margin may be left out.
+    optimizer, of a decoder and of a growing margin may be left out; the file need not have those of the last.
     """
-    if not h5py.is_hdf5(path):  # the parts of a .keras file have checksums
+    if zipfile.is_zipfile(path):  # a .keras file, whose parts have checksums
+        with zipfile.ZipFile(path) as archive:
+            path = io.BytesIO(archive.read("model.weights.h5"))
+    elif not h5py.is_hdf5(path):
         return
     with h5py.File(path) as file:
         if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
             raise ValueError("its numbers are not those that were written")
         shapes = {name: array.shape for name, array in _arrays(file).items() if "optimizer" not in name.split("/")}
-    bare = [shape for name, shape in shapes.items() if not name.startswith(("decoder/", "growing_margins/"))]
-    wanted = collections.Counter(weight.shape for weight in model.weights)
+    shapes = {name: shape for name, shape in shapes.items() if not name.startswith("growing_margins/")}
+    bare = [shape for name, shape in shapes.items() if not name.startswith("decoder/")]
+    counts = {id(count) for margin in getattr(model, "growing_margins", ()) for count in margin.weights}
+    wanted = collections.Counter(weight.shape for weight in model.weights if id(weight) not in counts)
     missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare) - wanted
     decoder = getattr(model, "decoder", None)
     if missed and decoder and missed == collections.Counter(weight.shape for weight in decoder.weights):
         raise ValueError("it has no weights of a decoder; make the network without one")
     if missed or unused:
-        what = "lacks arrays that the network has" if missed else "has arrays that the network lacks"
-        few = ", ".join(map(str, list(missed or unused)[:3]))
-        raise ValueError(f"it {what}, of shape {few}; is it of another size or recipe?")
+        lacks, has = (", ".join(map(str, list(each)[:3])) for each in (missed, unused))
+        words = [f"lacks arrays of shape {lacks} that the network has"] if missed else []
+        words += [f"has arrays of shape {has} that the network lacks"] if unused else []
+        raise ValueError(f"it {' and '.join(words)}; is it of another size or recipe?")
 
 
 def _arrays(file):

@@ -68,17 +68,16 @@ def windowed_dynamic_routing(
         for _ in range(1, iterations):
             biased.append(over_children(votes, couplings_of(votes, attended)) + bias)
             attended = attended + squash(biased[-1])
-        biased = ops.stack([ops.reshape(x, (-1, *shape)) for x in biased], axis=1)
-        return squash(biased[:, -1]), biased
+        # One by one: after a stack of them TensorFlow's graph optimizer reports errors.
+        return tuple(ops.reshape(x, (-1, *shape)) for x in (squash(biased[-1]), *biased))
 
-    def backward(poses, biased, upstream, shared):
+    def backward(poses, *kept, shared):
         kernel, _ = shared
         votes = make_votes(windows, poses, kernel).votes
-        biased = [ops.reshape(biased[:, t], (-1, *shape[1:])) for t in range(iterations)]
+        *biased, upstream = (ops.reshape(x, (-1, *shape[1:])) for x in kept)
         attended = [0.0]  # the sum of all parents before an iteration
         for x in biased[:-1]:
             attended.append(attended[-1] + squash(x))
-        upstream = ops.reshape(upstream, (-1, *shape[1:]))
         d_attended, d_bias, left, right = 0.0, 0.0, [], []
         for t in reversed(range(iterations)):
             d_sums = squash_gradient(biased[t], upstream)
@@ -98,6 +97,6 @@ def windowed_dynamic_routing(
         d_poses, d_kernel, _ = transposed_votes(d_votes, windows, poses, kernel)
         return d_poses, d_kernel, d_bias
 
-    shapes = [shape, (iterations, *shape)]
+    shapes = [shape] * (1 + iterations)
     parents_at = recomputed_by_examples(forward, backward, examples_per_chunk, [poses], [kernel, bias], shapes)
     return ops.reshape(parents_at, (-1, parents, *pose_shape))
