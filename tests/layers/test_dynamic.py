@@ -283,9 +283,12 @@ def test_gradients_of_second_order_are_those_of_stored_votes(of):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's graph optimizer")
-def test_the_graph_of_a_known_batch_is_optimized_without_errors(capfd):
+def test_the_graph_of_a_known_batch_is_optimized_without_errors(capfd, request):
     import tensorflow as tf
 
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    request.addfinalizer(lambda: tf.config.optimizer.set_experimental_options(before))
     layer, poses = ConvDynamicRouting(3, 4, kernel_size=3, strides=2), tf.ones((8, 7, 7, 2, 4))
     layer.build(poses.shape)
 
@@ -296,4 +299,4 @@ def test_the_graph_of_a_known_batch_is_optimized_without_errors(capfd):
         return tape.gradient(loss, layer.trainable_variables)
 
     assert all(map(tf.math.is_finite, map(tf.reduce_sum, step(poses))))
-    assert "failed" not in capfd.readouterr().err
+    assert "optimizer.cc" not in capfd.readouterr().err

@@ -116,7 +116,8 @@ def measure_attacked_images(gradient, images, labels, epsilons=EPSILONS, attack=
     """Attacks images without a target, with growing strength, and classifies them. Returns `AttackedImages`.
 
     Args:
-        gradient, images, labels, steps, bounds: see `fgsm` and `basic_iterative`, also for the errors.
+        gradient: the `InputGradient` of the attacked model.
+        images, labels, steps, bounds: see `fgsm` and `basic_iterative`, also for the errors.
         epsilons, attack: the strengths of the attack, and its kind, "fgsm" or "bim".
     """
     one_of("attack", attack, ATTACKS)

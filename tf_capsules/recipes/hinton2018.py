@@ -27,8 +27,8 @@ SMALLNORB = Recipe(
     figures=("training_curves", "parse_tree", "vote_distances"),
     source="section 4 and table 1",
     published="1.8% error",
-    note="1.4% with several crops of each test image: `tf-capsules evaluate RUN --crops 10`. The cost is divided by "
-    "the number of children, unlike in the paper, whose form is `--network normalization=1.0`.",
+    note="1.4% with several crops of each test image: `tf-capsules evaluate RUN --crops 10`. Costs are multiplied "
+    "by 100 parents / children, unlike in the paper: its form is `--network normalization=1.0`.",
 )
 
 CNN = SMALLNORB.row(

@@ -21,8 +21,8 @@ def build_model(recipe, spec, dtype="float32", initial_weights=True):
     Without `initial_weights` those that the recipe names are not read: the caller loads others.
     """
     options = dict(recipe.model_options)
-    if not initial_weights:
-        options.pop("weights", None)
+    if not initial_weights and "weights" in options:
+        options["weights"] = None
     with _dtype_policy(dtype):
         return recipe.model(**spec.model_arguments, **options)
 

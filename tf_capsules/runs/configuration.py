@@ -39,11 +39,14 @@ def configuration(recipe, settings):
 
 
 def _plain(values):
-    try:
-        return json.loads(json.dumps(values, default=os.fspath))
-    except TypeError as error:
-        hint = "A recipe's values must go into a JSON file; other objects belong into its network, a function."
-        raise TrainingError(f"{hint} Received: {error}") from None
+    return json.loads(json.dumps(values, default=_path))
+
+
+def _path(value):
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    hint = "A recipe's values must go into a JSON file; other objects belong in its network, a function."
+    raise TrainingError(f"{hint} Received: {value!r}")
 
 
 def shared_settings(config):

@@ -108,7 +108,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         if data.validation is not data.test:
             measured = model.evaluate(for_model(model, data.test(**batches)), verbose=0, return_dict=True)
     if group.part:  # a copy that this process can call by itself
-        trained, model = model, build_model(recipe, spec, settings.dtype)
+        trained, model = model, build_model(recipe, spec, settings.dtype, initial_weights=False)
         compile_model(model, recipe, spec, settings.jit)
         model.set_weights(trained.get_weights())
     rows = [

@@ -69,6 +69,8 @@ def _check(model, path):
     """
     if zipfile.is_zipfile(path):  # a .keras file, whose parts have checksums
         with zipfile.ZipFile(path) as archive:
+            if "model.weights.h5" not in archive.namelist():
+                raise ValueError("it is an archive, but not a .keras file")
             path = io.BytesIO(archive.read("model.weights.h5"))
     elif not h5py.is_hdf5(path):
         return
