@@ -30,6 +30,14 @@ def test_the_set_is_like_smallnorb(toys):
         assert len(set(rows)) == split.size and rows != sorted(rows)
 
 
+def test_the_pairs_of_each_split_are_drawn_for_themselves(toys):
+    train, test = (
+        np.stack([split.arrays[name][:150] for name in ("label", "elevation", "azimuth", "lighting")], 1)
+        for split in (toys.train, toys.test)
+    )
+    assert (train == test).all(1).mean() < 0.05
+
+
 def test_toys_are_trained_on_as_in_heinsen_2019(toys):
     pytest.importorskip("tensorflow")
     x, y = next(iter(toys.train.batches(7, training=True, preprocess=(("pad_crop", 2, "edge"),), mixup=(0.2, 5))))

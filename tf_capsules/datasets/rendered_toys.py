@@ -52,7 +52,8 @@ def rendered_toys(
     Args:
         data_dir, download: not used.
         size: pixels to a side.
-        train_pairs, test_pairs: how many of a split's 24,300 pairs are drawn, chosen at random (seed 0); None for all.
+        train_pairs, test_pairs: how many of a split's 24,300 pairs are drawn, chosen at random (seeds 0 and 1); None
+            for all.
         elevations, azimuths, lightings: the numbers, from 0, that are drawn.
 
     Returns:
@@ -93,10 +94,10 @@ def _novel(factor, size, train_pairs, test_pairs, lightings):
 
 
 def _shuffled(*factors):
-    """The columns of all training and of all test pairs of these factors, in a fixed random order."""
-    for instances in _INSTANCES.values():
+    """The columns of all training and of all test pairs of these factors, each in a fixed random order of its own."""
+    for seed, instances in enumerate(_INSTANCES.values()):
         table = np.array(list(itertools.product(range(5), instances, *map(np.atleast_1d, factors))))
-        order = np.random.default_rng(0).permutation(len(table))
+        order = np.random.default_rng(seed).permutation(len(table))
         yield dict(zip(_FACTORS, table.reshape(-1, len(_FACTORS))[order].T, strict=True))
 
 

@@ -103,8 +103,8 @@ def draw_convergence(groups, examples=None):
     Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
 
     Args:
-        groups: dict from group name to a dict from run name to rows. A run name has the same colour in all groups. A
-            ValueError if there are no groups or no rows, or if rows lack a validation metric.
+        groups: dict from group name to a dict from run name to rows, or to what `fit` returned. A run name has the same
+            colour in all groups. A ValueError if there are no groups or no rows, or if rows lack a validation metric.
         examples: training examples in an epoch, for an x-axis of examples; None: of epochs.
 
     Example:
