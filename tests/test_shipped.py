@@ -169,7 +169,9 @@ def toys():
     return images, np.array([one["label_category"] for one in examples])
 
 
-@pytest.mark.parametrize("name, least", [("smallnorb", 0.9), ("smallnorb_matrix", 0.8)])
+@pytest.mark.parametrize(
+    "name, least", [("smallnorb", 0.9), pytest.param("smallnorb_matrix", 0.8, marks=pytest.mark.long)]
+)
 def test_the_smallnorb_networks_know_toys_that_they_have_not_seen(name, least, toys):
     images, labels = toys
     right = served(name).serve(images)["class"].numpy() == labels

@@ -135,6 +135,7 @@ def test_every_reason_to_leave_out_belongs_to_a_figure():
     assert set(drawing.LACKS) <= set(drawing.DRAWERS)
 
 
+@pytest.mark.long
 def test_routing_maps_mark_all_classes_of_an_image(tmp_path):
     recipe = recipes.get("tsai2020-diverse-multimnist").replace(
         dataset_options=dict(source="digits"),

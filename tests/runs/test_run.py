@@ -94,6 +94,7 @@ def test_a_folder_that_was_split_anew_is_told(eager, tmp_path, monkeypatch):
         assert load_run(tmp_path / "run").data.spec.test_size == 5
 
 
+@pytest.mark.long
 def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     settings = Settings(epochs=3, train_limit=32, test_limit=20, batch_size=16, keep_epochs=True)
