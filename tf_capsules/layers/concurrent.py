@@ -8,10 +8,11 @@ import keras
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.base import RoutingLayer, one_or_all
 from tf_capsules.layers.connections import check_per_child
+from tf_capsules.layers.inner_states import KeepsInnerStates
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class ConcurrentRouting(keras.layers.Layer):
+class ConcurrentRouting(KeepsInnerStates):
     """A chain of capsule layers that are routed together, several times.
 
     In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers

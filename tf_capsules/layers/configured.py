@@ -5,6 +5,7 @@ import inspect
 import keras
 
 from tf_capsules.layers.arguments import plain_numbers
+from tf_capsules.layers.inner_states import KeepsInnerStates
 
 # How to deserialize and serialize an argument with such a name, or with a name that ends with "_" and such a name.
 _GETTERS = {
@@ -20,7 +21,7 @@ def cloned(initializer):
     return initializer.clone() if hasattr(initializer, "clone") else initializer
 
 
-class Configured(keras.layers.Layer):
+class Configured(KeepsInnerStates):
     """A layer that holds each argument of its constructor as the attribute of that name."""
 
     older_names: dict[str, str] = {}  # names of arguments in files of earlier versions, mapped to today's
