@@ -119,14 +119,3 @@ def test_a_copy_of_a_chain_takes_another_number_of_children():
     chain = ConcurrentRouting([InvertedAttentionRouting(3, 4)], 2)
     chain(np.ones((2, 5, 6), "float32"))
     assert ConcurrentRouting.from_config(chain.get_config())(np.ones((2, 7, 6), "float32")).shape == (2, 3, 4)
-
-
-def test_a_layer_within_a_layer_of_the_chain_stays_frozen_in_a_file(tmp_path):
-    chain = [InvertedAttentionRouting(3, 4), InvertedAttentionRouting(2, 4)]
-    given = keras.Input((5, 4, 4))
-    model = keras.Model(given, ConcurrentRouting(chain)(given))
-    chain[0].normalization.trainable = False
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert [layer.normalization.trainable for layer in loaded.layers[-1].chain] == [False, True]
-    assert len(loaded.trainable_variables) == len(model.trainable_variables) == len(model.variables) - 2

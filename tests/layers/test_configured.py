@@ -31,26 +31,6 @@ def test_weights_within_have_regularizers_and_constraints(kind):
     assert isinstance(again.kernel_regularizer, keras.regularizers.L2) and again.get_config() == layer.get_config()
 
 
-@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
-@pytest.mark.parametrize("kind", CASES)
-def test_layers_within_stay_frozen_and_quantized_in_a_file(kind, tmp_path):
-    make, arguments, inputs, _ = CASES[kind]
-    given = keras.Input(inputs.shape[1:])
-    layer = make(**arguments)
-    model = keras.Model(given, layer(given))
-    model.quantize("int8")
-    within = list(layer._flatten_layers(include_self=False))
-    within[-1].trainable = False
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    again = list(loaded.layers[-1]._flatten_layers(include_self=False))
-    assert [one.trainable for one in again] == [*(len(again) - 1) * [True], False]
-    assert again[0].dtype_policy.name == "int8_from_float32"
-    assert [one.dtype_policy.name for one in again] == [one.dtype_policy.name for one in within]
-    for one, other in zip(*(keras.tree.flatten(each(inputs)) for each in (loaded, model)), strict=True):
-        np.testing.assert_array_equal(array(one), array(other))
-
-
 @keras.saving.register_keras_serializable("tests")
 class Gated(Decoder):
     def __init__(self, image_shape, gate_initializer="ones", **kwargs):

@@ -10,12 +10,13 @@ from keras import ops
 from tf_capsules.layers.arguments import CHANNELS_LAST, positive_int, positive_ints, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.encapsulation import flatten_types, glorot_normal, unit_normal
+from tf_capsules.layers.inner_states import KeepsInnerStates
 from tf_capsules.losses import SinkhornDivergence
 from tf_capsules.routing.squash import squash as squashed
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
-class FeedbackAgreement(keras.layers.Layer):
+class FeedbackAgreement(KeepsInnerStates):
     """The divergence between a lower map and its prediction from a higher map, in the features of a critic.
 
     Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. A generator
