@@ -36,6 +36,13 @@ class Own(KeepsInnerStates):
         return self.after(self.before(x))
 
 
+@keras.saving.register_keras_serializable("tests")
+class HalfFrozen(Own):
+    def build(self, input_shape):
+        super().build(input_shape)
+        self.after.kernel.trainable = False
+
+
 LAYERS = {
     "decoder": (lambda: Decoder((4, 5, 1), units=(6, 7)), POSES, 3),
     "upsampling decoder": (UpsamplingDecoder, POSES, 1),
@@ -49,7 +56,7 @@ def within(layer):
 
 
 def saved(layer, inputs, path, quantize=None):
-    """A layer and what is loaded of its file, with equal results."""
+    """The layer as loaded from a file, after checking that it computes the same."""
     given = keras.Input(inputs.shape[1:])
     model = keras.Model(given, layer(given))
     if quantize is not None:
@@ -74,10 +81,13 @@ def test_layers_within_stay_frozen_and_quantized_in_a_file(name, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(keras.quantizers, "Int8QuantizationConfig"), reason="Keras has it from 3.13 on")
-def test_how_a_layer_within_is_quantized_is_kept(tmp_path):
+@pytest.mark.parametrize("name", ["decoder", "own"])
+def test_how_a_layer_within_is_quantized_is_kept(name, tmp_path):
+    make, inputs, _ = LAYERS[name]
     chosen = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
-    loaded = saved(Decoder((4, 5, 1)), POSES, tmp_path / "model.keras", dict(config=chosen))
-    assert loaded.dense[0].quantization_config.activation_quantizer is None
+    loaded = saved(make(), inputs, tmp_path / "model.keras", dict(config=chosen))
+    dense = [one for one in within(loaded) if isinstance(one, keras.layers.Dense)]
+    assert all(one.quantization_config.activation_quantizer is None for one in dense)
 
 
 def test_a_layer_within_a_layer_of_a_chain_stays_frozen_in_a_file(tmp_path):
@@ -105,8 +115,22 @@ def test_a_layer_that_is_not_built_is_built_after_loading():
     assert not loaded.built and loaded(POSES).shape == (2, 48, 48, 2)
 
 
-def test_a_layer_that_is_frozen_as_a_whole_is_saved_as_before():
+def test_a_layer_that_is_frozen_as_a_whole_stays_so(tmp_path):
+    layer = Own()
+    layer(POSES[:, 0])
+    layer.trainable = False
+    assert not any(one.trainable for one in within(saved(layer, POSES[:, 0], tmp_path / "model.keras")))
+
+
+def test_weights_that_build_froze_stay_frozen(tmp_path):
+    layer = HalfFrozen()
+    layer(POSES[:, 0])
+    layer.before.trainable = False
+    loaded = saved(layer, POSES[:, 0], tmp_path / "model.keras")
+    assert [weight.name for weight in loaded.trainable_weights] == ["bias"]
+
+
+def test_a_layer_of_which_nothing_is_frozen_is_saved_as_before():
     layer = PrimaryCapsules(types=2, pose=4, kernel_size=3)
     layer.build((None, 5, 5, 3))
-    layer.trainable = False
     assert layer.get_build_config() == {"input_shape": (None, 5, 5, 3)}

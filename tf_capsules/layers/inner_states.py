@@ -4,54 +4,46 @@ import keras
 
 
 class KeepsInnerStates(keras.layers.Layer):
-    """A layer that saves and loads the states of the layers within, if one of them has a state of its own."""
+    """A layer that saves and loads the states of the layers within, if one of them is frozen or quantized."""
 
     def get_build_config(self):
         config = super().get_build_config()
-        within = self._flatten_layers(include_self=False)
-        if config is None or all(one.trainable == self.trainable and not _is_quantized(one) for one in within):
+        if config is None or all(one.trainable and one.quantization_mode is None for one in self._flatten_layers()):
             return config
         return {**config, "within": _states(self)}
 
     def build_from_config(self, config):
         config = dict(config or {})
         states = config.pop("within", [])
-        _quantize(self, states)  # a layer that is not built yet will build the weights of a quantized one
         super().build_from_config(config)
-        _quantize(self, states)  # the layers that `build` made
-        _freeze(self, states)
+        _restore(self, states)
 
 
 def _within(layer):
-    """The layers right within a layer, but the input layers, which a model makes when it is built."""
+    """The layers directly within a layer, except input layers: a model makes these only when it is built."""
     return [one for one in layer._layers if not isinstance(one, keras.layers.InputLayer)]
 
 
-def _is_quantized(layer):
-    return layer.dtype_policy.quantization_mode is not None
-
-
 def _states(layer):
-    """Of each layer within: whether it learns, how it is quantized, or None, and the states within it."""
-    return [[one.trainable, _quantization(one) if _is_quantized(one) else None, _states(one)] for one in _within(layer)]
+    """[whether it learns, how it is quantized or None, the states within it] of each layer within."""
+    return [[one.trainable, _quantization(one), _states(one)] for one in _within(layer)]
 
 
 def _quantization(layer):
-    chosen = getattr(layer, "quantization_config", None)  # Keras has it from 3.13 on
-    return [keras.dtype_policies.serialize(layer.dtype_policy), keras.saving.serialize_keras_object(chosen)]
+    if layer.quantization_mode is None:
+        return None
+    config = getattr(layer, "quantization_config", None)  # Keras has it from 3.13 on
+    return [keras.dtype_policies.serialize(layer.dtype_policy), keras.saving.serialize_keras_object(config)]
 
 
-def _quantize(layer, states):
-    for one, (_, quantization, within) in zip(_within(layer), states, strict=False):
-        if quantization is not None and not _is_quantized(one):
-            policy, chosen = map(keras.saving.deserialize_keras_object, quantization)
-            if chosen is not None:
-                one.quantization_config = chosen
-            one.dtype_policy = policy
-        _quantize(one, within)
-
-
-def _freeze(layer, states):
-    for one, (trainable, _, within) in zip(_within(layer), states, strict=False):
-        one.trainable = trainable
-        _freeze(one, within)
+def _restore(layer, states):
+    for one, (trainable, quantization, within) in zip(_within(layer), states, strict=False):
+        if quantization is not None and one.quantization_mode is None:
+            policy, config = map(keras.saving.deserialize_keras_object, quantization)
+            if config is None:
+                one.dtype_policy = policy  # quantizes a layer that is built
+            else:
+                one.quantize(config=config)
+        if one.trainable != trainable:  # setting it again would thaw weights that `build` froze
+            one.trainable = trainable
+        _restore(one, within)

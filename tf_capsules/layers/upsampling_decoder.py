@@ -68,7 +68,7 @@ class UpsamplingDecoder(Configured):
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
         self.dense.build((None, math.prod(input_shape[1:])))
-        self.enlarge.build((None, None, None, 1))
+        self.enlarge.build((None, None, None, 1))  # Keras quantizes no model with a layer that is not built
         channels = 1
         for convolution in (*self.convolutions, self.last):
             convolution.build((None, None, None, channels))
