@@ -87,7 +87,7 @@ def test_how_a_layer_within_is_quantized_is_kept(name, tmp_path):
     chosen = keras.quantizers.Int8QuantizationConfig(activation_quantizer=None)
     loaded = saved(make(), inputs, tmp_path / "model.keras", dict(config=chosen))
     dense = [one for one in within(loaded) if isinstance(one, keras.layers.Dense)]
-    assert all(one.quantization_config.activation_quantizer is None for one in dense)
+    assert dense and all(one.quantization_config.activation_quantizer is None for one in dense)
 
 
 def test_a_layer_within_a_layer_of_a_chain_stays_frozen_in_a_file(tmp_path):
