@@ -2,11 +2,11 @@
 
     python benchmarks/em_routing.py [--batch 8] [--steps 5] [--output results/em_routing_cost.csv]
 
-It compares the layer, which keeps no votes for the backward pass, the layer with stored votes, both also with XLA, and
-a textbook form of procedure 1 of Hinton et al. 2018 in PyTorch (needs `torch`), with competition over all positions.
-All have three iterations, 4x4 poses and the cost normalised by the data. Each row runs in its own process, one after
-another, three times in turn. Seconds are the median of the three medians; memory is the largest resident size above the
-idle process. Close other jobs first.
+It compares three forms: the layer, which keeps no votes for the backward pass; the layer with stored votes; and a
+textbook form of procedure 1 of Hinton et al. 2018 in PyTorch (needs `torch`), with competition over all positions. The
+first two also run with XLA. All have three iterations, 4x4 poses and the cost normalised by the data. Each row runs in
+its own process, one after another, three times in turn. Seconds are the median of the three medians; memory is the
+largest resident size above the idle process. Close other jobs first.
 """
 
 from processes import compare, timed

@@ -4,11 +4,11 @@
 
 16x16x32 capsules of 4x4 go through a convolution of 3x3 with stride 2, one with stride 1, and a full connection to ten
 classes, with 1, 2, 3 and 5 iterations. (With 2 iterations the class capsules depend on the first poses of the layers
-below, so only the class layer routes again.) The benchmark compares the layers, which keep no votes for the backward
-pass, the layers with stored votes, both also with XLA, and a textbook form of the routing of Tsai et al. 2020 in
-PyTorch (needs `torch`): patches, one einsum for the votes, a softmax. Each row runs in its own process, one after
-another, three times in turn. Seconds are the median of the three medians; memory is the largest resident size above the
-idle process. Close other jobs first.
+below, so only the class layer routes again.) The benchmark compares three forms: the layers, which keep no votes for
+the backward pass; the layers with stored votes; and a textbook form of the routing of Tsai et al. 2020 in PyTorch
+(needs `torch`): patches, one einsum for the votes, a softmax. The first two also run with XLA. Each row runs in its own
+process, one after another, three times in turn. Seconds are the median of the three medians; memory is the largest
+resident size above the idle process. Close other jobs first.
 """
 
 from processes import compare, timed

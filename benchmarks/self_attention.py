@@ -3,11 +3,12 @@
     python benchmarks/self_attention.py [--batch 64] [--steps 20] [--output results/self_attention_cost.csv]
 
 Children of 8 numbers route to ten parents of 16: the 16 children of the MNIST network of Mazzia et al. 2021, and the
-1,152 of Sabour's. The benchmark compares the layer, which keeps no votes, the layer with stored votes, `DynamicRouting`
-with three iterations at the same shapes, and the paper's equations line by line in TensorFlow. The last one makes the
-tensor of votes and the matrix of agreements between all children. It measures a call, and a call with the gradients of
-the poses and of the weights. Each row runs in its own process, one after another, three times in turn. Seconds are the
-median of the three medians; memory is the largest resident size above the idle process. Close other jobs first.
+1,152 of Sabour's. The benchmark compares four forms: the layer, which keeps no votes; the layer with stored votes;
+`DynamicRouting` with three iterations at the same shapes; and the paper's equations line by line in TensorFlow. The
+last one makes the tensor of votes and the matrix of agreements between all children. It measures a call, and a call
+with the gradients of the poses and of the weights. Each row runs in its own process, one after another, three times in
+turn. Seconds are the median of the three medians; memory is the largest resident size above the idle process. Close
+other jobs first.
 """
 
 from processes import compare, timed

@@ -63,13 +63,13 @@ def test_arrays_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "it is no .npz archive"),
-        (b"hello", "it is no .npz archive"),
-        (packed(**ARRAYS)[:-60], "it is no .npz archive"),
+        (b"", "it is not an .npz archive"),
+        (b"hello", "it is not an .npz archive"),
+        (packed(**ARRAYS)[:-60], "it is not an .npz archive"),
         (flipped(packed(**ARRAYS), 180), "Bad CRC-32 for file 'x.npy'"),
         (flipped(packed(np.savez_compressed, **ARRAYS), 70), "while decompressing|Bad CRC-32"),
-        (zipped(x="raw"), "its entry 'x' is no array"),
-        (zipped(x__npy="raw"), "its entry 'x' is no array"),
+        (zipped(x="raw"), "its entry 'x' is not an array"),
+        (zipped(x__npy="raw"), "its entry 'x' is not an array"),
         (zipped(x__npy=header((3, 2)) + b"12345"), "its array 'x': "),
         (zipped(x__npy=header((2**50, 2))), "Unable to allocate"),
         (zipped(x__npy=header("oops")), "its array 'x': "),

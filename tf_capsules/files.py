@@ -97,7 +97,7 @@ def replacing(path):
                 os.fsync(file.fileno())
         elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
             if not before:
-                raise FileExistsError(f"{path} was absent, and another process has made it meanwhile: it stays.")
+                raise FileExistsError(f"Another process created {path} in the meantime; it is not replaced.")
             _remove(aside)
             os.replace(path, aside)
             os.utime(aside)
@@ -154,7 +154,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
     """
     with reading(path, complaint):
         if not zipfile.is_zipfile(path):
-            raise ValueError("it is no .npz archive")
+            raise ValueError("it is not an .npz archive")
         arrays = {}
         # Opened here, because NumPy leaves a damaged file open.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -165,7 +165,7 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
                     why = _PICKLED if "allow_pickle" in str(error) else error
                     raise ValueError(f"its array {key!r}: {why}") from error
                 if not isinstance(arrays[key], np.ndarray):
-                    raise ValueError(f"its entry {key!r} is no array")
+                    raise ValueError(f"its entry {key!r} is not an array")
     return arrays
 
 

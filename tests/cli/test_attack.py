@@ -31,6 +31,7 @@ def test_attack_measures_runs_on_each_others_images_and_draws_them(trained, tmp_
     assert pictures == {"robustness.png", "attacked_digits.png", "attacked_other.png"}
 
 
+@pytest.mark.long
 def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
     folder, _ = trained
     other = shutil.copytree(folder, tmp_path / "other")

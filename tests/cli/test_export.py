@@ -71,6 +71,7 @@ def test_files_that_are_no_exported_models_are_kept(trained, tmp_path, said, no_
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.long
 @needs_tensorflow
 def test_versions_and_warmup_requests_are_for_saved_models(trained, tmp_path, capsys, no_data):
     run, target = str(trained[0]), tmp_path / "model"

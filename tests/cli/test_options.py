@@ -61,4 +61,4 @@ def test_data_are_not_named_twice(command, trained, capsys):
     for other in (["--data-dir", "there"], ["--download"], ["--dataset", "mnist", "--download"]):
         assert cli.main([command, *run, "--data", "my.npz", *other]) == 2
         flags = ", ".join(word for word in other if word.startswith("--"))
-        assert f"--data my.npz is all the data: leave out {flags}." in capsys.readouterr().err
+        assert f"--data my.npz replaces the data set: leave out {flags}." in capsys.readouterr().err

@@ -41,6 +41,7 @@ def test_resume_needs_nothing_but_the_run_folder(eager, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_diagnostics_leave_rows_and_a_picture(eager, tmp_path, capsys, monkeypatch):
     get = recipes.get
     monkeypatch.setattr(recipes, "get", lambda name: get(name).replace(figures=()))

@@ -233,6 +233,7 @@ def test_some_parents_at_a_time_are_as_all_at_once():
     np.testing.assert_allclose(array(layer(poses, mask=mask)), array(expected), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_some_parents_at_a_time_in_batches_of_any_size():
     random = np.random.default_rng(1)
     poses, targets = (random.normal(size=(5, *shape)).astype("float32") for shape in ((7, 6), (4, 3)))

@@ -278,7 +278,7 @@ def test_calls_that_do_not_fit_are_named():
     layer.build((None, 6, 2, 5))
     with pytest.raises(ValueError, match=r"expected axis 1 .* value 6, .* shape \(2, 7, 2, 5\)"):
         layer(np.ones((2, 7, 2, 5), "float32"))
-    with pytest.raises(ValueError, match="has 3 capsules.*call: 5"):
+    with pytest.raises(ValueError, match="`capsules` is 3 by construction.*call: 5"):
         layer(np.ones((2, 6, 2, 5), "float32"), capsules=5)
     with pytest.raises(ValueError, match="`capsules`.*Received: 0"):
         HeinsenRouting(None, 4)(np.ones((2, 6, 2, 5), "float32"), capsules=0)

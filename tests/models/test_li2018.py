@@ -158,7 +158,7 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
         ("EncapNet", dict(layers=2.0), "`layers`.*Received: 2.0"),
         ("EncapNet", dict(coefficients=3), "`coefficients`.*Received: 3"),
         ("EncapNet", dict(skips=3), r"`skips`.*Received: \(3,\)"),
-        ("EncapNet", dict(coefficients=None, exclude_own=True), "`exclude_own`.*coefficients=None"),
+        ("EncapNet", dict(coefficients=None, exclude_own=True), "`exclude_own` needs `coefficients`"),
         ("CapNet", dict(routing="em", competition="parents"), "`competition` is no .*'em'.*Received: 'parents'"),
         ("CapNet", dict(initialization="small"), "`initialization` must be one of 'released', 'scaled'"),
         ("CapNet", dict(routing="em", initialization="scaled"), "`initialization` is no .*'em'.*Received: 'scaled'"),

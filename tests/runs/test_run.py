@@ -259,7 +259,7 @@ def test_a_run_without_the_weights_of_every_epoch_has_one_model(run):
 
 def test_a_run_on_data_of_one_s_own_takes_no_other_folder(eager, run_on_arrays, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
-    with pytest.raises(TrainingError, match="is all the data: leave out --data-dir"):
+    with pytest.raises(TrainingError, match="replaces the data set: leave out --data-dir"):
         load_run(run_on_arrays.folder, data_dir="elsewhere")
 
 

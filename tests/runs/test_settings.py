@@ -21,7 +21,7 @@ from tf_capsules.runs import Settings, TrainingError, load_run, train
         (Settings(strategy="magic"), "--strategy must be none or mirrored. Received: magic"),
         (Settings(dataset="mnits"), "--dataset must be one of .* Received: mnits"),
         (Settings(data="absent.npz"), "absent.npz: there is no such file"),
-        (Settings(data="absent.npz", dataset="mnist"), "--data absent.npz is all the data: leave out --dataset"),
+        (Settings(data="absent.npz", dataset="mnist"), "--data absent.npz replaces the data set: leave out --dataset"),
         (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
         (Settings(image_size=16), "--image-size 16 is for a folder of images. Received: digits"),
         (

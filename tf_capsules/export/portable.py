@@ -59,7 +59,7 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
             ends in ".onnx" by convention.
 
     Raises:
-        ValueError: also for a model that has loops within an image, as `tf_capsules.models.li2018.CapNet`.
+        ValueError: also for a model that has loops within an image, such as `tf_capsules.models.li2018.CapNet`.
         ImportError: tf2onnx or onnx is not installed.
 
     Example:
@@ -131,7 +131,7 @@ def _portable_answer(form, model, preprocess, image_shape):
     warn_of_image_logits(model, preprocess, shape)
     if loops(graph):
         if form == "ONNX" and loops(traced(network, 1, inner_shape).graph):
-            raise ValueError(f"ONNX has no form for the loops within an image of {model.name}.")
+            raise ValueError(f"{model.name} loops within an image, which its ONNX form can't.")
         outputs = traced(each, 1, shape).structured_outputs
         specs = {name: tf.TensorSpec(x.shape[1:], x.dtype) for name, x in outputs.items()}
 

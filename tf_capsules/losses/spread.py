@@ -20,7 +20,8 @@ class SpreadMargin(keras.layers.Layer):
     The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
     adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
     `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
-    layer. Compile it again after `load_model`, with a new `SpreadLoss` of its layer: a loaded loss does not know it.
+    layer. After `load_model`, compile the network with a new `SpreadLoss` of its margin layer: the loaded loss has lost
+    the link.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".
@@ -113,7 +114,8 @@ class SpreadLoss(Loss):
         A scalar, the mean over the batch; NaN if a row does not name exactly one class.
 
     Raises:
-        ValueError: a margin that is no number above 0, or a layer of no network; labels or predictions of other shapes.
+        ValueError: a margin that is not a number above 0, or a margin layer outside the network; labels or predictions
+            of other shapes.
 
     Example:
         >>> round(float(SpreadLoss(0.5)(np.array([1]), np.array([[0.2, 0.4, 0.6]]))), 4)

@@ -106,7 +106,7 @@ def ResNetBackbone(
     filters = positive_ints("filters", filters, "stage", (64, 128))
     blocks = positive_ints("blocks", blocks, "stage", (3, 4))
     if len(filters) != len(blocks):
-        raise ValueError(f"`filters` and `blocks` have a number for each stage. Received: {filters!r} and {blocks!r}")
+        raise ValueError(f"`filters` and `blocks` must have a number for each stage. Received: {filters} and {blocks}")
     stem = filters[0] if stem is None else positive_int("stem", stem)
     images = image_input(image_shape)
     x = keras.layers.ReLU(name="stem")(batch_normalized(convolution(images, stem, use_bias=False)))

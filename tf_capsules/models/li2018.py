@@ -176,7 +176,7 @@ def EncapNet(
         raise ValueError(f'`skips` may have "convolution", and "stack" or "layer". Received: {skips!r}')
     one_of("stem", stem, ("plain", "strided"))
     if truth_value("exclude_own", exclude_own) and not any(each):
-        raise ValueError("`exclude_own` shapes the aide branch, which no module has with coefficients=None.")
+        raise ValueError("`exclude_own` needs `coefficients`: with None no module has an aide branch.")
     images = image_input(image_shape, classes)
     x = _stem(images, ((types, 1 if stem == "plain" else 2),))
     if stem == "strided":

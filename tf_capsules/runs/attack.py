@@ -52,7 +52,7 @@ class RunAttack:
             raise ValueError(f"--limit must be at least 1, --seed at least 0. Received: {limit}, {seed}")
         for run in runs.values():
             if run.recipe.transformer is not None or run.recipe.metric == "exact_match":
-                raise ValueError(f"Attacks are on images of one class each. Received: {run.recipe.name}")
+                raise ValueError(f"An attack needs images of one class each. Received: {run.recipe.name}")
             if run.settings.dtype != "float32":
                 raise ValueError(f"Attacks need runs loaded with dtype 'float32'. Received: {run.settings.dtype}")
         check_same_inputs(runs.values(), "Runs attacked together")

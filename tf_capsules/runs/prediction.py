@@ -74,7 +74,7 @@ class ExportedModel:
                 answer = self.signatures["serving_bytes"](tf.constant([_upright(path)]))
             except tf.errors.InvalidArgumentError as error:
                 raise ValueError(
-                    f"{path} can't be read as an image: damaged, or no PNG, JPEG, BMP, GIF or WebP file."
+                    f"{path} can't be read as an image: it is damaged, or not a PNG, JPEG, BMP, GIF or WebP file."
                 ) from error
             yield self._recognised(answer)
 

@@ -166,7 +166,7 @@ class Settings:
             raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
         others = [DECLARED[name].flag for name in ("dataset", "data_dir", "download") if getattr(self, name)]
         if self.data is not None and others:
-            raise TrainingError(f"--data {self.data} is all the data: leave out {', '.join(others)}.")
+            raise TrainingError(f"--data {self.data} replaces the data set: leave out {', '.join(others)}.")
         if self.dataset is not None and datasets.of_texts(self.dataset) != of_texts:
             kinds = ("texts", "images") if of_texts else ("images", "texts")
             raise TrainingError(f"The recipe {recipe.name} is on {kinds[0]}, --dataset {self.dataset} has {kinds[1]}.")

@@ -77,7 +77,7 @@ def view(**changes):
         (view(shape=(-2,), strides=(1,)), "is no view"),
         (view(offset=-1, shape=(2,), strides=(1,)), "is no view"),
         (view(shape=(2, 3)), "argument 2 is longer"),
-        (view(count=10**15), "has 480 bytes of 4000000000000000"),
+        (view(count=10**15), "has 480 of 4000000000000000 bytes"),
         (view(count="120"), "a reference of an unknown kind"),
         (tensor("1", np.ones(2)), "lacks 'data/1'"),
         (Storage(("module", Global("torch.FloatStorage"), "0", "cpu", 1)), "a reference of an unknown kind"),

@@ -90,7 +90,7 @@ def _check(model, path):
         lacks, has = (", ".join(map(str, list(each)[:3])) for each in (missed, unused))
         words = [f"lacks arrays of shape {lacks} that the network has"] if missed else []
         words += [f"has arrays of shape {has} that the network lacks"] if unused else []
-        raise ValueError(f"it {' and '.join(words)}; is it of another size or recipe?")
+        raise ValueError(f"it {' and '.join(words)}; are the weights of another size or recipe?")
 
 
 def _arrays(file):

@@ -40,7 +40,7 @@ class _Tensor(typing.NamedTuple):
     def array(self, content):
         """The tensor's numbers, from the bytes of its storage."""
         if len(content) != self.storage.size:
-            raise ValueError(f"its storage {self.storage.key} has {len(content)} bytes of {self.storage.size}")
+            raise ValueError(f"its storage {self.storage.key} has {len(content)} of {self.storage.size} bytes")
         last = self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         count = math.prod(self.shape)
         if min(self.offset, *self.shape, *self.strides, 0) < 0 or count > self.storage.length:
@@ -90,7 +90,7 @@ def _of_archive(file):
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
-            raise ValueError("its entries are compressed, which those of PyTorch are not")
+            raise ValueError("its entries are compressed; PyTorch does not compress them")
         if "byteorder" in entries and archive.read(entries["byteorder"]) != b"little":
             raise ValueError("its numbers are big-endian")
         with archive.open(entries["data.pkl"]) as pickled:
@@ -112,7 +112,7 @@ def _of_sequence(file):
     for key in _Unpickler(file).load():
         storage = storages[key]
         if file.read(8) != storage.length.to_bytes(8, "little"):
-            raise ValueError(f"its storage {key} has not the {storage.length} numbers that tensors view")
+            raise ValueError(f"its storage {key} does not hold the {storage.length} numbers that its tensors use")
         contents[storage] = file.read(storage.size)
     return tensors, contents
 
