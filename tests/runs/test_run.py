@@ -137,10 +137,14 @@ def test_a_fine_tuned_run_needs_its_initial_weights_no_more(eager, run, tmp_path
     start = tmp_path / "start.weights.h5"
     run.model.save_weights(start)
     own, settings = TINY.replace(name="own", model_options=dict(weights=start)), Settings(train_limit=50, test_limit=20)
+    uninterrupted = train(own, tmp_path / "both", settings, verbose=0)
     tuned = train(own, tmp_path / "run", dataclasses.replace(settings, epochs=1), verbose=0)
     start.unlink()
     loaded = load_run(tuned.folder, recipe=own)
     assert loaded.evaluate()["loss"] == pytest.approx(tuned.result["test_loss"], abs=1e-5)
+    resumed = train(own, tuned.folder, settings, resume=True, verbose=0)
+    for a, b in zip(uninterrupted.model.get_weights(), resumed.model.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-6)
     with pytest.raises(TrainingError, match="`weights`: no such file"):
         train(own, tmp_path / "other", settings, verbose=0)
 
