@@ -75,11 +75,11 @@ def compile_model(model, recipe, spec, jit="auto"):
     if recipe.momentum_cycle and not isinstance(optimizer, RAdam):
         raise ValueError(f"momentum_cycle needs the optimizer RAdam. Received: {type(optimizer).__name__}")
     margin = () if recipe.margin_schedule is None else (SpreadMargin.over(steps, recipe.margin_schedule),)
-    loss, metric = recipe.loss(*margin, **recipe.loss_options), make_metric(recipe)
+    loss = recipe.loss(*margin, **recipe.loss_options)
     if recipe.mixup is not None and not isinstance(model, CapsuleClassifier):
-        loss, metric = _loss_of_mixed(loss, recipe.mixup), TopKAccuracy(getattr(metric, "k", 1), recipe.metric)
+        loss = _loss_of_mixed(loss, recipe.mixup)
     jit_compile = {"auto": "auto", "on": True, "off": False}[jit]
-    model.compile(optimizer, loss=loss, weighted_metrics=[metric], jit_compile=jit_compile)
+    model.compile(optimizer, loss=loss, weighted_metrics=[make_metric(recipe)], jit_compile=jit_compile)
     model.optimizer.build(model.trainable_variables)
 
 
@@ -100,9 +100,7 @@ def make_metric(recipe):
     # would also make the metric while it traces the first step, which would be traced a second time.
     if recipe.metric == "exact_match":
         return ExactMatch(recipe.threshold)
-    if recipe.metric == "top_5":
-        return keras.metrics.SparseTopKCategoricalAccuracy(5, recipe.metric)
-    return keras.metrics.SparseCategoricalAccuracy(recipe.metric)
+    return TopKAccuracy(5 if recipe.metric == "top_5" else 1, recipe.metric)
 
 
 def compile_learner(model, recipe, spec, jit="auto"):

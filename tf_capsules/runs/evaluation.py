@@ -44,12 +44,12 @@ def evaluate_runs(runs, crops=None, results=None):
     run, metric = runs[0], runs[0].recipe.metric
     check_crops(run.recipe, crops)
     if results is not None:
-        check_row(results, _row_of(run, run.data.spec))
+        check_row(results)
     for part, spec in run.data.evaluated:
         started = time.perf_counter()
         values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
         seconds = time.perf_counter() - started
-        row = _row_of_all(runs, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
+        row = _row_of(runs, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
         loss = round(values["loss"], 6) if "loss" in values else ""
         row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
         row |= {"peak_memory_mb": peak_memory_mb()}
@@ -58,15 +58,13 @@ def evaluate_runs(runs, crops=None, results=None):
         yield Measurement(spec, values, seconds, row)
 
 
-def _row_of(run, spec):
-    """The row of results of a run on the data of `spec`, with the recipe and the example count of its training."""
-    row = describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
-    return row | {"train_examples": run.trained_on.train_size}
-
-
-def _row_of_all(runs, spec):
-    """The row of an ensemble: parameters and seconds of all runs, and each value in which they differ."""
-    rows = [_row_of(run, spec) for run in runs]
+def _row_of(runs, spec):
+    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ."""
+    rows = [
+        describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
+        | {"train_examples": run.trained_on.train_size}
+        for run in runs
+    ]
     row = {
         name: value if all(value == one[name] for one in rows) else " + ".join(str(one[name]) for one in rows)
         for name, value in rows[0].items()

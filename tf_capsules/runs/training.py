@@ -78,7 +78,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     if resume and verbose:
         _report_resumed(folder, done, recipe.epochs, reached)
     if results is not None:
-        group.run_on_first(check_row, results, describe_result(recipe, settings, spec, model, []))
+        group.run_on_first(check_row, results)
     # Each evaluation makes its batches again. They are always the same.
     batches = dict(batch_size=recipe.batch_size)
     batches |= {"pad": True, "part": group.part} if group.part else {"pad": strategy is not None}
