@@ -24,7 +24,7 @@ def turned(image, angle, xp=numpy):
 def narrow(image, draw, xp, share):
     """Makes an image narrower by up to `share` of its width, about its middle; zeros move in at the sides."""
     rows, columns = _from_the_middle(image, xp)
-    return _sampled(image, rows + 0 * columns, columns / draw.uniform(1 - share, 1.0) + 0 * rows, xp)
+    return _sampled(image, rows, columns / draw.uniform(1 - share, 1.0), xp)
 
 
 def shift_within(image, draw, xp):
@@ -57,16 +57,22 @@ def _from_the_middle(image, xp):
 
 
 def _sampled(image, rows, columns, xp):
-    """Samples an image bilinearly at places (H, W) given from its middle; it is zero beyond its rim."""
+    """Samples an image bilinearly at places given from its middle; it is zero beyond its rim.
+
+    Rows are (H, W) or (H, 1), columns (H, W) or (1, W).
+    """
     height, width, channels = image.shape
-    rows, columns = rows + (height - 1) / 2, columns + (width - 1) / 2
-    top, left = xp.floor(rows), xp.floor(columns)
-    flat = xp.reshape(image, (height * width, channels))
-    result = 0.0
-    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        share = (1 - xp.abs(rows - row)) * (1 - xp.abs(columns - column))
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        place = xp.clip(row, 0, height - 1) * width + xp.clip(column, 0, width - 1)
-        pixels = xp.take(flat, xp.asarray(place, dtype=numpy.int32), axis=0)
-        result = result + xp.where(inside, share, xp.zeros_like(share))[..., None] * pixels
-    return xp.asarray(result, dtype=numpy.float32)
+    above, row_shares = _neighbours(rows, height, xp)
+    left, column_shares = _neighbours(columns, width, xp)
+    places = above[:, None] * width + left  # (2, 2, H, W)
+    pixels = xp.take(xp.reshape(image, (height * width, channels)), xp.asarray(places, dtype=numpy.int32), axis=0)
+    shares = row_shares[:, None] * column_shares
+    return xp.asarray(xp.sum(shares[..., None] * pixels, axis=(0, 1)), dtype=numpy.float32)
+
+
+def _neighbours(places, size, xp):
+    """The two pixels about each place along an axis of `size` pixels, and their shares: arrays (2, ...)."""
+    places = places + (size - 1) / 2
+    pixels = xp.floor(places) + numpy.float32([[[0]], [[1]]])
+    inside = (pixels >= 0) & (pixels < size)
+    return xp.clip(pixels, 0, size - 1), xp.where(inside, 1 - xp.abs(places - pixels), xp.zeros_like(pixels))
