@@ -54,6 +54,29 @@ def test_small_gradients_move_the_weights_as_in_tensorflow(scale):
     assert relative_error(ours(scale), weight.numpy(), scale) < 5e-5
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="the kernel is TensorFlow's")
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_kernel_updates_weights_and_moments_as_keras_does(jit):
+    import tensorflow as tf
+
+    def trained(optimizer):
+        random = np.random.default_rng(1)
+        weights = [keras.Variable(random.normal(size=shape).astype("float32")) for shape in ((3, 4), (5,), ())]
+        optimizer.build(weights)
+
+        @tf.function(jit_compile=jit, autograph=False)
+        def step(*gradients):
+            optimizer.apply(gradients, weights)
+
+        for _ in range(4):
+            step(*(tf.constant(random.normal(size=weight.shape), "float32") for weight in weights))
+        return [array(x.value) for x in (*weights, *optimizer.variables)]
+
+    options = dict(learning_rate=0.1, beta_1=0.8, beta_2=0.99, epsilon=1e-4)
+    for found, expected in zip(trained(Adam(**options)), trained(keras.optimizers.Adam(**options)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_config_round_trip():
     optimizer = Adam(0.3, 0.8, 0.99, clipnorm=2.0)
     other = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))

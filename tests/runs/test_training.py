@@ -259,6 +259,7 @@ from backend import untraced_steps
 from models.test_feedback import IMAGES, LABELS, WEIGHTS, tiny
 from small_runs import RECTIFIED
 from tf_capsules.losses import PairedKLDivergence, SpreadLoss
+from tf_capsules.optimizers import Adam
 from tf_capsules.runs import Settings, train
 from tf_capsules.runs.compiling import build_model
 recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1)
@@ -279,7 +280,7 @@ def trained_with_feedback(scope, repeats, eager):
     keras.utils.set_random_seed(0)
     with scope:
         options = dict(divergence=PairedKLDivergence(), eager=eager)  # faster to trace than Sinkhorn's
-        model = tiny(optimizer=keras.optimizers.SGD(0.05), **options)
+        model = tiny(optimizer=Adam(0.05, epsilon=0.1), **options)
     data = tf.data.Dataset.from_tensors(tuple(np.concatenate([x] * repeats) for x in (IMAGES, LABELS, WEIGHTS)))
     history = model.fit(data.repeat(2), steps_per_epoch=2, epochs=1, verbose=0).history
     return history, model.evaluate(data, verbose=0, return_dict=True), model.get_weights()
