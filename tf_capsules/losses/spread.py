@@ -20,8 +20,8 @@ class SpreadMargin(keras.layers.Layer):
     The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
     adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
     `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
-    layer. After `load_model`, compile the network with a new `SpreadLoss` of its margin layer: the loaded loss has lost
-    the link.
+    layer. After `load_model`, compile such a network with a new `SpreadLoss` of its margin layer: the loaded loss has
+    lost the link.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".

@@ -71,7 +71,7 @@ class FeedbackAgreement(KeepsInnerStates):
         if critic_strides is not None:
             critic_strides = positive_ints("critic_strides", critic_strides, "convolution of the critic", (2, 2))
             if len(critic_strides) != 2:
-                raise ValueError(f"`critic_strides` must be two numbers, one a convolution. Received: {critic_strides}")
+                raise ValueError(f"`critic_strides` must be two numbers. Received: {critic_strides}")
         self.critic_strides = critic_strides
         self.divergence = SinkhornDivergence() if divergence is None else divergence
         if not isinstance(self.divergence, keras.losses.Loss) or self.divergence.reduction in (None, "none"):

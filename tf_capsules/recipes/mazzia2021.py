@@ -5,9 +5,12 @@ from tf_capsules.optimizers import Adam
 from tf_capsules.recipes.recipe import Recipe
 
 
-def adam(learning_rate):
+def adam(learning_rate, **options):
     """Adam with Keras's epsilon, as in the released code, in one kernel on TensorFlow."""
-    return Adam(learning_rate, epsilon=1e-7)
+    return Adam(learning_rate, epsilon=1e-7, **options)
+
+
+adam.__name__ = "Adam"  # runs that began with Keras's go on with it
 
 
 DIGITS = Recipe(
