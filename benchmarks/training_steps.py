@@ -3,10 +3,9 @@
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
 
 The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
-two more forms: with Keras's batch normalization or Keras's Adam in place of ours, and with one routing iteration. One
-iteration has uniform couplings, so it is a mean in place of routing. Each form runs in its own process, in turn, three
-times. A row has the smallest of the three medians, since other work on a machine only ever adds time. Close other jobs
-first.
+two more forms: with Keras's batch normalization in place of ours, and with one routing iteration. One iteration has
+uniform couplings, so it is a mean in place of routing. Each form runs in its own process, in turn, three times. A row
+has the smallest of the three medians, since other work on a machine only ever adds time. Close other jobs first.
 """
 
 import argparse
@@ -14,16 +13,14 @@ import argparse
 import networks
 from processes import alone, parsed
 
-OURS, MEAN = "ours", "one iteration"
-KERAS, ADAM = "Keras's batch normalization", "Keras's Adam"
+OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
 ROWS = {
     "heinsen2019-smallnorb": (OURS, KERAS, MEAN),
     "tsai2020-cifar10@2": (OURS, KERAS, MEAN),
     "hinton2018-smallnorb-small@2": (OURS, MEAN),
     "li2018-cifar10-short": (OURS, KERAS),
-    "sabour2017-mnist": (OURS, ADAM, MEAN),
-    "mazzia2021-mnist-short": (OURS, KERAS, ADAM),
-    "mazzia2021-mnist": (OURS, ADAM),
+    "sabour2017-mnist": (OURS, MEAN),
+    "mazzia2021-mnist-short": (OURS, KERAS),
 }
 
 
@@ -32,13 +29,10 @@ def measure(row, form, steps, dtype):
     import keras
 
     from tf_capsules.layers import BatchNormalization
-    from tf_capsules.optimizers import Adam
     from tf_capsules.runs.table import Row
 
     if form == KERAS:
         BatchNormalization.call = keras.layers.BatchNormalization.call
-    if form == ADAM:
-        Adam.update_step = keras.optimizers.Adam.update_step
     batch = Row(row).recipe.batch_size
     row = f"{row.partition('@')[0]}@1" if form == MEAN else row
     return networks.measure(row, "training step", batch, steps, dtype)["seconds"] / batch

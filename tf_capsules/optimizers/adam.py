@@ -16,7 +16,8 @@ class Adam(keras.optimizers.Adam):
     `weight -= learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)`.
     PyTorch's form, which adds epsilon to the bias-corrected root, is `CoupledAdam` with `decay=0`.
 
-    On TensorFlow one kernel updates weight and moments together, in a third of the time (float32, without `amsgrad`).
+    On TensorFlow one kernel updates weight and moments together (float32, without `amsgrad`): about twice as fast on
+    two CPU cores (`benchmarks/adam.py`).
 
     Args:
         learning_rate, beta_1, beta_2, kwargs: as in `keras.optimizers.Adam`.
