@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Size
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import check_memory, one_of, truth_value
 from tf_capsules.layers.connections import masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
@@ -83,14 +83,14 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         beta_a_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
         kernel_initializer: Initializer = None,
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        beta_u_regularizer: Initializer = None,
-        beta_a_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
-        beta_u_constraint: Initializer = None,
-        beta_a_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        beta_u_regularizer: Regularizer = None,
+        beta_a_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        beta_u_constraint: Constraint = None,
+        beta_a_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)

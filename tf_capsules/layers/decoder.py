@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Shape
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Shape
 from tf_capsules.layers.arguments import image_sizes, known_axes, positive_ints
 from tf_capsules.layers.configured import Configured
 
@@ -45,10 +45,10 @@ class Decoder(Configured):
         units: Sequence[int] = (512, 1024),
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(**kwargs)

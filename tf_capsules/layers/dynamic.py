@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Size
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import one_of, positive_int, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import bool_mask, count_groups, flat_mask, rows_of
@@ -84,12 +84,12 @@ class DynamicRouting(RoutingLayer):
         use_bias: bool = False,
         kernel_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        vote_bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
-        vote_bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        vote_bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        vote_bias_constraint: Constraint = None,
         seed: int | None = None,
         **kwargs,
     ):
@@ -187,10 +187,10 @@ class ConvDynamicRouting(ConvRoutingLayer):
         use_bias: bool = False,
         kernel_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)

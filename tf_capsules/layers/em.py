@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import check_memory, plain_numbers, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
@@ -123,14 +123,14 @@ class EMRouting(EMRoutingLayer):
         beta_a_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
         kernel_initializer: Initializer = None,
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        beta_u_regularizer: Initializer = None,
-        beta_a_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
-        beta_u_constraint: Initializer = None,
-        beta_a_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        beta_u_regularizer: Regularizer = None,
+        beta_a_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        beta_u_constraint: Constraint = None,
+        beta_a_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_rank, known_axes, one_of, positive_int, truth_value
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.configured import Configured
@@ -88,10 +88,10 @@ class CapConv(Configured):
         exclude_own: bool = False,
         kernel_initializer: Initializer = None,
         bias_initializer: Initializer = None,
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -244,8 +244,8 @@ class CapFC(Configured):
         self,
         capsules: int,
         kernel_initializer: Initializer = None,
-        kernel_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -284,10 +284,10 @@ class _GroupedConvolution(Configured):
         strides: int,
         kernel_initializer: Initializer,
         bias_initializer: Initializer,
-        kernel_regularizer: Initializer,
-        bias_regularizer: Initializer,
-        kernel_constraint: Initializer,
-        bias_constraint: Initializer,
+        kernel_regularizer: Regularizer,
+        bias_regularizer: Regularizer,
+        kernel_constraint: Constraint,
+        bias_constraint: Constraint,
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import (
     check_memory,
     one_of,
@@ -101,12 +101,12 @@ class HeinsenRouting(RoutingLayer):
         kernel_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
         beta_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        beta_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
-        beta_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        beta_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
+        beta_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Size
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import check_memory, one_of, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import alike, check_per_child, flatten_grid, masked, rows_of
@@ -161,12 +161,12 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         kernel_initializer: Initializer = None,
         beta_u_initializer: Initializer = "zeros",
         beta_a_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        beta_u_regularizer: Initializer = None,
-        beta_a_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        beta_u_constraint: Initializer = None,
-        beta_a_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        beta_u_regularizer: Regularizer = None,
+        beta_a_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        beta_u_constraint: Constraint = None,
+        beta_a_constraint: Constraint = None,
         seed: int | None = None,
         **kwargs,
     ):
@@ -265,12 +265,12 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         kernel_initializer: Initializer = None,
         beta_u_initializer: Initializer = "zeros",
         beta_a_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        beta_u_regularizer: Initializer = None,
-        beta_a_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        beta_u_constraint: Initializer = None,
-        beta_a_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        beta_u_regularizer: Regularizer = None,
+        beta_a_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        beta_u_constraint: Constraint = None,
+        beta_a_constraint: Constraint = None,
         seed: int | None = None,
         **kwargs,
     ):

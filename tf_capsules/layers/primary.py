@@ -6,7 +6,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Size
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, one_of, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.pose_normalization import PoseNormalization
@@ -68,10 +68,10 @@ class PrimaryCapsules(Configured):
         use_bias: bool = True,
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(**kwargs)

@@ -2,7 +2,7 @@
 
 import keras
 
-from tf_capsules.argument_types import Initializer
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
@@ -58,11 +58,11 @@ class SelfAttentionRouting(RoutingLayer):
         use_prior: bool = True,
         votes_memory: str = "auto",
         kernel_initializer: Initializer = "he_normal",
-        kernel_regularizer: Initializer = None,
+        kernel_regularizer: Regularizer = None,
         prior_initializer: Initializer = "zeros",
-        prior_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        prior_constraint: Initializer = None,
+        prior_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        prior_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)

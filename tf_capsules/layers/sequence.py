@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import check_rank, known_axes, one_of, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import alike
@@ -49,10 +49,10 @@ class SequenceCapsules(Configured):
         norm: str = "pre",
         kernel_initializer: Initializer = None,
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)  # half precision would round the mask

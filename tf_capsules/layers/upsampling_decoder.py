@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Initializer, Shape
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Shape
 from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, positive_int
 from tf_capsules.layers.configured import Configured
 
@@ -46,10 +46,10 @@ class UpsamplingDecoder(Configured):
         channels: int = 2,
         kernel_initializer: Initializer = "glorot_uniform",
         bias_initializer: Initializer = "zeros",
-        kernel_regularizer: Initializer = None,
-        bias_regularizer: Initializer = None,
-        kernel_constraint: Initializer = None,
-        bias_constraint: Initializer = None,
+        kernel_regularizer: Regularizer = None,
+        bias_regularizer: Regularizer = None,
+        kernel_constraint: Constraint = None,
+        bias_constraint: Constraint = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
