@@ -27,3 +27,20 @@ def test_list(what, capsys):
         ):
             assert re.match(rf"  {name} +{figures}", rows[name]), rows[name]
     assert listed == list({"recipes": recipes, "datasets": datasets, "weights": weights}[what].names())
+
+
+def test_a_recipe_is_shown_whole(capsys):
+    assert cli.main(["list", "mazzia2021-mnist-short"]) == 0
+    told = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert told["name"] == "mazzia2021-mnist-short" and told["model"] == "EfficientCapsNet"
+    assert told["optimizer"] == "Adam" and told["epochs"] == "60" and told["learning_rate"] == "0.003"
+    assert told["preprocess"].startswith("(('rotate', 30), ")
+    assert told["source"] == "no row of the paper: a short regime" and told["device"].startswith(
+        "two CPU cores; about 40"
+    )
+    assert re.match(r"99\.\d\d% accuracy, mean of 3 runs, 60 of 60 epochs", told["measured here"])
+    assert not {"published", "transformer", "mixup", "momentum_cycle", "loss_options"} & set(told)
+
+
+def test_what_can_be_listed(said):
+    assert "There is no recipe 'mazzia2021-mnits'. Did you mean mazzia2021-mnist" in said("list", "mazzia2021-mnits")

@@ -1,18 +1,23 @@
 """`tf-capsules list`."""
 
-HELP = "List recipes, data sets and shipped weights."
+import dataclasses
+
+HELP = "List recipes, data sets or shipped weights, or show all of one recipe."
 
 
 def add_parser(parser):
-    parser.add_argument("what", nargs="?", choices=("recipes", "datasets", "weights"), default="recipes")
+    words = "recipes (the default), datasets, weights, or the name of a recipe"
+    parser.add_argument("what", nargs="?", default="recipes", metavar="WHAT", help=words)
 
 
 def run(options):
-    from tf_capsules import datasets
+    from tf_capsules import datasets, recipes
     from tf_capsules.models import weights
 
     if options.what == "recipes":
         return _list_recipes()
+    if options.what not in ("datasets", "weights"):
+        return _show(recipes.get(options.what))
     if options.what == "datasets":
         rows = [
             (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
@@ -23,6 +28,17 @@ def run(options):
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         print(f"{name:{width}}  {text}")
+
+
+def _show(recipe):
+    from tf_capsules.recipes.measured import measured
+
+    for field in dataclasses.fields(recipe):
+        value = getattr(recipe, field.name)
+        if value not in (None, False, "", (), {}):
+            print(f"{field.name:16}  {getattr(value, '__name__', value)}")
+    found = measured(recipe)
+    print(f"{'measured here':16}  {found.text(recipe.measure) if found else 'not measured'}")
 
 
 def _list_recipes():
