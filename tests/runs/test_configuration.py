@@ -112,6 +112,12 @@ def test_a_recorded_recipe_is_the_recipe(name):
     assert recorded_recipe(configuration(recipe, Settings())) == recipe
 
 
+def test_runs_that_began_with_the_adam_of_keras_go_on():
+    recipe = recipes.get("mazzia2021-mnist")
+    assert configuration(recipe, Settings())["resolved"]["optimizer"] == "Adam"
+    assert recipe.optimizer(0.1, beta_1=0.8).get_config().items() >= dict(epsilon=1e-7, beta_1=0.8).items()
+
+
 def test_a_network_that_has_lost_an_argument_is_not_resumed(run, tmp_path):
     shutil.copytree(run.folder, tmp_path / "run")
     path = tmp_path / "run" / "config.json"
