@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from tf_capsules.datasets import augment
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.lazy import tf, tnp
+from tf_capsules.lazy import tf
 from tf_capsules.routing.arguments import is_whole
 
 
@@ -100,7 +99,13 @@ def overlay(images, shifts, pad):
     A shift is (rows down, columns right), each in [-pad, pad]. Returns the sum clipped at 255 (H + 2 pad, W + 2 pad, C)
     and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
     """
-    padded = [augment.apply((("pad", pad),), tf.convert_to_tensor(image), xp=tnp) for image in images]
-    parts = tf.stack([augment.shifted(one, *shift, pad, tnp) for one, shift in zip(padded, shifts, strict=True)])
+
+    def placed(image, down, right):
+        image = tf.convert_to_tensor(image)
+        height, width, channels = image.shape
+        image = tf.pad(image, [(pad + down, pad - down), (pad + right, pad - right), (0, 0)])
+        return tf.ensure_shape(image, (height + 2 * pad, width + 2 * pad, channels))
+
+    parts = tf.stack([placed(image, *shift) for image, shift in zip(images, shifts, strict=True)])
     total = tf.reduce_sum(tf.cast(parts, tf.int32), axis=0)
     return tf.cast(tf.minimum(total, 255), tf.uint8), parts
