@@ -56,7 +56,7 @@ def test_small_gradients_move_the_weights_as_in_tensorflow(scale):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="the kernel is TensorFlow's")
 @pytest.mark.parametrize("jit", [False, True])
-def test_the_kernel_updates_weights_and_moments_as_keras_does(jit):
+def test_the_kernel_updates_weights_and_moments_as_keras_does(jit, monkeypatch):
     import tensorflow as tf
 
     def trained(optimizer):
@@ -79,7 +79,9 @@ def test_the_kernel_updates_weights_and_moments_as_keras_does(jit):
         gradient_accumulation_steps=2,
         use_ema=True,
     )
-    for found, expected in zip(trained(Adam(**options)), trained(keras.optimizers.Adam(**options)), strict=True):
+    of_keras = trained(keras.optimizers.Adam(**options))
+    monkeypatch.delattr(keras.optimizers.Adam, "update_step")  # the kernel alone
+    for found, expected in zip(trained(Adam(**options)), of_keras, strict=True):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)  # the kernel's 1 - beta_2 is float32
 
 

@@ -31,19 +31,22 @@ def run(options):
 
 
 def _show(recipe):
-    from tf_capsules.recipes.measured import measured
-
     for field in dataclasses.fields(recipe):
         value = getattr(recipe, field.name)
         if value not in (None, False, "", (), {}):
             print(f"{field.name:16}  {getattr(value, '__name__', value)}")
+    print(f"{'measured here':16}  {_measured_here(recipe)}")
+
+
+def _measured_here(recipe):
+    from tf_capsules.recipes.measured import measured
+
     found = measured(recipe)
-    print(f"{'measured here':16}  {found.text(recipe.measure) if found else 'not measured'}")
+    return found.text(recipe.measure) if found else "not measured"
 
 
 def _list_recipes():
     from tf_capsules import recipes
-    from tf_capsules.recipes.measured import measured
 
     rows, figures = [recipes.get(name) for name in recipes.names()], {}
     for recipe in rows:
@@ -53,8 +56,7 @@ def _list_recipes():
     for paper, citation in recipes.PAPERS.items():
         print(citation)
         for recipe in (recipe for recipe in rows if recipe.paper == paper):
-            found = measured(recipe)
-            here = found.text(recipe.measure) if found else "not measured"
+            here = _measured_here(recipe)
             print(f"  {recipe.name:{name_width}}  {figures[recipe.name]:{width}}  {here:40}  {recipe.title}")
         print()
     print("Columns: recipe, the paper's figure, the figure measured here, what it is.")

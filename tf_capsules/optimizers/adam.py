@@ -40,15 +40,15 @@ class Adam(keras.optimizers.Adam):
         if keras.backend.backend() != "tensorflow" or gradient.dtype != "float32" or self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
         index, step = self._get_variable_index(variable), tf.cast(self.iterations + 1, "float32")
-        rates = {"beta1": tf.cast(self.beta_1, "float32"), "beta2": tf.cast(self.beta_2, "float32")}
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=rates["beta1"] ** step,
-            beta2_power=rates["beta2"] ** step,
+            beta1_power=self.beta_1**step,
+            beta2_power=self.beta_2**step,
             lr=tf.cast(learning_rate, "float32"),
-            **rates,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
             epsilon=self.epsilon,
             grad=gradient,
         )
