@@ -44,3 +44,4 @@ def test_a_recipe_is_shown_whole(capsys):
 
 def test_what_can_be_listed(said):
     assert "There is no recipe 'mazzia2021-mnits'. Did you mean mazzia2021-mnist" in said("list", "mazzia2021-mnits")
+    assert "There is no list 'datsets'. Did you mean datasets?" in said("list", "datsets")

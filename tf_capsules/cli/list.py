@@ -1,6 +1,7 @@
 """`tf-capsules list`."""
 
 import dataclasses
+import difflib
 
 HELP = "List recipes, data sets or shipped weights, or show all of one recipe."
 
@@ -17,6 +18,8 @@ def run(options):
     if options.what == "recipes":
         return _list_recipes()
     if options.what not in ("datasets", "weights"):
+        if near := difflib.get_close_matches(options.what, ("recipes", "datasets", "weights"), n=1):
+            raise ValueError(f"There is no list {options.what!r}. Did you mean {near[0]}?")
         return _show(recipes.get(options.what))
     if options.what == "datasets":
         rows = [
