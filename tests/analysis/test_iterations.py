@@ -22,9 +22,9 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     children = array(keras.Model(model.encoder.input, routing.input)(images)).reshape(6, -1, 4)
     votes = np.einsum("bid,ijde->bije", children.astype("float64"), array(routing.kernel))
     logits = np.zeros(votes.shape[:3])
-    if routing.logits is not None:
-        routing.logits.assign(np.random.default_rng(2).normal(size=routing.logits.shape))
-        logits = logits + array(routing.logits)
+    if routing.initial is not None:
+        routing.initial.assign(np.random.default_rng(2).normal(size=routing.initial.shape))
+        logits = logits + array(routing.initial)
     want = []
     for _ in range(4):
         exponents = np.exp(logits)
@@ -66,8 +66,8 @@ def test_pose_changes_are_those_between_networks_of_more_and_more_iterations(pos
     [
         (lambda m, x: analysis.measure_routing_changes(m, x, 0), "Received: 0"),
         (lambda m, x: analysis.measure_pose_changes(m, x, 1), "Received: 1"),
-        (lambda m, x: analysis.measure_pose_changes(m, x, layer="convolution"), "Conv2D, not a ConcurrentRouting"),
-        (lambda m, x: analysis.measure_routing_changes(m, x, layer="convolution"), "Conv2D, not a DynamicRouting"),
+        (lambda m, x: analysis.measure_pose_changes(m, x, layer="convolution"), "Conv2D, not a chain of"),
+        (lambda m, x: analysis.measure_routing_changes(m, x, layer="convolution"), "Conv2D, not a fully"),
         (lambda m, x: analysis.measure_routing_changes(m, x[:0]), r"\(0, 8, 7, 1\)"),
     ],
 )

@@ -52,5 +52,5 @@ def test_routing_maps_are_the_couplings_on_the_way_up(schedule, iterations, acti
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="Conv2D, not a ConcurrentRouting"):
+    with pytest.raises(ValueError, match="Conv2D, not a chain of capsule layers"):
         analysis.measure_routing_maps(small_capsnet(), small_images(), layer="convolution")

@@ -5,6 +5,7 @@ from analysis.capsnets import array, small_capsnet, small_images
 
 from tf_capsules import analysis
 from tf_capsules.analysis.inference import predict_classes
+from tf_capsules.layers import ConvDynamicRouting, DynamicRouting, HeinsenRouting, SelfAttentionRouting
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
 
@@ -39,6 +40,30 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
         np.testing.assert_allclose(distances[iteration], want, atol=5e-3)
     routed = array(model(images)["poses"])
     np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
+
+
+@pytest.mark.parametrize("kind", [DynamicRouting, HeinsenRouting, SelfAttentionRouting])
+def test_every_fully_connected_routing_layer_tells_its_vote_distances(kind):
+    inputs = keras.Input((3, 2, 12))
+    routing = kind(5, 4, name="routing")
+    children = keras.layers.Reshape((3, 2, 2, 6))(inputs)
+    model = keras.Model(inputs, routing(children))
+    images = np.random.default_rng(0).normal(size=(4, 3, 2, 12)).astype("float32")
+    distances, couplings = analysis.measure_vote_distances(model, images, layer="routing", batch_size=3)
+    found = routing.routed(images.reshape(4, 3, 2, 2, 6), return_couplings=True)
+    votes = np.einsum("bid,ijde->bije", images.reshape(4, 12, 6), array(routing.kernel))
+    want = np.linalg.norm(votes - array(found.poses)[:, None], axis=-1)
+    assert distances.shape == couplings.shape == (getattr(routing, "iterations", 1), 4, 12, 5)
+    np.testing.assert_allclose(distances[-1], want, atol=1e-5)
+    np.testing.assert_allclose(couplings[-1], array(found.couplings), atol=1e-6)
+
+
+def test_layers_with_windows_are_refused():
+    inputs = keras.Input((3, 3, 12))
+    children = keras.layers.Reshape((3, 3, 2, 6))(inputs)
+    model = keras.Model(inputs, ConvDynamicRouting(5, 4, kernel_size=2, name="routing")(children))
+    with pytest.raises(ValueError, match="'routing' is a ConvDynamicRouting, not a fully connected routing layer"):
+        analysis.measure_vote_distances(model, np.zeros((1, 3, 3, 12)), layer="routing")
 
 
 def binned(votes, parents, labels):
@@ -84,8 +109,8 @@ def test_vote_similarities_are_those_of_the_votes_for_the_right_class(routing):
         (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=20), "odd.*Received: 20"),
         (lambda m, x: analysis.measure_vote_similarities(m, x, [1] * 6, bins=5.0), "odd.*Received: 5.0"),
         (
-            lambda model, images: analysis.measure_vote_distances(model, images),
-            "layer 'class_capsules' is a DynamicRouting, not an EMRouting",
+            lambda model, images: analysis.measure_vote_distances(model, images, layer="primary_capsules"),
+            "layer 'primary_capsules' is a PrimaryCapsules, not a fully connected routing layer",
         ),
     ],
 )

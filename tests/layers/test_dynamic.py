@@ -201,7 +201,7 @@ def test_initial_logits_are_learned_or_drawn_once(initial_logits, trained):
     poses = np.random.default_rng(0).normal(size=(2, 4, 5))
     np.testing.assert_array_equal(array(layer(poses)), array(layer(poses)))
     kernel = 5 * 3 * 2
-    assert sum(w.shape[0] * w.shape[1] for w in layer.trainable_weights if w.name == "logits") == trained
+    assert sum(w.shape[0] * w.shape[1] for w in layer.trainable_weights if w.name == "initial_logits") == trained
     assert layer.count_params() == kernel + (0 if initial_logits == "zeros" else 12)
     if initial_logits != "zeros":
         with pytest.raises(ValueError, match="axis 1"):

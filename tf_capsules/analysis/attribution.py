@@ -6,14 +6,15 @@ import keras
 from keras import ops
 
 from tf_capsules.analysis.inference import call_of
-from tf_capsules.layers import HeinsenRouting, SequenceCapsules
+from tf_capsules.layers import SequenceCapsules
 
 
 def routings(model):
-    """The `HeinsenRouting` layers "parts" (if there is one) and "classes" of a network's encoder; () for others."""
+    """The layers "parts" (if there is one) and "classes" of a network's encoder, if all answer as `HeinsenRouting`."""
     layers = {layer.name: layer for layer in getattr(getattr(model, "encoder", None), "layers", ())}
     found = [layers[name] for name in ("parts", "classes") if name in layers]
-    return tuple(found) if "classes" in layers and all(isinstance(layer, HeinsenRouting) for layer in found) else ()
+    alike = all({"logits", "variances"} <= set(getattr(layer, "answers", ())) for layer in found)
+    return tuple(found) if "classes" in layers and alike else ()
 
 
 def class_shares(model, inputs, return_outputs=False):

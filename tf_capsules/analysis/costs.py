@@ -8,7 +8,7 @@ import math
 import keras
 
 from tf_capsules.analysis import graph_costs, xla_costs
-from tf_capsules.analysis.routing_layers import bytes_of_votes, is_chain
+from tf_capsules.analysis.routing_layers import bytes_of_votes, chain_of
 from tf_capsules.layers.arguments import positive_int, positive_int_or_none
 
 OTHER = "(loss, optimizer, other)"
@@ -194,10 +194,8 @@ def _layers(model):
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             found |= dict.fromkeys(_layers(layer))
-        elif is_chain(layer):
-            found |= dict.fromkeys(layer.chain)
         elif not isinstance(layer, keras.layers.InputLayer):
-            found[layer] = None
+            found |= dict.fromkeys(chain_of(layer))
     return list(found)
 
 

@@ -1,5 +1,7 @@
 """The coupling coefficients of a network's routing layers, and two numbers that sum them up."""
 
+import functools
+
 import numpy as np
 
 from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
@@ -29,20 +31,22 @@ def measure_couplings(model, inputs):
     model = without_feedback(model)
     found = {}
     for layer in filter(gives_couplings, graph_of(model).layers):
-        children = inputs_of(layer, model, inputs)
-        if is_chain(layer):
-            results = layer(*children, return_iterations=True)
-            for number, one in enumerate(layer.chain):
-                each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
-                found[one.name] = [couplings for _, couplings in each]
-            continue
-        couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
-        present = present_children(layer, children, couplings[0].shape[:-1])
-        found[layer.name] = [np.where(present, each, 0) for each in couplings]
+        found |= _by_iteration(layer, inputs_of(layer, model, inputs))
     if not found:
         inner = "layers of models within it do not count"
         raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`; {inner}.")
     return found
+
+
+def _by_iteration(layer, children):
+    """The couplings after each iteration, by name of the layer."""
+    if is_chain(layer):
+        results, chain = layer(*children, return_iterations=True), enumerate(layer.chain)
+        of_all = functools.partial(couplings_at, layer, children, results)
+        return {one.name: [of_all(number, at)[1] for at in range(layer.iterations)] for number, one in chain}
+    couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
+    present = present_children(layer, children, couplings[0].shape[:-1])
+    return {layer.name: [np.where(present, each, 0) for each in couplings]}
 
 
 def couplings_at(routing, lowest, found, number, at):
@@ -60,10 +64,13 @@ def couplings_at(routing, lowest, found, number, at):
 
 
 def last_couplings(routing, lowest):
-    """The couplings that made the last layer's result: (layer, its children as a tuple, couplings), the lowest first.
+    """The couplings that made a layer's result: (layer, its children as a tuple, couplings).
 
-    With concurrent routing, each layer is one iteration earlier than the layer above. Arguments: see `couplings_at`.
+    Of a `ConcurrentRouting` those that made the last layer's result, for each layer of its chain, the lowest first.
+    With a concurrent schedule, each is one iteration earlier than the layer above. Arguments: see `couplings_at`.
     """
+    if not is_chain(routing):
+        return [(routing, lowest, to_numpy(routing(*lowest, return_couplings=True)[-1]))]
     found = routing(*lowest, return_iterations=True)
     at, results = routing.iterations - 1, []
     for number in reversed(range(len(routing.chain))):

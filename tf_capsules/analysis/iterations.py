@@ -6,7 +6,6 @@ from keras import ops
 
 from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
-from tf_capsules.layers import ConcurrentRouting, DynamicRouting
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
 from tf_capsules.routing.arguments import is_whole
@@ -33,7 +32,9 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
         ValueError: iterations below 1, a layer of another kind, or images of another shape.
     """
     iterations = positive_int("iterations", iterations)
-    routing = find_layer(model, layer, DynamicRouting)
+    routing = find_layer(model, layer)
+    if not routing.logits_add_agreements:
+        raise ValueError(f"The {type(routing).__name__} {layer!r} does not add agreements to its routing logits.")
     children = keras.Model(graph_of(model).input, call_of(routing, model).input_tensors[0])
     layers = stopped_layers(routing, iterations)
     total = np.zeros(iterations)
@@ -63,8 +64,8 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     """
     if not is_whole(iterations, 2):
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
-    routing = find_layer(model, layer, ConcurrentRouting)
-    again = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
+    routing = find_layer(model, layer, chain=True)
+    again = type(routing)(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
     total = 0.0
     for batch in in_batches(model, images, batch_size):
         moved = []

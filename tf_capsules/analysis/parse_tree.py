@@ -6,8 +6,8 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.couplings import last_couplings
-from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
-from tf_capsules.analysis.routing_layers import activations_of, gives_couplings, is_chain
+from tf_capsules.analysis.inference import in_batches, inputs_of
+from tf_capsules.analysis.routing_layers import activations_of, gives_couplings
 from tf_capsules.analysis.routing_maps import follow_shares, normalized
 from tf_capsules.layers.connections import children_of, on_grid
 
@@ -86,11 +86,7 @@ def measure_parse_tree(model, image):
             raise ValueError(f"The couplings of the layer {layer.name!r} are no shares: they contain a learned prior.")
         if reordered:
             raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
-        children = inputs_of(layer, model, inputs)
-        if is_chain(layer):
-            routings += last_couplings(layer, children)
-        else:
-            routings.append((layer, children, to_numpy(layer(*children, return_couplings=True)[-1])))
+        routings += last_couplings(layer, inputs_of(layer, model, inputs))
     if not routings:
         raise ValueError(f"The model {model.name!r} has no routing layer.")
     levels = []

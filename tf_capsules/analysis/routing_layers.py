@@ -9,11 +9,14 @@ from tf_capsules.analysis.inference import to_numpy
 from tf_capsules.layers.base import RoutingLayer
 
 
-def find_layer(model, name, *kinds):
-    """The layer of this name in a network; a ValueError if it has none of these classes."""
+def find_layer(model, name, chain=False):
+    """The fully connected routing layer of this name in a network, or with `chain` the `ConcurrentRouting`."""
     layer = getattr(model, "encoder", model).get_layer(name)
-    if not isinstance(layer, kinds):
-        wanted = " or ".join(f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds)
+    if chain:
+        fits, wanted = is_chain(layer), "a chain of capsule layers"
+    else:
+        fits, wanted = isinstance(layer, RoutingLayer) and layer.windows is None, "a fully connected routing layer"
+    if not fits:
         raise ValueError(f"The layer {name!r} is a {type(layer).__name__}, not {wanted}.")
     return layer
 
@@ -21,6 +24,11 @@ def find_layer(model, name, *kinds):
 def is_chain(layer):
     """Whether the layer routes a chain of capsule layers together."""
     return hasattr(layer, "chain")
+
+
+def chain_of(layer):
+    """The layers that a layer routes together, the lowest first: itself, unless it is a `ConcurrentRouting`."""
+    return layer.chain if is_chain(layer) else [layer]
 
 
 def gives_couplings(layer):

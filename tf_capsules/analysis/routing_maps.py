@@ -6,7 +6,6 @@ from keras import ops
 from tf_capsules.analysis.couplings import last_couplings
 from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer
-from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.connections import need_grid
 
 
@@ -27,7 +26,7 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
     Raises:
         ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
     """
-    routing = find_layer(model, layer, ConcurrentRouting)
+    routing = find_layer(model, layer, chain=True)
     maps = []
     for batch in in_batches(model, images, batch_size):
         lowest = inputs_of(routing, model, batch)

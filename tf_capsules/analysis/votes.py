@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 
 from tf_capsules.analysis import inference
-from tf_capsules.analysis.inference import call_of, graph_of, in_batches, labels_of, predict_classes, to_numpy
+from tf_capsules.analysis.inference import in_batches, inputs_of, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
-from tf_capsules.layers import DynamicRouting, EMRouting
 from tf_capsules.routing.arguments import is_whole
 
 
@@ -18,30 +16,27 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     Source: Hinton et al. 2018, figure 2 (a histogram of these distances, weighted by the assignments).
 
     Args:
-        model: a `CapsuleClassifier` with an `EMRouting` layer.
+        model: a `CapsuleClassifier` with a fully connected routing layer.
         images: (batch, height, width, channels).
         layer: name of the routing layer in the model's encoder.
         batch_size: images routed at a time.
 
     Returns:
         A pair of arrays (iterations, batch, children, classes): Euclidean distances of the votes from the pose that an
-        iteration finds, and the couplings that weight the votes in it. Couplings sum to 1 over the classes.
+        iteration finds, and the couplings that weight the votes in it.
 
     Raises:
         ValueError: a layer of another kind, or images of another shape.
     """
-    routing = find_layer(model, layer, EMRouting)
-    inputs = call_of(routing, model).input_tensors
-    found = [layer.routed(*inputs, return_couplings=True) for layer in stopped_layers(routing)]
-    # The network is called: `predict` would compile it, which takes longer than a few batches.
-    routed = keras.Model(graph_of(model).input, [inputs[0], *((one.poses, one.couplings) for one in found)])
-    distances, couplings = [], []
+    routing = find_layer(model, layer)
+    layers, distances, couplings = stopped_layers(routing), [], []
     for batch in in_batches(model, images, batch_size):
-        poses, *results = keras.tree.map_structure(to_numpy, routed(batch, training=False))
-        votes = to_numpy(routing.votes(poses))
+        children = inputs_of(routing, model, batch)
+        found = [one.routed(*children, return_couplings=True) for one in layers]
+        votes = to_numpy(routing.votes(children[0]))
         axes = tuple(range(3, votes.ndim))
-        distances.append([np.sqrt(np.square(votes - means[:, None]).sum(axes)) for means, _ in results])
-        couplings.append([weights for _, weights in results])
+        distances.append([np.sqrt(np.square(votes - to_numpy(one.poses)[:, None]).sum(axes)) for one in found])
+        couplings.append([to_numpy(one.couplings) for one in found])
     return np.concatenate(distances, axis=1), np.concatenate(couplings, axis=1)
 
 
@@ -52,7 +47,7 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     in bins `floor(h cosine + h)`, where h is half of the bins; the last bin is for a cosine of exactly 1.
 
     Args:
-        model: a `CapsuleClassifier` with a `DynamicRouting` or `EMRouting` layer whose parents are the classes.
+        model: a `CapsuleClassifier` with a fully connected routing layer whose parents are the classes.
         images, layer, batch_size: see `measure_vote_distances`.
         labels: (batch,).
         bins: an odd number, at least 3.
@@ -63,17 +58,16 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     Raises:
         ValueError: a layer of another kind, bins that are even or below 3, or images and labels that do not fit.
     """
-    routing = find_layer(model, layer, DynamicRouting, EMRouting)
+    routing = find_layer(model, layer)
     if not is_whole(bins, 3) or not bins % 2:
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
     labels = labels_of(images, labels, routing.capsules)
-    call = call_of(routing, model)
-    routed = keras.Model(graph_of(model).input, [call.input_tensors[0], call.outputs[0]])
     counts, lengths = np.zeros(bins), np.zeros(bins)
     for number, batch in enumerate(in_batches(model, images, batch_size)):
-        poses, parents = map(to_numpy, routed(batch, training=False))
+        children = inputs_of(routing, model, batch)
+        parents = to_numpy(routing.routed(*children).poses)
         rows, right = np.arange(len(batch)), labels[number * batch_size :][: len(batch)]
-        votes = to_numpy(routing.votes(poses))[rows, :, right].reshape(len(batch), -1, parents[0, 0].size)
+        votes = to_numpy(routing.votes(children[0]))[rows, :, right].reshape(len(batch), -1, parents[0, 0].size)
         parents = parents[rows, right].reshape(len(batch), 1, -1)
         norms = np.linalg.norm(votes, axis=-1)
         cosines = (votes * parents).sum(-1) / np.maximum(norms * np.linalg.norm(parents, axis=-1), 1e-12)
@@ -108,7 +102,7 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Source: Hinton et al. 2018, figure 2.
 
     Args:
-        model: a `CapsuleClassifier` with an `EMRouting` layer named "class_capsules".
+        model: a `CapsuleClassifier` with a fully connected routing layer named "class_capsules".
         images, labels: (batch, height, width, channels) and (batch,).
         right: how many correctly classified images to show at most: the first ones, each of another class.
         wrong: how many wrongly classified images to show at most, of further classes.
@@ -116,7 +110,7 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Raises:
         ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
     """
-    find_layer(model, "class_capsules", EMRouting)
+    find_layer(model, "class_capsules")
     inference.check_counts(right, wrong)
     predictions, labels = predict_classes(model, images, labels)
     hits = _first_of_each_class(labels, np.flatnonzero(predictions == labels), right)

@@ -57,6 +57,7 @@ class RoutingLayer(Configured):
         windows: of a convolutional layer, once built; None for a fully connected one.
         couplings_contain_activations: whether a child's couplings are multiplied by its activation.
         couplings_are_shares: whether the couplings say how a child's votes are divided, and nothing else.
+        logits_add_agreements: whether each iteration adds the agreements of votes and poses to the routing logits.
         vote_bias: in each vote, (*groups, capsules, [rows,] dim), once built; or None.
     """
 
@@ -68,6 +69,7 @@ class RoutingLayer(Configured):
     windows: Any = None
     couplings_contain_activations = False
     couplings_are_shares = True
+    logits_add_agreements = False
     kernel: Tensor
     vote_bias: Tensor | None = None
     children_per_chunk: int | None = None

@@ -13,8 +13,6 @@ from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordi
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import plan
 
-# With fewer, one child can be nearly all of a parent's mass; only stored votes then give the small variance precisely.
-_FEW_CHILDREN = 128
 _OPTIONS = ("iterations", "inverse_temperature", "normalization", "gradients", "epsilon", "variance_floor")
 
 
@@ -149,7 +147,7 @@ class EMRouting(EMRoutingLayer):
         self._add_weights((groups,), poses_shape)
         columns = poses_shape[-1] + self.coordinates * (1 if rows else 2)
         sizes = rows, columns, self.dim, self.capsules
-        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *sizes, fewest=_FEW_CHILDREN)
+        self.plan = plan.for_moments(self.votes_memory, self.sharing != "none", *sizes, fewest=plan.FEWEST_FOR_EM)
         self.supports_jit = takes_xla(self.children_per_chunk is None or self.plan.stores(children_of(poses_shape)))
         super().build(poses_shape)
 

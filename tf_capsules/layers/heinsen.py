@@ -20,9 +20,6 @@ from tf_capsules.layers.connections import check_per_child, children_of, flatten
 from tf_capsules.routing.net_benefit import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import plan
 
-# With fewer children variances come close to epsilon. Unless votes are stored, rounding then weighs more.
-_FEW_CHILDREN = 8
-
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class HeinsenRouting(RoutingLayer):
@@ -145,7 +142,7 @@ class HeinsenRouting(RoutingLayer):
                 self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros", "beta")
         memory = "store" if callable(self.density) else self.votes_memory
         shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
-        self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=_FEW_CHILDREN)
+        self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=plan.FEWEST_FOR_HEINSEN)
         known = self.children_per_chunk is None and children_of(poses_shape) is not None
         self.supports_jit = takes_xla(self._xla or known or self.stores_votes)
         super().build(poses_shape)

@@ -64,3 +64,8 @@ def softmax(logits, axis=-1):
     # Without an initial value Keras refuses the maximum of an empty batch.
     powers = ops.exp(logits - ops.stop_gradient(ops.max(logits, axis=axis, keepdims=True, initial=-math.inf)))
     return powers * (1 / ops.sum(powers, axis=axis, keepdims=True))
+
+
+def softmax_gradient(couplings, upstream, axis):
+    """The gradient of `softmax` with respect to the logits; `couplings`: its result, `upstream`: their gradient."""
+    return couplings * (upstream - ops.sum(upstream * couplings, axis=axis, keepdims=True))

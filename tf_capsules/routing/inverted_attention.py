@@ -6,7 +6,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import recomputed_by_examples
-from tf_capsules.routing.couplings import couple, softmax
+from tf_capsules.routing.couplings import couple, softmax, softmax_gradient
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.votes import Votes
 
@@ -114,8 +114,7 @@ def distinct_inverted_attention(
         d_shares = agreement(x, seen_upstream)
         d_weights = [ops.sum(d_shares * couplings, axis=0)] if weights else []
         shares, d_couplings = (y * weights[0] if weights else y for y in (couplings, d_shares))
-        d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=0))
-        d_agreement = scale * d_logits
+        d_agreement = scale * softmax_gradient(couplings, d_couplings, axis=0)
         d_x = ops.sum(shares[:, :, None, None] * seen_upstream + d_agreement[:, :, None, None] * seen, axis=0)
         from_parents = scaled(x, d_agreement)
         d_parents = examples_first(ops.matmul(from_parents, matrices))

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.routing.chunks import equal_chunks
+from tf_capsules.routing.votes.plan import features
 
 
 def _packed(votes, couplings):
@@ -43,8 +44,7 @@ def sums_in_chunks(votes, couplings, *state):
     def step(total, packed):
         return total + sums(packed, transformations, state), None
 
-    features = 1 + votes.rows * (votes.columns + votes.columns * (votes.columns + 1) // 2)
-    start = ops.zeros((votes.batch, votes.groups, features, votes.parents), votes.dtype)
+    start = ops.zeros((votes.batch, votes.groups, features(votes.rows, votes.columns), votes.parents), votes.dtype)
     return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
 
 

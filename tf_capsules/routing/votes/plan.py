@@ -11,6 +11,10 @@ from typing import NamedTuple
 NUMBERS_AT_A_TIME = 2_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
 FLOAT32 = 4  # bytes: routing runs in float32 under every dtype policy but float64
 
+# With fewer children rounding would decide: only stored votes then give small variances precisely.
+FEWEST_FOR_EM = 128  # one child can be nearly all of a parent's mass
+FEWEST_FOR_HEINSEN = 8  # variances come close to epsilon
+
 
 class VotesCost(NamedTuple):
     """The memory for the votes of a call.
@@ -82,13 +86,16 @@ def for_moments(memory, shared, rows, columns, dim, parents, fewest=0):
     Args:
         memory, shared, rows, columns, dim: see `for_sums`.
         parents: their number; None where it is unknown: votes are then not stored.
-        fewest: "auto" stores votes in each call with fewer children than this: otherwise variances near zero would
-            lose digits.
+        fewest: "auto" stores votes in each call with fewer children than this, such as `FEWEST_FOR_EM`.
     """
     rows = math.prod(rows)
-    features = 1 + rows * (columns + columns * (columns + 1) // 2)  # numbers that replace the votes of a child
-    smaller = parents is None or features <= rows * dim * parents
+    smaller = parents is None or features(rows, columns) <= rows * dim * parents
     return Plan(not shared or _stored(memory, smaller), rows * dim, fewest=fewest if memory == "auto" else 0)
+
+
+def features(rows, columns):
+    """How many numbers replace the votes of a child with shared transformations: 1, its pose, and products of these."""
+    return 1 + rows * (columns + columns * (columns + 1) // 2)
 
 
 def in_windows(memory, rows, columns, dim, pairs, positions):

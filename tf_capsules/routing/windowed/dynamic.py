@@ -9,7 +9,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import recomputed_by_examples
-from tf_capsules.routing.couplings import softmax
+from tf_capsules.routing.couplings import softmax, softmax_gradient
 from tf_capsules.routing.dynamic import check_dynamic_routing
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import squash, squash_gradient
@@ -87,8 +87,7 @@ def windowed_dynamic_routing(
                 right.append(ops.full_like(right[-1], 1 / parents))
                 break
             couplings = couplings_of(votes, attended[t])
-            d_couplings = over_entries(d_sums, votes)
-            d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
+            d_logits = softmax_gradient(couplings, over_entries(d_sums, votes), axis=1)
             left.append(attended[t])
             right += [couplings, d_logits]
             # Every parent before this iteration is a part of what it attends to.

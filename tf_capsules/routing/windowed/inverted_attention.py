@@ -6,7 +6,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.chunks import recomputed_by_examples
-from tf_capsules.routing.couplings import softmax
+from tf_capsules.routing.couplings import softmax, softmax_gradient
 from tf_capsules.routing.inverted_attention import TINY
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
@@ -96,9 +96,7 @@ def windowed_inverted_attention(
             d_shares = d_shares + over_entries(d_squares, ops.square(deviations))
         d_shares = d_shares + over_entries(upstream, votes)
         d_weights = [windows.scatter(ops.sum(d_shares * couplings, axis=1))] if weights else []
-        d_couplings = weighted(d_shares, weights)
-        d_logits = couplings * (d_couplings - ops.sum(d_couplings * couplings, axis=1, keepdims=True))
-        d_agreement = scale * d_logits
+        d_agreement = scale * softmax_gradient(couplings, weighted(d_shares, weights), axis=1)
         d_parents = ops.reshape(over_children(votes, d_agreement), (-1, *shape))
         # Sums and agreements each add an outer product of entries and children.
         left = ops.stack([upstream, parents], axis=-1)
