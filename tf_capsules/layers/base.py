@@ -11,6 +11,7 @@ from tf_capsules.argument_types import Tensor
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.connections import check_per_child, children_of, count_groups, flatten_grid, input_spec, rows_of
+from tf_capsules.routing.precision import precise
 from tf_capsules.routing.votes import DistinctVotes, SharedVotes, TransformedVotes
 from tf_capsules.routing.votes.plan import Plan
 
@@ -86,7 +87,7 @@ class RoutingLayer(Configured):
     @property
     def routing_dtype(self):
         """The dtype of weights and routing: at least float32 under every dtype policy."""
-        return keras.backend.result_type(self.variable_dtype, "float32")
+        return precise(self.variable_dtype)
 
     def routed(self, *args, **kwargs):
         """Calls the layer, and returns its answers by name, a `Routed`."""

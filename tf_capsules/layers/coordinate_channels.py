@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.layers.arguments import check_feature_map
+from tf_capsules.routing.precision import precise
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -34,7 +35,7 @@ class CoordinateChannels(keras.layers.Layer):
     def call(self, features):
         features = ops.cast(features, self.compute_dtype)  # Keras leaves whole numbers as they are
         batch, height, width, _ = ops.shape(features)
-        dtype = keras.backend.result_type(features.dtype, "float32")
+        dtype = precise(features.dtype)
         rows = ops.broadcast_to(_positions(height, dtype)[None, :, None, None], (batch, height, width, 1))
         columns = ops.broadcast_to(_positions(width, dtype)[None, None, :, None], (batch, height, width, 1))
         return ops.concatenate([features, ops.cast(rows, features.dtype), ops.cast(columns, features.dtype)], axis=-1)

@@ -4,7 +4,7 @@ import keras
 
 from tf_capsules.layers.configured import arguments_of
 from tf_capsules.layers.connections import alike
-from tf_capsules.routing.precision import at_least_float32
+from tf_capsules.routing.precision import at_least_float32, precise
 
 
 class Loss(keras.losses.Loss):
@@ -12,7 +12,7 @@ class Loss(keras.losses.Loss):
 
     @property
     def dtype(self):
-        return keras.backend.result_type(super().dtype, "float32")
+        return precise(super().dtype)
 
     def get_config(self):
         """The constructor's arguments but the dtype, as far as the loss holds them as attributes of their names."""

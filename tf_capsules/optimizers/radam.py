@@ -9,6 +9,7 @@ from keras import ops
 from tf_capsules.argument_types import Rate
 from tf_capsules.optimizers.gradients import dense
 from tf_capsules.routing.arguments import is_number, is_positive
+from tf_capsules.routing.precision import precise
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -82,7 +83,7 @@ class RAdam(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
-        dtype = keras.backend.result_type(variable.dtype, "float32")  # of the scalars
+        dtype = precise(variable.dtype)  # of the scalars
         # The same count as Keras gives to a learning-rate schedule, so that the two stay in step.
         beta_1 = ops.cast(self.beta_1(self._iterations) if callable(self.beta_1) else self.beta_1, dtype)
         t = ops.cast(self.iterations + 1, dtype)

@@ -64,8 +64,8 @@ class Recorder(keras.callbacks.Callback):
     def _keep(self, row):
         self.folder.write_history(self.rows)
         if row[self.monitor] == max(r[self.monitor] for r in self.rows):
-            self.folder.save_weights(self.model, "best.weights.h5")
-        self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5")
+            self.folder.save_weights(self.model, "best.weights.h5", row["epoch"])
+        self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5", row["epoch"])
         if not self.keep:
             self.folder.remove_older_checkpoints()
 

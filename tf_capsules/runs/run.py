@@ -14,6 +14,7 @@ from tf_capsules import recipes
 from tf_capsules.datasets import augment
 from tf_capsules.files import reading
 from tf_capsules.models.weights import find
+from tf_capsules.models.weights.keras_file import saved_epoch
 from tf_capsules.routing.arguments import one_of
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import recorded_recipe, recorded_settings
@@ -154,7 +155,10 @@ def load_run(folder, weights="last", recipe=None, **changes):
         load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
     else:
         load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
-    best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})["epoch"]
+    epoch = number
+    if number is None:  # best weights
+        found = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})
+        epoch = saved_epoch(folder.weights("best")) or found["epoch"]
     last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
     remarks = []
@@ -166,7 +170,7 @@ def load_run(folder, weights="last", recipe=None, **changes):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
     if other_data:
         remarks.append(f"trained on {before.data or trained_on.name}")
-    remark, epoch = "; ".join(remarks), best if number is None else number
+    remark = "; ".join(remarks)
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 

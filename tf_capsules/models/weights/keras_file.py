@@ -45,6 +45,18 @@ def save_random_states(model: keras.Model, path: str | os.PathLike):
         file.attrs["random_states"] = [ops.convert_to_numpy(state) for state in _random_states(model)]
 
 
+def save_epoch(path: str | os.PathLike, epoch: int):
+    """Adds to a file of Keras weights the number of finished epochs."""
+    with h5py.File(path, "r+") as file:
+        file.attrs["epoch"] = epoch
+
+
+def saved_epoch(path: str | os.PathLike):
+    """What `save_epoch` wrote; None for a file of a version that did not."""
+    with h5py.File(path) as file:
+        return int(file.attrs["epoch"]) if "epoch" in file.attrs else None
+
+
 def load_random_states(model: keras.Model, path: str | os.PathLike):
     """The inverse of `save_random_states`; a file of a version that did not save them leaves them as they are."""
     with h5py.File(path) as file:
