@@ -75,7 +75,7 @@ def results_and_gradients(function, directions, jit=False):
             x.astype(keras.backend.standardize_dtype(r.dtype))
             for x, r in zip(directions, tree.flatten(results), strict=True)
         ]
-        return sum(ops.sum(x * r) for x, r in zip(weights, tree.flatten(results), strict=True)), results
+        return sum(ops.sum(ops.multiply(x, r)) for x, r in zip(weights, tree.flatten(results), strict=True)), results
 
     return _with_gradients(weighted, jit)
 

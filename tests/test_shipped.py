@@ -10,6 +10,7 @@ import pytest
 
 from tf_capsules import datasets, recipes, text
 from tf_capsules.datasets import augment
+from tf_capsules.metrics import ExactMatch
 from tf_capsules.models import class_probabilities, weights
 from tf_capsules.models.heinsen2019 import ImageCapsNet, TextCapsNet
 from tf_capsules.models.hinton2018 import MatrixCapsNet
@@ -52,6 +53,7 @@ def test_every_shipped_set_has_a_card():
         "li2018-cifar10-cnn",
         "li2018-cifar10-short-master",
         "mazzia2021-mnist",
+        "mazzia2021-multimnist",
         "mazzia2021-smallnorb",
         "sabour2017-digits",
         "tsai2020-cifar10",
@@ -144,6 +146,16 @@ def test_the_attention_network_reads_overlapping_digits():
     x, y = next(iter(datasets.load("diverse_multimnist").test.batches(250)))
     found = keras.ops.convert_to_numpy(model(keras.ops.convert_to_numpy(x))["activations"]) > 0.5
     assert np.mean((found == (y["label"].numpy() > 0)).all(-1)) > 0.68
+
+
+@pytest.mark.long
+def test_the_self_attention_network_reads_overlapping_digits():
+    prepared("mnist", "test[:1]")  # skips where there is no MNIST
+    options = {**recipes.get("mazzia2021-multimnist-short").model_options, "decoder": None}
+    model = EfficientCapsNet((36, 36, 1), 10, **options, weights="mazzia2021-multimnist")
+    x, y = next(iter(datasets.load("multimnist").test.batches(250)))
+    lengths = model(keras.ops.convert_to_numpy(x))["activations"]
+    assert float(ExactMatch()(y["label"].numpy(), lengths)) > 0.86
 
 
 @pytest.mark.long

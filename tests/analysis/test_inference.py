@@ -1,8 +1,11 @@
 import keras
 import numpy as np
 import pytest
+from analysis.capsnets import array
 
 from tf_capsules.analysis import inference
+from tf_capsules.analysis.inference import inputs_of
+from tf_capsules.layers import EMRouting
 from tf_capsules.models.heinsen2019 import TextCapsNet
 
 
@@ -28,3 +31,16 @@ def test_models_of_other_inputs_are_named(images):
     ):
         with pytest.raises(ValueError, match=rf"needs a model of images \(height, width, channels\)[.] .*{shape}"):
             inference.predict(model, images)
+
+
+def test_inputs_keep_the_mask_that_keras_passes_on():
+    poses, activations = keras.Input((6, 4)), keras.Input((6,))
+    routing = EMRouting(3, 5, name="routing")
+    routed = routing(keras.layers.Masking()(poses), activations)
+    model = keras.Model([poses, activations], routed)
+    given = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
+    given[:, 4:] = 0
+    found = inputs_of(routing, model, [given, np.ones((2, 6), "float32")])
+    want, unmasked = (array(one[0]) for one in (model([given, np.ones((2, 6))]), routing(given)))
+    np.testing.assert_allclose(array(routing(*found, return_couplings=True)[0]), want, atol=1e-6)
+    assert np.abs(want - unmasked).max() > 1e-3

@@ -7,6 +7,7 @@ from analysis.capsnets import array, small_capsnet
 from backend import run
 
 from tf_capsules import analysis
+from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.tsai2020 import AttentionCapsNet
 
 
@@ -22,9 +23,9 @@ def test_routing_changes_agree_with_votes_written_out(images, options):
     children = array(keras.Model(model.encoder.input, routing.input)(images)).reshape(6, -1, 4)
     votes = np.einsum("bid,ijde->bije", children.astype("float64"), array(routing.kernel))
     logits = np.zeros(votes.shape[:3])
-    if routing.initial is not None:
-        routing.initial.assign(np.random.default_rng(2).normal(size=routing.initial.shape))
-        logits = logits + array(routing.initial)
+    if routing.first_logits is not None:
+        routing.first_logits.assign(np.random.default_rng(2).normal(size=routing.first_logits.shape))
+        logits = logits + array(routing.first_logits)
     want = []
     for _ in range(4):
         exponents = np.exp(logits)
@@ -74,3 +75,9 @@ def test_pose_changes_are_those_between_networks_of_more_and_more_iterations(pos
 def test_bad_input_is_named(model, images, call, message):
     with pytest.raises(ValueError, match=message):
         call(model, images)
+
+
+def test_routing_that_adds_no_agreements_has_no_changes():
+    model = MatrixCapsNet((17, 17, 1), classes=3, filters=4, types=2, capsules=(2, 2), iterations=2)
+    with pytest.raises(ValueError, match="EMRouting 'class_capsules' does not add agreements to its routing logits"):
+        analysis.measure_routing_changes(model, np.zeros((1, 17, 17, 1)))

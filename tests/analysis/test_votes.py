@@ -5,7 +5,13 @@ from analysis.capsnets import array, small_capsnet, small_images
 
 from tf_capsules import analysis
 from tf_capsules.analysis.inference import predict_classes
-from tf_capsules.layers import ConvDynamicRouting, DynamicRouting, HeinsenRouting, SelfAttentionRouting
+from tf_capsules.layers import (
+    ConvDynamicRouting,
+    DynamicRouting,
+    HeinsenRouting,
+    InvertedAttentionRouting,
+    SelfAttentionRouting,
+)
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
 
@@ -42,10 +48,18 @@ def test_vote_distances_are_those_to_the_poses_that_the_votes_make(pose):
     np.testing.assert_allclose(means, routed.reshape(4, 5, -1), atol=5e-3)
 
 
-@pytest.mark.parametrize("kind", [DynamicRouting, HeinsenRouting, SelfAttentionRouting])
-def test_every_fully_connected_routing_layer_tells_its_vote_distances(kind):
+@pytest.mark.parametrize(
+    "routing",
+    [
+        DynamicRouting(5, 4, name="routing"),
+        HeinsenRouting(5, 4, name="routing"),
+        SelfAttentionRouting(5, 4, use_prior=False, name="routing"),
+        InvertedAttentionRouting(5, 4, initial_pose="random", layer_norm=False, name="routing"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_every_fully_connected_routing_layer_tells_its_vote_distances(routing):
     inputs = keras.Input((3, 2, 12))
-    routing = kind(5, 4, name="routing")
     children = keras.layers.Reshape((3, 2, 2, 6))(inputs)
     model = keras.Model(inputs, routing(children))
     images = np.random.default_rng(0).normal(size=(4, 3, 2, 12)).astype("float32")
@@ -58,11 +72,20 @@ def test_every_fully_connected_routing_layer_tells_its_vote_distances(kind):
     np.testing.assert_allclose(couplings[-1], array(found.couplings), atol=1e-6)
 
 
-def test_layers_with_windows_are_refused():
+@pytest.mark.parametrize(
+    "routing, message",
+    [
+        (ConvDynamicRouting(5, 4, kernel_size=2, name="routing"), "a ConvDynamicRouting, not a fully connected"),
+        (HeinsenRouting(None, 4, sharing="all", name="routing"), "a HeinsenRouting, not .* a fixed number of capsules"),
+        (SelfAttentionRouting(5, 4, name="routing"), "'routing' are no shares: they contain a learned prior"),
+    ],
+    ids=["windows", "capsules by call", "prior"],
+)
+def test_layers_without_vote_distances_are_refused(routing, message):
     inputs = keras.Input((3, 3, 12))
     children = keras.layers.Reshape((3, 3, 2, 6))(inputs)
-    model = keras.Model(inputs, ConvDynamicRouting(5, 4, kernel_size=2, name="routing")(children))
-    with pytest.raises(ValueError, match="'routing' is a ConvDynamicRouting, not a fully connected routing layer"):
+    model = keras.Model(inputs, routing(children))
+    with pytest.raises(ValueError, match=message):
         analysis.measure_vote_distances(model, np.zeros((1, 3, 3, 12)), layer="routing")
 
 

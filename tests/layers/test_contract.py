@@ -20,6 +20,8 @@ def test_keeps_the_contract(name, tmp_path):
 def test_an_empty_batch_gives_empty_results(name):
     if keras.backend.backend() == "jax":
         pytest.skip("JAX infers no axis when it reshapes an empty array")
+    if keras.backend.backend() == "torch" and name == "ConvEMRouting":
+        pytest.skip("Keras's maximum of an empty array has no axes on PyTorch")
     convolutions = name.startswith(("PrimaryCapsules", "UpsamplingDecoder", "CapConv "))
     if convolutions and keras.backend.backend() == "tensorflow":
         pytest.skip("Keras's convolutions take no empty batch on TensorFlow")

@@ -1,7 +1,9 @@
 import re
 import signal
+import types
 from dataclasses import replace
 
+import keras
 import pytest
 from small_runs import SHORT, TINY
 
@@ -108,3 +110,11 @@ def test_a_training_hints_that_float32_is_faster(eager, tmp_path, monkeypatch, c
     for dtype, hints in ("mixed_bfloat16", 1), ("float32", 0):
         train(TINY.replace(epochs=1), tmp_path / dtype, replace(SHORT, dtype=dtype))
         assert capsys.readouterr().out.count("hint: this CPU has no instructions for bfloat16") == hints
+
+
+def test_on_pytorch_devices_are_asked_of_it(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    for count, name in ((0, "CPU core"), (2, "2 x cuda")):
+        cuda = types.SimpleNamespace(device_count=lambda count=count: count)
+        monkeypatch.setattr(module, "torch", types.SimpleNamespace(cuda=cuda))
+        assert name in module.device_name()

@@ -1,6 +1,7 @@
 import dataclasses
 import shutil
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -119,6 +120,9 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
     earlier = 2 if best == 1 else 1
     shutil.copy(run.folder / f"last-{earlier:04d}.weights.h5", run.folder / "best.weights.h5")
     assert load_run(run.folder, "best").epoch == earlier
+    with h5py.File(run.folder / "best.weights.h5", "r+") as file:
+        del file.attrs["epoch"]  # as in files of earlier versions
+    assert load_run(run.folder, "best").epoch == best
     with pytest.raises(TrainingError, match="no weights of epoch 4, but of: 1, 2[.] .* --keep-epochs"):
         load_run(run.folder, 4)
     with pytest.raises(TrainingError, match="keep_epochs True, now False"):

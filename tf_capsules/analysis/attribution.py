@@ -13,7 +13,7 @@ def routings(model):
     """The layers "parts" (if there is one) and "classes" of a network's encoder, if all answer as `HeinsenRouting`."""
     layers = {layer.name: layer for layer in getattr(getattr(model, "encoder", None), "layers", ())}
     found = [layers[name] for name in ("parts", "classes") if name in layers]
-    alike = all({"logits", "variances"} <= set(getattr(layer, "answers", ())) for layer in found)
+    alike = all(getattr(layer, "answers", ()) == ("poses", "logits", "variances") for layer in found)
     return tuple(found) if "classes" in layers and alike else ()
 
 

@@ -6,6 +6,7 @@ from keras import ops
 
 from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_of, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
+from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
 from tf_capsules.routing.arguments import is_whole
@@ -65,7 +66,7 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
     if not is_whole(iterations, 2):
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
     routing = find_layer(model, layer, chain=True)
-    again = type(routing)(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
+    again = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
     total = 0.0
     for batch in in_batches(model, images, batch_size):
         moved = []

@@ -7,7 +7,7 @@ import numpy as np
 
 from tf_capsules.analysis.couplings import last_couplings
 from tf_capsules.analysis.inference import in_batches, inputs_of
-from tf_capsules.analysis.routing_layers import activations_of, gives_couplings
+from tf_capsules.analysis.routing_layers import activations_of, check_shares, gives_couplings
 from tf_capsules.analysis.routing_maps import follow_shares, normalized
 from tf_capsules.layers.connections import children_of, on_grid
 
@@ -82,8 +82,7 @@ def measure_parse_tree(model, image):
         reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
         if not gives_couplings(layer):
             continue
-        if not getattr(layer, "couplings_are_shares", True):
-            raise ValueError(f"The couplings of the layer {layer.name!r} are no shares: they contain a learned prior.")
+        check_shares(layer)
         if reordered:
             raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
         routings += last_couplings(layer, inputs_of(layer, model, inputs))

@@ -15,7 +15,8 @@ def find_layer(model, name, chain=False):
     if chain:
         fits, wanted = is_chain(layer), "a chain of capsule layers"
     else:
-        fits, wanted = isinstance(layer, RoutingLayer) and layer.windows is None, "a fully connected routing layer"
+        wanted = "a fully connected routing layer with a fixed number of capsules"
+        fits = isinstance(layer, RoutingLayer) and layer.windows is None and layer.capsules is not None
     if not fits:
         raise ValueError(f"The layer {name!r} is a {type(layer).__name__}, not {wanted}.")
     return layer
@@ -34,6 +35,12 @@ def chain_of(layer):
 def gives_couplings(layer):
     """Whether the layer, or the layers of its chain, can return coupling coefficients."""
     return is_chain(layer) or "return_couplings" in inspect.signature(layer.call).parameters
+
+
+def check_shares(layer):
+    """Raises a ValueError unless the couplings of a layer say how a child's votes are divided, and nothing else."""
+    if not getattr(layer, "couplings_are_shares", True):
+        raise ValueError(f"The couplings of the layer {layer.name!r} are no shares: they contain a learned prior.")
 
 
 def stopped_layers(routing, iterations=None):

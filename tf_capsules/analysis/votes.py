@@ -6,7 +6,7 @@ import numpy as np
 
 from tf_capsules.analysis import inference
 from tf_capsules.analysis.inference import in_batches, inputs_of, labels_of, predict_classes, to_numpy
-from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
+from tf_capsules.analysis.routing_layers import check_shares, find_layer, stopped_layers
 from tf_capsules.routing.arguments import is_whole
 
 
@@ -23,12 +23,14 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
 
     Returns:
         A pair of arrays (iterations, batch, children, classes): Euclidean distances of the votes from the pose that an
-        iteration finds, and the couplings that weight the votes in it.
+        iteration finds, and the couplings that weight the votes in it. In EM routing and `HeinsenRouting` a pose is the
+        mean of its votes; elsewhere it is squashed or normalized, and votes that agree need not be near it.
 
     Raises:
-        ValueError: a layer of another kind, or images of another shape.
+        ValueError: a layer of another kind or with a learned prior, or images of another shape.
     """
     routing = find_layer(model, layer)
+    check_shares(routing)
     layers, distances, couplings = stopped_layers(routing), [], []
     for batch in in_batches(model, images, batch_size):
         children = inputs_of(routing, model, batch)

@@ -118,7 +118,7 @@ def class_targets(labels, predictions):
         numbers = ops.cast(labels, "int32")
         known = ops.logical_and(numbers >= 0, numbers < classes)
         known = ops.logical_and(known, ops.cast(numbers, labels.dtype) == labels)  # 1.7 is no class, nor is 2**32
-        rows = ops.one_hot(numbers[:, 0], classes, dtype=predictions.dtype)
+        rows = ops.cast(numbers == ops.arange(classes, dtype="int32"), predictions.dtype)
         return ops.where(known, rows, ops.full_like(rows, float("nan")))
     unknown = " Set the unknown number of columns, for example by `tf.ensure_shape`." if shape[1:] == (None,) else ""
     raise ValueError(

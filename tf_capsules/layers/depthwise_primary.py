@@ -76,7 +76,7 @@ class DepthwisePrimaryCapsules(Configured):
         rows, columns, _, channels = self.kernel.shape
         grid = self.compute_output_shape(features.shape)[1:3]
         if grid == (1, 1):
-            x = ops.sum(features[:, :rows, :columns] * self.kernel[:, :, 0], axis=(1, 2))
+            x = ops.sum(ops.multiply(features[:, :rows, :columns], self.kernel[:, :, 0]), axis=(1, 2))
         else:
             kernel = ops.transpose(self.kernel, (0, 1, 3, 2))
             x = ops.depthwise_conv(features, kernel, self.strides, "valid", **CHANNELS_LAST)

@@ -118,13 +118,13 @@ class DynamicRouting(RoutingLayer):
         groups, rows = self._group_children(poses_shape, self.initial_logits != "zeros"), rows_of(poses_shape)
         self._add_kernel((groups,), poses_shape)
         self.bias = self._add("bias", (self.capsules, *rows, self.dim)) if self.use_bias else None
-        self.vote_bias = self.initial = None
+        self.vote_bias = self.first_logits = None
         if self.use_vote_bias:
             self.vote_bias = self._add("vote_bias", (groups, self.capsules, *rows, self.dim))
         if self.initial_logits != "zeros":
             children, learned = count_groups(self, poses_shape, "none"), self.initial_logits == "learned"
             start = "zeros" if learned else keras.initializers.RandomUniform(0.0, 1.0, seed=self.seed)
-            self.initial = self._add("initial_logits", (children, self.capsules), start, trainable=learned)
+            self.first_logits = self._add("initial_logits", (children, self.capsules), start, trainable=learned)
         self.plan = plan.for_sums(self.votes_memory, self.sharing != "none", rows, poses_shape[-1], self.dim)
         super().build(poses_shape)
 
@@ -132,7 +132,7 @@ class DynamicRouting(RoutingLayer):
         self._check_call(poses, mask=mask)
         mask = flat_mask(poses, mask)
         votes = self.make_votes(poses, mask)
-        options = dict(bias=self.bias, initial_logits=self.initial, mask=mask)
+        options = dict(bias=self.bias, initial_logits=self.first_logits, mask=mask)
         if self.parents_per_chunk is not None and not return_couplings:
             options |= dict(parents_per_chunk=self.parents_per_chunk)
             return self._returned([dynamic_routing_by_parents(votes, self.iterations, **options)])
@@ -176,6 +176,8 @@ class ConvDynamicRouting(ConvRoutingLayer):
         >>> ConvDynamicRouting(8, 16, kernel_size=3, strides=2)(np.zeros((2, 15, 15, 5, 8))).shape
         TensorShape([2, 7, 7, 8, 16])
     """
+
+    logits_add_agreements = True
 
     def __init__(
         self,

@@ -4,11 +4,14 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.lazy import jax
 
 
 def precise(dtype):
-    """float64 for float64, else float32. (Keras's `result_type` knows no float64 on JAX.)"""
-    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
+    """float32, or float64 for float64 where it is enabled. Keras's `result_type` knows float64 on TensorFlow alone."""
+    if keras.backend.standardize_dtype(dtype) != "float64":
+        return "float32"
+    return str(jax.dtypes.canonicalize_dtype("float64")) if keras.backend.backend() == "jax" else "float64"
 
 
 def at_least_float32(x: Tensor):

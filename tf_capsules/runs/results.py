@@ -12,6 +12,7 @@ import time
 import keras
 
 from tf_capsules.files import lock, read_csv, reading, writable
+from tf_capsules.lazy import torch
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.version import __version__
 
@@ -89,11 +90,18 @@ def environment():
 
 def device_name():
     """The accelerators that Keras sees, or the number of CPU cores."""
-    accelerators = [d for d in keras.distribution.list_devices() if not d.startswith("cpu")]
+    accelerators = [device for device in _devices() if not device.startswith("cpu")]
     if accelerators:
         return f"{len(accelerators)} x {accelerators[0].split(':')[0]}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cores} CPU core{'s' * (cores != 1)} ({platform.machine()})"
+
+
+def _devices():
+    """Names of all devices, such as "cpu:0"."""
+    if keras.backend.backend() == "torch":  # there Keras knows none
+        return ["cpu:0", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    return keras.distribution.list_devices()
 
 
 def lacks_bfloat16(cpu="/proc/cpuinfo"):
@@ -102,7 +110,7 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
         instructions = pathlib.Path(cpu).read_text()
     except OSError:
         return False
-    on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
+    on_cpu = all(device.startswith("cpu") for device in _devices())
     return on_cpu and "avx" in instructions and "_bf16" not in instructions
 
 

@@ -144,7 +144,7 @@ def load_run(folder, weights="last", recipe=None, **changes):
         named = trained.replace(model_options=recipe.model_options)
         model = build_model(named, trained_on, settings.dtype, initial_weights=False)
         learner = compile_learner(model, trained, trained_on, settings.jit)
-    number = _load_weights(learner, folder, weights)
+    number, epoch = _load_weights(learner, folder, weights)
     history = folder.history(trained.metric)
     if len(history) < (number or 0):
         raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
@@ -155,10 +155,9 @@ def load_run(folder, weights="last", recipe=None, **changes):
         load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
     else:
         load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
-    epoch = number
-    if number is None:  # best weights
-        found = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})
-        epoch = saved_epoch(folder.weights("best")) or found["epoch"]
+    if epoch is None:  # best weights of a version that did not save it
+        ranked = sorted(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]))
+        epoch = ranked[-1]["epoch"] if ranked else None
     last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
     remarks = []
@@ -175,17 +174,19 @@ def load_run(folder, weights="last", recipe=None, **changes):
 
 
 def _load_weights(learner, folder, weights):
-    """Loads the weights of a run, and returns the number of their epoch; None for the best.
+    """Loads the weights of a run; returns the number of their checkpoint, None for the best, and that of their epoch.
 
-    A training that goes on meanwhile removes each checkpoint when it has the next.
+    A training that goes on meanwhile removes each checkpoint when it has the next, and replaces the best weights.
     """
     other = folder.path / "best.weights.h5"
     while True:
         path = folder.weights(weights)
-        there = other.exists() and path != other
+        number, there = folder.epoch_of(path), other.exists() and path != other
         try:
+            epoch = saved_epoch(path) if number is None else number
             load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
-            return folder.epoch_of(path)
+            if number is not None or saved_epoch(path) == epoch:
+                return number, epoch
         except FileNotFoundError:
             if path == folder.weights(weights):
                 raise

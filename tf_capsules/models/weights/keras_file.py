@@ -1,4 +1,4 @@
-"""Weights in a file of Keras: checked before they are filled in, sealed by a checksum, with the random states."""
+"""Weights in a file of Keras: checked before they are filled in, sealed by a checksum; random states and the epoch."""
 
 import collections
 import hashlib
@@ -53,7 +53,7 @@ def save_epoch(path: str | os.PathLike, epoch: int):
 
 def saved_epoch(path: str | os.PathLike):
     """What `save_epoch` wrote; None for a file of a version that did not."""
-    with h5py.File(path) as file:
+    with reading(path, "does not hold weights"), h5py.File(path) as file:
         return int(file.attrs["epoch"]) if "epoch" in file.attrs else None
 
 

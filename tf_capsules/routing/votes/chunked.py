@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.routing.chunks import equal_chunks
-from tf_capsules.routing.votes.plan import features
+from tf_capsules.routing.votes.plan import numbers_per_child
 
 
 def _packed(votes, couplings):
@@ -44,7 +44,8 @@ def sums_in_chunks(votes, couplings, *state):
     def step(total, packed):
         return total + sums(packed, transformations, state), None
 
-    start = ops.zeros((votes.batch, votes.groups, features(votes.rows, votes.columns), votes.parents), votes.dtype)
+    features = numbers_per_child(votes.rows, votes.columns)
+    start = ops.zeros((votes.batch, votes.groups, features, votes.parents), votes.dtype)
     return ops.scan(step, start, ops.moveaxis(packed, 1, 0))[0]
 
 

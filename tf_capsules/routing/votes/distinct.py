@@ -34,8 +34,8 @@ class DistinctVotes(TransformedVotes):
         else:
             scaled = ops.transpose(weights, (2, 0, 1))[:, :, None, None] * self._columns_first[None]
             scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
-            sums = ops.reshape(ops.matmul(scaled, self._matrices), (self.parents, self.batch, self.rows, -1))
-            sums = ops.transpose(sums, (1, 0, 2, 3))
+            shape = (self.parents, self.batch, self.rows, self.pose_shape[-1])
+            sums = ops.transpose(ops.reshape(ops.matmul(scaled, self._matrices), shape), (1, 0, 2, 3))
         return self._shaped(sums if self.bias is None else sums + self._bias_sum(weights))
 
     def agreement(self, poses):
@@ -51,4 +51,5 @@ class DistinctVotes(TransformedVotes):
         scaled = ops.transpose(weights, (0, 2, 1))[:, :, None] * self._columns_first
         scaled = ops.reshape(scaled, (-1, self.columns * self.groups))
         sums = ops.einsum("bk,jke->bje", scaled, self._matrices)
-        return ops.transpose(ops.reshape(sums, (self.batch, self.rows, self.parents, -1)), (0, 2, 1, 3))
+        sums = ops.reshape(sums, (self.batch, self.rows, self.parents, self.pose_shape[-1]))
+        return ops.transpose(sums, (0, 2, 1, 3))

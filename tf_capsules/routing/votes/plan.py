@@ -89,12 +89,15 @@ def for_moments(memory, shared, rows, columns, dim, parents, fewest=0):
         fewest: "auto" stores votes in each call with fewer children than this, such as `FEWEST_FOR_EM`.
     """
     rows = math.prod(rows)
-    smaller = parents is None or features(rows, columns) <= rows * dim * parents
+    smaller = parents is None or numbers_per_child(rows, columns) <= rows * dim * parents
     return Plan(not shared or _stored(memory, smaller), rows * dim, fewest=fewest if memory == "auto" else 0)
 
 
-def features(rows, columns):
-    """How many numbers replace the votes of a child with shared transformations: 1, its pose, and products of these."""
+def numbers_per_child(rows, columns):
+    """How many numbers replace the votes of a child with shared transformations: 1, its pose, and products of these.
+
+    `rows` and `columns` are those of its pose, two numbers.
+    """
     return 1 + rows * (columns + columns * (columns + 1) // 2)
 
 
