@@ -33,7 +33,10 @@ _STATED += "class_list box_file train_limit epoch_size jit".split()
 @documented
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a user may set for a run. None leaves the recipe's own value."""
+    """What a user may set for a run. None leaves the recipe's own value.
+
+    Errors name an option as on the command line: `--batch-size` is `batch_size` here.
+    """
 
     epochs: int | None = option("passes over the training examples", AT_LEAST_1, recipe="epochs", fixed=False)
     batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
