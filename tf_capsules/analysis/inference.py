@@ -40,6 +40,11 @@ def call_of(layer, model):
 
 def inputs_of(layer, model, inputs):
     """The arguments of a layer's first call, in their order up to the last array, when its model gets `inputs`."""
+    return inputs_at(layer, model)(inputs)
+
+
+def inputs_at(layer, model):
+    """A function of a model's inputs: `inputs_of` for many batches."""
     is_tensor, call = keras.utils.is_keras_tensor, call_of(layer, model)
     given, tensors = call.arguments, call.input_tensors
     bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
@@ -48,8 +53,12 @@ def inputs_of(layer, model, inputs):
     # In lists, or by keyword alone: one after the other.
     arguments = bound.args[: places[-1] + 1] if len(places) == len(tensors) else tensors
     network = keras.Model(graph_of(model).input, list(filter(is_tensor, arguments)))
-    arrays = iter(keras.tree.flatten(network(inputs, training=False)))
-    return tuple(next(arrays) if is_tensor(value) else value for value in arguments)
+
+    def arguments_for(inputs):
+        arrays = iter(keras.tree.flatten(network(inputs, training=False)))
+        return tuple(next(arrays) if is_tensor(value) else value for value in arguments)
+
+    return arguments_for
 
 
 def shape_of_images(model):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_at, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.arguments import positive_int
@@ -67,10 +67,10 @@ def measure_pose_changes(model, images, iterations=50, schedule=None, layer="rou
         raise ValueError(f"`iterations` must be a whole number of at least 2. Received: {iterations!r}")
     routing = find_layer(model, layer, chain=True)
     again = ConcurrentRouting(routing.chain, iterations, schedule or routing.schedule, dtype=routing.dtype_policy)
-    total = 0.0
+    total, inputs = 0.0, inputs_at(routing, model)
     for batch in in_batches(model, images, batch_size):
         moved = []
-        for results in again(*inputs_of(routing, model, batch), return_iterations=True):
+        for results in again(*inputs(batch), return_iterations=True):
             poses = [one[0] if isinstance(one, (tuple, list)) else one for one in results]  # activations may follow
             poses = np.stack([to_numpy(one) for one in poses])  # (iterations, batch, *capsules, *pose)
             entries = (-2, -1) if rows_of(poses.shape[1:]) else (-1,)

@@ -4,7 +4,7 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.analysis.couplings import last_couplings
-from tf_capsules.analysis.inference import in_batches, inputs_of, to_numpy
+from tf_capsules.analysis.inference import in_batches, inputs_at, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer
 from tf_capsules.layers.connections import need_grid
 
@@ -27,9 +27,9 @@ def measure_routing_maps(model, images, layer="routing", batch_size=20):
         ValueError: a layer of another kind, capsules that are not on a grid, or images of another shape.
     """
     routing = find_layer(model, layer, chain=True)
-    maps = []
+    maps, inputs = [], inputs_at(routing, model)
     for batch in in_batches(model, images, batch_size):
-        lowest = inputs_of(routing, model, batch)
+        lowest = inputs(batch)
         need_grid("Routing maps need", lowest[0].shape)
         *_, (_, _, _, shares) = follow_shares(last_couplings(routing, lowest))
         maps.append(shares.reshape(*lowest[0].shape[:4], -1).sum(axis=3))

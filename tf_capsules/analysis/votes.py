@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from tf_capsules.analysis import inference
-from tf_capsules.analysis.inference import in_batches, inputs_of, labels_of, predict_classes, to_numpy
+from tf_capsules.analysis.inference import in_batches, inputs_at, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import check_shares, find_layer, stopped_layers
 from tf_capsules.routing.arguments import is_whole
 
@@ -31,9 +31,9 @@ def measure_vote_distances(model, images, layer="class_capsules", batch_size=20)
     """
     routing = find_layer(model, layer)
     check_shares(routing)
-    layers, distances, couplings = stopped_layers(routing), [], []
+    layers, inputs, distances, couplings = stopped_layers(routing), inputs_at(routing, model), [], []
     for batch in in_batches(model, images, batch_size):
-        children = inputs_of(routing, model, batch)
+        children = inputs(batch)
         found = [one.routed(*children, return_couplings=True) for one in layers]
         votes = to_numpy(routing.votes(children[0]))
         axes = tuple(range(3, votes.ndim))
@@ -64,9 +64,9 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
     if not is_whole(bins, 3) or not bins % 2:
         raise ValueError(f"`bins` must be odd and at least 3. Received: {bins!r}")
     labels = labels_of(images, labels, routing.capsules)
-    counts, lengths = np.zeros(bins), np.zeros(bins)
+    counts, lengths, inputs = np.zeros(bins), np.zeros(bins), inputs_at(routing, model)
     for number, batch in enumerate(in_batches(model, images, batch_size)):
-        children = inputs_of(routing, model, batch)
+        children = inputs(batch)
         parents = to_numpy(routing.routed(*children).poses)
         rows, right = np.arange(len(batch)), labels[number * batch_size :][: len(batch)]
         votes = to_numpy(routing.votes(children[0]))[rows, :, right].reshape(len(batch), -1, parents[0, 0].size)
