@@ -1,7 +1,5 @@
 """The coupling coefficients of a network's routing layers, and two numbers that sum them up."""
 
-import functools
-
 import numpy as np
 
 from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
@@ -41,9 +39,11 @@ def measure_couplings(model, inputs):
 def _by_iteration(layer, children):
     """The couplings after each iteration, by name of the layer."""
     if is_chain(layer):
-        results, chain = layer(*children, return_iterations=True), enumerate(layer.chain)
-        of_all = functools.partial(couplings_at, layer, children, results)
-        return {one.name: [of_all(number, at)[1] for at in range(layer.iterations)] for number, one in chain}
+        found, results = {}, layer(*children, return_iterations=True)
+        for number, one in enumerate(layer.chain):
+            each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
+            found[one.name] = [couplings for _, couplings in each]
+        return found
     couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
     present = present_children(layer, children, couplings[0].shape[:-1])
     return {layer.name: [np.where(present, each, 0) for each in couplings]}

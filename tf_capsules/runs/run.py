@@ -156,8 +156,8 @@ def load_run(folder, weights="last", recipe=None, **changes):
     else:
         load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     if epoch is None:  # best weights of a version that did not save it
-        ranked = sorted(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]))
-        epoch = ranked[-1]["epoch"] if ranked else None
+        best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})
+        epoch = best["epoch"]
     last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
     remarks = []
