@@ -22,7 +22,7 @@ PARAMETERS = {
     "sabour2017-mnist-no-reconstruction": 6_804_224,
     "sabour2017-mnist-r1-no-reconstruction": 6_804_224,
     "sabour2017-mnist-cnn": 35_445_522,
-    "sabour2017-multimnist": 11_361_808,
+    **dict.fromkeys(("sabour2017-multimnist", "sabour2017-multimnist-short"), 11_361_808),
     "sabour2017-multimnist-r1": 11_361_808,
     "sabour2017-multimnist-cnn": 24_563_978,
     "sabour2017-affnist": 13_475_648,

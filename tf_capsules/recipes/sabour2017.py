@@ -132,6 +132,13 @@ RECIPES = (
         model_options=dict(iterations=1, competition="children"),
     ),
     MULTIMNIST,
+    MULTIMNIST.short(
+        "sabour2017-multimnist-short",
+        8,
+        learning_rate=2e-3,
+        dataset_options=dict(pairs_per_digit=1),
+        note="Both digits must be right. An epoch has each training digit as a base once, with a new partner.",
+    ),
     _unrouted("sabour2017-multimnist-r1", MULTIMNIST, "7.5% error"),
     MULTIMNIST.row(
         "sabour2017-multimnist-cnn",
