@@ -83,6 +83,13 @@ def test_what_is_no_archive_of_arrays_is_refused(tmp_path, content, words):
     assert "\n" not in str(caught.value)
 
 
+def test_an_absent_archive_and_a_folder_are_told_apart(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_npz(tmp_path / "absent.npz")
+    with pytest.raises(ValueError, match="can't be read as a NumPy archive: .*directory"):
+        read_npz(tmp_path)
+
+
 def test_pickles_are_not_run(tmp_path):
     trap = tmp_path / "trap"
     (tmp_path / "my.npz").write_bytes(packed(x=np.array([Code(trap)], object)))
@@ -204,4 +211,8 @@ def test_an_address_can_not_be_written(tmp_path, monkeypatch):
     for address in ("gs://bucket/x", pathlib.Path("gs://bucket/x"), "git+ssh://host/x", "./s3://bucket/x"):
         with pytest.raises(ValueError, match="x can't be written: give a path of this machine"):
             writable(address)
+    for path in ("~/x", pathlib.Path("~/x"), "~someone/x"):
+        with pytest.raises(ValueError, match="x can't be written: give the path in place of ~"):
+            writable(path)
+    assert not list(tmp_path.iterdir())
     assert writable("C:/x") == pathlib.Path("C:/x") and writable(tmp_path / "a:b") == tmp_path / "a:b"

@@ -66,9 +66,10 @@ def lock(handle, wait=True):
 def replacing(path):
     """A path to write a file or a folder to. It replaces `path` when it is written whole.
 
-    If the process is killed or the machine stops, the old file or the new one is there, whole; of a folder the old one
-    may then have another name, `.old.*`. The name of the part ends as that of `path`, because Keras tells kinds of
-    files by their endings. Absent parent folders are made. A link stays one: what it points to is replaced.
+    If the process is killed, the old file or the new one is there, whole; of a folder the old one may then have another
+    name, `.old.*`. So it is for a file where the machine stops. The name of the part ends as that of `path`, because
+    Keras tells kinds of files by their endings. Absent parent folders are made. A link stays one: what it points to is
+    replaced.
 
     Raises a FileExistsError, at the end, if a folder was absent at first and is there then: another process made it.
 
@@ -107,11 +108,21 @@ def replacing(path):
         _remove(part)
 
 
-def writable(path):
-    """The path, if its nearest parent folder that exists may be written to; else a ValueError, also for an address."""
+def local(path):
+    """The path to write to; a ValueError for an address, and for one that begins with `~`, which nobody has expanded.
+
+    Otherwise a new folder would get that name.
+    """
     if re.search(r"://|^[\w.+-]{2,}:/", str(path)):  # pathlib makes gs:/bucket of gs://bucket
         raise ValueError(f"{path} can't be written: give a path of this machine, and copy the result from there.")
-    path = pathlib.Path(path)
+    if str(path).startswith("~"):
+        raise ValueError(f"{path} can't be written: give the path in place of ~, or pathlib.Path(...).expanduser().")
+    return pathlib.Path(path)
+
+
+def writable(path):
+    """The path, if it is local and its nearest parent folder that exists may be written to; else a ValueError."""
+    path = local(path)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ValueError(f"{path} can't be written: {above} is no folder that may be written to.")
@@ -153,19 +164,21 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
     {'x': array([1, 2])}
     """
     with reading(path, complaint):
-        if not zipfile.is_zipfile(path):
-            raise ValueError("it is not an .npz archive")
         arrays = {}
         # Opened here, because NumPy leaves a damaged file open.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
-                try:
-                    arrays[key] = archive[key]
-                except ValueError as error:
-                    why = _PICKLED if "allow_pickle" in str(error) else error
-                    raise ValueError(f"its array {key!r}: {why}") from error
-                if not isinstance(arrays[key], np.ndarray):
-                    raise ValueError(f"its entry {key!r} is not an array")
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is not an .npz archive")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
+                    try:
+                        arrays[key] = archive[key]
+                    except ValueError as error:
+                        why = _PICKLED if "allow_pickle" in str(error) else error
+                        raise ValueError(f"its array {key!r}: {why}") from error
+                    if not isinstance(arrays[key], np.ndarray):
+                        raise ValueError(f"its entry {key!r} is not an array")
     return arrays
 
 

@@ -85,7 +85,7 @@ def test_measurements_that_make_no_sense_are_refused_at_once(gradient, images, l
     for arguments, message in (
         (({}, images, labels), "one or more models with the same number of classes"),
         (({"a": gradient, "b": other}, images, labels), "Received: {'a': 4, 'b': 3}"),
-        (({"a": gradient}, images, labels, [0]), "no epsilon above 0"),
+        (({"a": gradient}, images, labels, [0]), r"no epsilon above 0 .* Received: \[0\]"),
         (({"a": gradient}, images, labels, [0.1, -1]), "Received: -1"),
         (({"a": gradient}, images, labels, 0.1), "`epsilons` must be a list of numbers. Received: 0.1"),
         (({"a": gradient}, images, labels, [0.1], ["pgd"]), "must be one of 'fgsm', 'bim'. Received: 'pgd'"),
@@ -96,6 +96,14 @@ def test_measurements_that_make_no_sense_are_refused_at_once(gradient, images, l
     ):
         with pytest.raises(ValueError, match=message):
             measure_attacks(*arguments)
+
+
+def test_what_is_named_twice_is_measured_once(gradient, images, labels):
+    once, twice = (
+        list(measure_attacks({"a": gradient}, images, labels, [0.1], ["fgsm"] * times, ["untargeted"] * times))
+        for times in (1, 2)
+    )
+    assert once == twice
 
 
 def test_the_norm_is_the_mean_over_images(gradient, images, labels):

@@ -125,6 +125,12 @@ def test_fixed_crops_are_the_corners_the_centre_and_these_mirrored():
         np.testing.assert_array_equal(augment.apply((("crop", 4),), x, augment.FixedCrop(name)), window, err_msg=name)
 
 
+def test_random_steps_rest_beside_fixed_crops():
+    x = image(6, 8, 2)
+    found = augment.apply((("shift", 2), ("crop", 4)), x, augment.FixedCrop("centre"))
+    np.testing.assert_array_equal(found, x[1:5, 2:6])
+
+
 def test_crops_reach_both_ends():
     x = np.arange(6 * 8, dtype="float32").reshape(6, 8, 1)
     corners = {augment.apply((("crop", 5),), x, Replay(seed))[0, 0, 0] for seed in range(99)}

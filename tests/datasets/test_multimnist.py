@@ -104,10 +104,12 @@ def test_published_sizes(mnist_at_hand):
     assert (pairs.train.size, pairs.test.size, pairs.image_shape) == (60_000_000, 10_000_000, (36, 36, 1))
     x, y = next(iter(pairs.train.batches(8, training=True, seed=1)))
     assert x.shape == (8, 36, 36, 1) and float(x.numpy().max()) <= 1
-    with pytest.raises(ValueError, match="one label an image, not 'multimnist'"):
+    with pytest.raises(ValueError, match="one label each, not 'multimnist'"):
         datasets.load("diverse_multimnist", mnist_at_hand, source="multimnist")
-    with pytest.raises(ValueError, match="one label an image, not 'sst_fine'"):
+    with pytest.raises(ValueError, match="one label each, not 'sst_fine'"):
         datasets.load("affnist_standin", source="sst_fine")
+    with pytest.raises(ValueError, match="stored images .*, not 'affnist_standin'"):
+        datasets.load("multimnist", mnist_at_hand, source="affnist_standin")
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ def test_novel_viewpoints(factor, familiar):
         ({"test_pairs": 24301}, "test_pairs must be a whole number from 1 to 24,300, .* not 24301"),
         ({"train_pairs": 0}, "train_pairs .* not 0"),
         ({"train_pairs": 2.5}, "train_pairs .* not 2.5"),
+        ({"lightings": (*range(6), 77), "train_pairs": 1, "test_pairs": 1}, "lighting is a whole number .* not 77"),
         ({"lightings": (0, 6)}, "lighting is a whole number from 0 to 5, not 6"),
         ({"azimuths": ()}, "from 1 to 0"),
         ({"elevations": -1}, "elevation is a whole number from 0 to 8, not -1"),

@@ -121,6 +121,8 @@ def test_an_empty_file_is_named(trees):
 def test_bad_labels_are_named(trees):
     with pytest.raises(ValueError, match="'fine' or 'binary', not 'coarse'"):
         sst(trees, labels="coarse")
+    with pytest.raises(ValueError, match="'fine' or 'binary', not 'Fine'"):
+        examples(trees / "dev.txt", labels="Fine")
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the real trees, in the folder shared/data beside the repository")

@@ -260,6 +260,9 @@ LOGITS = {
     "dense": keras.layers.Dense(3, name="dense")(keras.layers.Flatten()(IMAGES)),
     "last": keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3, name="last")])(IMAGES),
 }
+LOGITS["float32_dense"] = keras.layers.Activation("linear", dtype="float32")(
+    keras.layers.Dense(3, name="float32_dense", dtype="mixed_bfloat16")(keras.layers.Flatten()(IMAGES))
+)
 LOGITS["inner"] = keras.Model(IMAGES, [IMAGES, keras.layers.Dense(3, name="inner")(LOGITS["dense"])])(IMAGES)[1]
 
 
@@ -270,7 +273,9 @@ def test_logits_served_as_probabilities_are_warned_of(name):
         warn_of_image_logits(keras.Model(IMAGES, LOGITS[name]), (), (4, 4, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        warn_of_image_logits(keras.Model(IMAGES, keras.layers.Softmax()(LOGITS[name])), (), (4, 4, 2))
+        shares = keras.layers.Softmax()(LOGITS[name])
+        for outputs in (shares, keras.layers.Activation("linear", dtype="float32")(shares)):
+            warn_of_image_logits(keras.Model(IMAGES, outputs), (), (4, 4, 2))
 
 
 def test_numbers_that_are_no_probabilities_are_warned_of(tmp_path):

@@ -14,6 +14,9 @@ sabour2017-mnist,mnist,,,60000,60,128,0.001,0,accuracy,0.1
 sabour2017-mnist,mnist,,stop_at 0.99,60000,10,128,0.001,0,accuracy,0.1
 sabour2017-mnist,mnist,10 random crops,,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,90 of 10000 test examples,,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,x; trained on fashion_mnist,,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,weights with the best validation,,60000,40,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,evaluated with 1 iteration,,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,familiar viewpoints,,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,fashion_mnist,,,60000,30,128,0.001,1,accuracy,0.9
 sabour2017-mnist,mnist,weights elsewhere,,0,0,128,0.001,1,accuracy,0.1

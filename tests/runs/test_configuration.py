@@ -25,6 +25,9 @@ def test_a_folder_with_a_run_is_not_overwritten_nor_resumed_with_other_settings(
     own = dataclasses.replace(SHORT, batch_size=TINY.batch_size)  # the recipe's own value is no other setting
     _, done = check_folder(RunFolder(run.folder), configuration(own.apply(TINY), own), TINY, resume=True)
     assert done == len(run.history)
+    drawn = TINY.replace(figures=("training_curves",))
+    _, done = check_folder(RunFolder(run.folder), configuration(SHORT.apply(drawn), SHORT), drawn, resume=True)
+    assert done == len(run.history) and drawn.figures != TINY.figures
 
 
 def test_a_run_goes_on_where_its_data_have_moved(eager, run_on_arrays, tmp_path, monkeypatch, capsys):
@@ -57,6 +60,21 @@ def test_other_data_under_the_same_name_are_not_resumed_on(run_on_arrays, tmp_pa
     settings = Settings(data=str(tmp_path / "mine.npz"), epochs=1)
     with pytest.raises(TrainingError, match="was trained on other data: class_names .*'3'], now .*'4']"):
         train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
+
+
+def test_a_finished_run_keeps_what_its_row_says_of_the_training(run_on_arrays, tmp_path, capsys):
+    folder = RunFolder(shutil.copytree(run_on_arrays.folder, tmp_path / "run"))
+    before = {**run_on_arrays.result, "device": "1 x gpu", "peak_memory_mb": 9999, "date": "2020-01-01"}
+    folder.write_json("result.json", before)
+    again = train(TINY, folder.path, run_on_arrays.settings, resume=True)
+    assert "nothing is left to train" in capsys.readouterr().out
+    assert again.result == before == folder.read_json("result.json")
+
+
+def test_a_figure_that_is_not_there_is_told_before_training(tmp_path):
+    with pytest.raises(TrainingError, match="There is no figure 'training_curve'; there are training_curves, "):
+        train(TINY.replace(figures=("training_curve",)), tmp_path / "run", SHORT)
+    assert not (tmp_path / "run").exists()
 
 
 def test_nothing_to_resume_is_said_and_a_new_run_starts(eager, tmp_path, capsys):
@@ -138,6 +156,10 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         with pytest.raises(TrainingError, match=f"can't be written: {tmp_path / 'letter.txt'} is no folder"):
             train(TINY, tmp_path / below, SHORT)
     assert (tmp_path / "letter.txt").read_text() == "keep me"
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(TrainingError, match="config.json is not of a run .* its 'recipe' is None"):
+        train(TINY, tmp_path, SHORT)
+    assert "bert" in (tmp_path / "config.json").read_text()
 
 
 def finish_epoch(folder):

@@ -20,3 +20,8 @@ def test_images_are_as_the_recipe_loads_and_prepares_them(name, raw, seen):
 def test_a_folder_of_images_is_not_known_before():
     with pytest.raises(ValueError, match="folder takes its classes from your files"):
         expected_spec(recipes.get("sabour2017-mnist").replace(dataset="folder"))
+
+
+def test_an_unknown_data_set_is_named():
+    with pytest.raises(ValueError, match="unknown data set 'mnits'; there are digits"):
+        expected_spec(recipes.get("sabour2017-mnist").replace(dataset="mnits"))

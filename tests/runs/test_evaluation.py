@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -23,5 +25,9 @@ def test_probabilities_are_summed_over_random_crops(eager, views, tmp_path):
 def test_one_run_needs_no_list_and_none_is_told(run):
     (alone,), (listed,) = evaluate_runs(run), evaluate_runs([run])
     assert alone.values == listed.values
+    assert alone.row["strategy"] == "none" and alone.row["peak_memory_mb"] == run.result["peak_memory_mb"]
+    trained = {**run.result, "strategy": "mirrored x 2", "peak_memory_mb": 12}
+    (other,) = evaluate_runs(dataclasses.replace(run, result=trained))
+    assert (other.row["strategy"], other.row["peak_memory_mb"]) == ("mirrored x 2", 12)
     with pytest.raises(ValueError, match="Give one run or more"):
         next(evaluate_runs([]))

@@ -168,6 +168,12 @@ class TestRefusals:
         with pytest.raises(ValueError, match="normalizer is"):
             text.load(path.parent, "keras-hub")
 
+    def test_a_tokenizer_of_another_form(self, changed):
+        path = changed("gpt2") / "tokenizer.json"
+        path.write_text(json.dumps({"model": json.loads(path.read_text())["model"]}))
+        with pytest.raises(ValueError, match="'keras-hub' can't compute it: .* another form: it lacks 'pre_tokenizer'"):
+            text.load(path.parent)
+
     @pytest.mark.usefixtures("pytorch")
     def test_the_tokenizer_may_limit_the_length(self, changed):
         folder = changed("bert")

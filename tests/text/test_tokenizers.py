@@ -54,7 +54,7 @@ def byte_pair(max_length=1000, count=150):
 
 def word_piece(max_length=1000, lowercase=True):
     tokenizers = pytest.importorskip("tokenizers")
-    from tokenizers import models, normalizers, pre_tokenizers, trainers
+    from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
     reference = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     reference.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=lowercase)
@@ -62,17 +62,19 @@ def word_piece(max_length=1000, lowercase=True):
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
     reference.train_from_iterator([text for text in HARD if "क" * 9 not in text], trainer)
+    reference.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     reference.encode_special_tokens = True
     vocabulary = sorted(reference.get_vocab(), key=reference.get_vocab().get)
     return WordPiece(vocabulary, max_length, lowercase=lowercase, strip_accents=lowercase), reference
 
 
-def assert_same(tokenizer, reference, texts, first, last):
+def assert_same(tokenizer, reference, texts, end=()):
     compiled = tf.function(tokenizer, input_signature=[tf.TensorSpec((None,), tf.string)])
     found = compiled([text.encode() if isinstance(text, str) else text for text in texts]).to_list()
+    end = list(end)
     for text, ids in zip(texts, found, strict=True):
         text = text if isinstance(text, str) else text.decode("utf-8", "replace")
-        assert ids == first + reference.encode(text).ids + last, ascii(text)
+        assert ids == reference.encode(text).ids + end, ascii(text)
 
 
 class TestAgainstHuggingFace:
@@ -80,12 +82,12 @@ class TestAgainstHuggingFace:
 
     def test_byte_pair(self):
         tokenizer, reference = byte_pair()
-        assert_same(tokenizer, reference, self.texts, [], [tokenizer.pad_id])
+        assert_same(tokenizer, reference, self.texts, [tokenizer.pad_id])
 
     @pytest.mark.parametrize("lowercase", [True, False])
     def test_word_piece(self, lowercase):
         tokenizer, reference = word_piece(lowercase=lowercase)
-        assert_same(tokenizer, reference, self.texts, [2], [3])
+        assert_same(tokenizer, reference, self.texts)
 
 
 def test_merges_by_hand():
@@ -174,6 +176,11 @@ class TestFiles:
             (WordPiece, {"normalizer": None}, "normalizer is None, not 'BertNormalizer'"),
             (WordPiece, {"pre_tokenizer": None}, "splitting is None, not 'BertPreTokenizer'"),
             (WordPiece, {"model": {"type": "BPE"}}, "model is 'BPE', not 'WordPiece'"),
+            (BytePair, {"added_tokens": [{"content": "ab", "special": False}]}, "added tokens is \\['ab'\\]"),
+            (BytePair, {"model": {"merges": [], "ignore_merges": True}}, "ignore_merges is True, not None"),
+            (BytePair, {"post_processor": {"type": "BertProcessing"}}, "special tokens is 'BertProcessing'"),
+            (WordPiece, {"added_tokens": [{"content": "ab", "special": False}]}, "added tokens is \\['ab'\\]"),
+            (WordPiece, {"post_processor": None}, "special tokens is None, not \\['\\[CLS\\]', 'A', '\\[SEP\\]'\\]"),
         ],
     )
     def test_other_tokenizers_are_named(self, tmp_path, kind, change, words):
@@ -181,6 +188,39 @@ class TestFiles:
         (tmp_path / "tokenizer.json").write_text(json.dumps(json.loads(reference.to_str()) | change))
         with pytest.raises(UnsupportedTokenizer, match=words):
             kind.from_folder(tmp_path, 1000)
+
+    @pytest.mark.parametrize(
+        "kind, change",
+        [(BytePair, {"add_prefix_space": True}), (WordPiece, {"do_lower_case": False}),
+         (WordPiece, {"strip_accents": False}), (WordPiece, {"tokenize_chinese_chars": False})],
+    )  # fmt: skip
+    def test_a_configuration_that_overrules_the_tokenizer_is_named(self, tmp_path, kind, change):
+        _, reference = (byte_pair if kind is BytePair else word_piece)()
+        data = json.loads(reference.to_str())
+        if kind is WordPiece:
+            data["normalizer"]["strip_accents"] = True
+        (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+        kind.from_folder(tmp_path, 1000)
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(change))
+        with pytest.raises(UnsupportedTokenizer, match=f"is {[*change.values()][0]}, not"):
+            kind.from_folder(tmp_path, 1000)
+
+    @pytest.mark.parametrize("kind", [BytePair, WordPiece])
+    def test_older_files_do_not_name_their_model(self, tmp_path, kind):
+        tokenizer, reference = (byte_pair if kind is BytePair else word_piece)()
+        data = json.loads(reference.to_str())
+        del data["model"]["type"]
+        (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+        assert kind.from_folder(tmp_path, 1000)(HARD).to_list() == tokenizer(HARD).to_list()
+
+    def test_the_special_tokens_may_be_given_as_a_template(self, tmp_path):
+        tokenizer, reference = word_piece()
+        from tokenizers import processors
+
+        special = [("[CLS]", 2), ("[SEP]", 3)]
+        reference.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=special)
+        reference.save(str(tmp_path / "tokenizer.json"))
+        assert WordPiece.from_folder(tmp_path, 1000)(HARD).to_list() == tokenizer(HARD).to_list()
 
     @pytest.mark.parametrize("kind, words", [(BytePair, "vocab.json and merges.txt"), (WordPiece, "vocab.txt")])
     def test_missing_files_are_named(self, tmp_path, kind, words):

@@ -69,10 +69,11 @@ def measure_attacks(
             raise ValueError(f"`{name}` must have at least one of {', '.join(known)}. Received: {values!r}")
         for value in values:
             one_of(name, value, known)
+    attacks, goals = dict.fromkeys(attacks), dict.fromkeys(goals)
     positive_int("steps", steps)
-    epsilons = sorted({*checked_epsilons(epsilons)} - {0.0})
+    given, epsilons = epsilons, sorted({*checked_epsilons(epsilons)} - {0.0})
     if not epsilons:
-        raise ValueError("There is no epsilon above 0 to be measured.")
+        raise ValueError(f"There is no epsilon above 0 to be measured. Received: {given!r}")
     images = checked_images(images, bounds)
     labels = labels_of(images, labels, min(counts.values()))
     clean = {name: gradient.classify(images) for name, gradient in gradients.items()}

@@ -281,6 +281,6 @@ def apply(steps, image, draw=None, xp=numpy):
     """
     output_shape(steps, image.shape)
     for name, *values in steps:
-        if draw is not None or name not in _RANDOM:
+        if name not in _RANDOM or not (draw is None or isinstance(draw, FixedCrop)):
             image = _STEPS[name][0](image, draw, xp, *values)
     return image

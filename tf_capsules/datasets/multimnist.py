@@ -56,12 +56,12 @@ def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source,
 
 
 def single_digits(source, data_dir, download):
-    """The data set of that name, if it has one label an image."""
+    """The data set of that name, if its images are stored and have one label each."""
     from tf_capsules import datasets
 
     digits = None if datasets.of_texts(source) else datasets.load(source, data_dir, download)
-    if digits is None or digits.multi_label:
-        raise ValueError(f"source must have one label an image, not {source!r}")
+    if digits is None or digits.multi_label or digits.train.example is not None:
+        raise ValueError(f"source must have stored images with one label each, not {source!r}")
     return digits
 
 

@@ -105,11 +105,20 @@ def _drawn(size, *parts):
     """A split of each part (columns, how many of its pairs or None for all, the option that says so)."""
     chosen = []
     for columns, pairs, option in parts:
+        _check(columns)
         most = len(columns["label"])
         if pairs is not None and not is_whole(pairs, 1, most):
             raise ValueError(f"{option} must be a whole number from 1 to {most:,}, or None for all, not {pairs!r}")
         chosen.append(rows(columns, slice(pairs)))
     return [Split({"image": render(**columns, size=size)} | columns) for columns in chosen]
+
+
+def _check(columns):
+    """Raises a ValueError for a number that is not there."""
+    for name, column in columns.items():
+        wrong = column[(column < 0) | (column >= _FACTORS[name]) | (column % 1 != 0)]
+        if wrong.size:
+            raise ValueError(f"{name} is a whole number from 0 to {_FACTORS[name] - 1}, not {wrong[0]}")
 
 
 def render(label, instance, elevation, azimuth, lighting, size=96):
@@ -127,10 +136,7 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
         ValueError: a number that is not there.
     """
     columns = np.broadcast_arrays(*map(np.atleast_1d, (label, instance, elevation, azimuth, lighting)))
-    for (name, count), column in zip(_FACTORS.items(), columns, strict=True):
-        wrong = column[(column < 0) | (column >= count) | (column % 1 != 0)]
-        if wrong.size:
-            raise ValueError(f"{name} is a whole number from 0 to {count - 1}, not {wrong[0]}")
+    _check(dict(zip(_FACTORS, columns, strict=True)))
     if not is_whole(size, 8):
         raise ValueError(f"size is a number of pixels, 8 or more, not {size!r}")
     label, instance, elevation, azimuth, lighting = columns

@@ -67,8 +67,7 @@ def sst(data_dir=None, download=False, labels="fine", phrases=True):
     >>> reviews = sst("trees", labels="binary")
     >>> reviews.class_names[reviews.train.labels[0]], reviews.train.texts[0]
     """
-    if labels not in _CLASSES:
-        raise ValueError(f"labels must be 'fine' or 'binary', not {labels!r}")
+    _check_labels(labels)
     if data_dir is not None and (folder := _trees_folder(data_dir)):
         splits = (examples(folder / file, labels, phrases and split == "train") for split, file in _FILES.items())
     else:
@@ -91,8 +90,9 @@ def examples(path, labels="fine", phrases=False):
     """The texts and labels of one file of trees, two lists: of the whole sentences, or of all distinct phrases.
 
     The file has one tree a line, such as `(3 (2 Good) (2 film))`, in UTF-8. A ValueError names file and line of a
-    malformed tree or of bytes that are no UTF-8.
+    malformed tree or of bytes that are no UTF-8. For `labels` see `sst`.
     """
+    _check_labels(labels)
     seen, texts, numbers = set(), [], []
     # Not splitlines() and not str.split(): a non-breaking space is part of some words.
     for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), start=1):
@@ -110,6 +110,11 @@ def examples(path, labels="fine", phrases=False):
     if not texts:
         raise ValueError(f"{path} holds no trees")
     return texts, numbers
+
+
+def _check_labels(labels):
+    if labels not in _CLASSES:
+        raise ValueError(f"labels must be 'fine' or 'binary', not {labels!r}")
 
 
 def tree_phrases(tree):

@@ -103,5 +103,7 @@ def _logits_layer(tensor):
     if hasattr(operation, "outputs"):  # a functional model within another
         return _logits_layer(operation.outputs[index])
     linear = getattr(operation, "activation", None) is keras.activations.linear
+    if linear and isinstance(operation, keras.layers.Activation):  # such as the last one under mixed precision
+        return _logits_layer(operation.input)
     routed = isinstance(operation, RoutingLayer) and operation.answers[index : index + 1] == ("logits",)
     return operation if linear or routed else None

@@ -9,6 +9,8 @@ import statistics
 from tf_capsules.files import read_csv, reading
 
 _COLUMNS = set("recipe dataset note settings train_examples epochs batch_size learning_rate seed metric value".split())
+# Notes of crops, other iterations, data or weights, and parts of the data.
+_OF_ANOTHER_TEST = re.compile(" crops$|^familiar viewpoints$|^evaluated with |^trained on |^weights | test examples$")
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
 _PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)]
 
@@ -50,12 +52,8 @@ def measured(recipe):
     own = (recipe.name, recipe.dataset, recipe.metric)
     rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own]
     rows = [row for row in rows if 0 < row["epochs"] <= recipe.epochs]
-    # Another network or loss, or another test than the whole split as it is.
-    others = re.compile(
-        r"\b(iterations|network|loss|feedback|mixup) |crops\b|familiar viewpoints|best validation|weights of epoch|"
-        r"\d test examples\b"
-    )
-    rows = [row for row in rows if not others.search(f"{row['settings']}; {row['note']}")]
+    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) ")  # another network or loss
+    rows = [row for row in rows if not others.search(row["settings"]) and of_the_full_test(row)]
     if not rows:
         return None
     best = max(rows, key=conditions)
@@ -64,6 +62,11 @@ def measured(recipe):
     part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", best["note"])
     value, epoch = statistics.mean(by_seed.values()), part[1] if part else ""
     return Measured(value, len(by_seed), best["epochs"], recipe.epochs, epoch)
+
+
+def of_the_full_test(row):
+    """Whether a row is of the last weights on the whole test split as it is."""
+    return not any(map(_OF_ANOTHER_TEST.search, row["note"].split("; ")))
 
 
 @functools.cache

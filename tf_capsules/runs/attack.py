@@ -70,7 +70,7 @@ class RunAttack:
     def __len__(self):
         """How many attacks there are, each measured on all runs."""
         kinds, goals, epsilons = (self.options[name] for name in ("attacks", "goals", "epsilons"))
-        return len(self.runs) * len(kinds) * len(goals) * len({0.0, *epsilons})
+        return len(self.runs) * len({*kinds}) * len({*goals}) * len({0.0, *epsilons})
 
     def measure(self):
         """Yields for each attack the rows of all runs and the seconds that it took."""
@@ -91,8 +91,12 @@ class RunAttack:
         yield save_figure(plots.draw_robustness(self.rows, self.units), folder / "robustness.png")
         shown = {name: value for name, value in self.options.items() if name in ("epsilons", "steps", "bounds")}
         shown |= {"attack": self.rows[-1]["attack"]}
+        chosen = np.ones(len(self.labels), bool)
+        if self.options["only_right"]:
+            chosen = np.all([one.classify(self.images) == self.labels for one in self.gradients.values()], axis=0)
+        images, labels = self.images[chosen][:8], self.labels[chosen][:8]
         for name, gradient in self.gradients.items():
-            measured = methods.measure_attacked_images(gradient, self.images[:8], self.labels[:8], **shown)
+            measured = methods.measure_attacked_images(gradient, images, labels, **shown)
             figure = plots.draw_attacked_images(measured, self.first.data.spec.class_names)
             yield save_figure(figure, folder / f"attacked_{name.replace('/', '-')}.png")
 

@@ -59,7 +59,8 @@ def check_folder(folder, config, recipe, resume):
 
     Returns the configuration (with the folder's data if the run is resumed) and the number of finished epochs.
     """
-    if folder.has_run() and not folder.has_epoch():  # a run that ended in its first epoch is replaced
+    if folder.has_run() and not folder.has_epoch():
+        reported(folder.config)  # a run that ended in its first epoch is replaced, another's config.json is not
         return config, 0
     if resume and folder.has_run():
         before = folder.config()
@@ -146,7 +147,7 @@ def resumed(folder, **given):
 def _differences(before, after):
     if before["recipe"] != after["recipe"]:
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
-    free = {name for name, one in DECLARED.items() if one.outside_run or not one.fixed}
+    free = {"figures", *(name for name, one in DECLARED.items() if one.outside_run or not one.fixed)}
     changed, resolved = {}, {**_defaults(Recipe), **before["resolved"]}
     for part, kind in (("settings", Settings), ("resolved", Recipe)):  # a key in both is reported as resolved
         # A key that the version which wrote the configuration did not know had its default.

@@ -9,7 +9,7 @@ from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.compiling import make_metric
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
-from tf_capsules.runs.results import append_row, check_row, describe_result, peak_memory_mb
+from tf_capsules.runs.results import append_row, check_row, describe_result
 from tf_capsules.runs.run import Run, check_same_inputs
 
 
@@ -52,17 +52,20 @@ def evaluate_runs(runs, crops=None, results=None):
         row = _row_of(runs, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
         loss = round(values["loss"], 6) if "loss" in values else ""
         row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
-        row |= {"peak_memory_mb": peak_memory_mb()}
         if results is not None:
             append_row(results, row)
         yield Measurement(spec, values, seconds, row)
 
 
 def _row_of(runs, spec):
-    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ."""
+    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ.
+
+    Seconds, strategy and memory are those of the training; device and versions are those of this process.
+    """
     rows = [
         describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
         | {"train_examples": run.trained_on.train_size}
+        | {name: run.result[name] for name in ("strategy", "peak_memory_mb") if name in run.result}
         for run in runs
     ]
     row = {

@@ -9,7 +9,14 @@ import numpy as np
 from tf_capsules import analysis
 from tf_capsules.analysis import plots, viewpoints
 from tf_capsules.analysis.diagnostics import read_rows
+from tf_capsules.files import local
 from tf_capsules.runs.folder import RunFolder, short_names
+
+
+def check_names(names):
+    """Raises a ValueError for the name of a figure that is not there."""
+    if unknown := [name for name in names if name not in DRAWERS]:
+        raise ValueError(f"There is no figure {unknown[0]!r}; there are {', '.join(DRAWERS)}.")
 
 
 def draw(run):
@@ -175,7 +182,7 @@ LACKS = {
 
 def save_figure(figure, path):
     """Writes a matplotlib figure, makes its folder if it is absent, and returns the path."""
-    path = pathlib.Path(path)
+    path = local(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, bbox_inches="tight")
     return path

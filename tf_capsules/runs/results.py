@@ -114,6 +114,11 @@ def lacks_bfloat16(cpu="/proc/cpuinfo"):
     return on_cpu and "avx" in instructions and "_bf16" not in instructions
 
 
+def of_process(row):
+    """What a row says of the process and the machine that trained."""
+    return {name: row[name] for name in ("strategy", "peak_memory_mb", *environment()) if name in row}
+
+
 def check_row(path, row=COLUMNS):
     """Raises a TrainingError if `append_row` would fail: the file can't be written, or has other columns."""
     path = pathlib.Path(path)
@@ -130,7 +135,7 @@ def check_row(path, row=COLUMNS):
 
 def has_row(path, row):
     """Whether a CSV file of results has this row. Device, versions, date, strategy and memory may differ."""
-    free = {"strategy", "peak_memory_mb", *environment()}
+    free = of_process(row)
     told = {name: str(value) for name, value in row.items() if name not in free}
     return pathlib.Path(path).exists() and any(told.items() <= there.items() for there in read_csv(path))
 

@@ -261,7 +261,7 @@ class Settings:
             paths.pop("transformer", None)  # a name
         if self.cache == "none":
             del paths["cache"]
-        paths = {name: str(pathlib.Path(path).resolve()) for name, path in paths.items()}
+        paths = {name: str(pathlib.Path(path).expanduser().resolve()) for name, path in paths.items()}
         return dataclasses.replace(self, **names | paths)
 
 

@@ -4,20 +4,16 @@ import dataclasses
 import inspect
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
 from tf_capsules import recipes
 from tf_capsules.files import read_csv
+from tf_capsules.recipes.measured import of_the_full_test
 from tf_capsules.runs.configuration import WORDS
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.results import check_row
-from tf_capsules.runs.run import BEST
-
-# Notes that mark a row as no full test of the last weights: crops, other iterations, data or weights, part of the data.
-_OF_EVALUATION = re.compile(f" crops$|^evaluated with |^trained on |^{BEST}$|^weights of epoch | test examples$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,9 +182,8 @@ def _found(results, row, settings):
     columns = (*wanted, "epochs", "note", "value", "test_examples", "parameters", "seconds")
     for found in read_csv(results, columns, "is no file of results"):
         notes = found["note"].split("; ")
-        other_test = "familiar viewpoints" in notes or any(map(_OF_EVALUATION.search, notes))
         other_states = of_texts is not None and of_texts not in notes
-        if not other_test and not other_states and wanted.items() <= found.items():
+        if of_the_full_test(found) and not other_states and wanted.items() <= found.items():
             return found
     return None
 

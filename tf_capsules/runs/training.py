@@ -15,8 +15,9 @@ from tf_capsules.runs.configuration import check_folder, check_same_data, config
 from tf_capsules.runs.data import load_data
 from tf_capsules.runs.distributed import join_processes, mirrored_strategy
 from tf_capsules.runs.errors import TrainingError, reported
+from tf_capsules.runs.figures import check_names
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import append_row, check_row, describe_result, has_row, lacks_bfloat16
+from tf_capsules.runs.results import append_row, check_row, describe_result, has_row, lacks_bfloat16, of_process
 from tf_capsules.runs.run import Run
 from tf_capsules.runs.settings import Settings
 
@@ -31,21 +32,25 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         output: the run folder; made if it is absent. A run there that has finished no epoch is replaced.
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, except
-            the folders of data and caches, the number of processes, and the number of epochs if no schedule depends on
-            it. Weights end up the same as those of an uninterrupted run (bitwise with `deterministic`). If no epoch is
-            finished, a line says so and a new run starts; if all epochs are done, nothing is trained.
+            those of folders, caches, downloads and processes, `stop_at`, `diagnostics`, and the number of epochs if no
+            schedule depends on it. Weights end up the same as those of an uninterrupted run (bitwise with
+            `deterministic`). If no epoch is finished, a line says so and a new run starts; if all epochs are done,
+            nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.
 
     Raises:
         TrainingError: what was asked for can't work, the folder holds another run, or the loss is not finite.
+
+    With `deterministic` all of this process stays deterministic on TensorFlow, which can't be undone there.
     """
     settings = settings or Settings()
     recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
     settings = settings.with_absolute_paths()
     recipe = settings.apply(recipe)
+    reported(check_names, recipe.figures)
     folder = RunFolder(output)
     group = join_processes(settings, recipe.batch_size)
     asked = configuration(recipe, settings)
@@ -116,6 +121,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         for part, tested in data.evaluated
     ]
     if writes:
+        if not fit and (folder.path / "result.json").exists():  # this process has trained nothing
+            rows = [row | of_process(folder.read_json("result.json")) for row in rows]
         folder.write_json("result.json", rows[-1])
         for row in rows if results is not None else ():
             if fit or not has_row(results, row):

@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 
+from tf_capsules.files import one_line
 from tf_capsules.lazy import tf
 from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiece
 from tf_capsules.text.transformer import FrozenTransformer
@@ -45,6 +46,8 @@ def refusal(checkpoint):
         _tokenizer(checkpoint)
     except UnsupportedTokenizer as error:
         return str(error)
+    except (AttributeError, KeyError, TypeError) as error:
+        return f"its tokenizer's files have another form: {one_line(error)}"
     return None
 
 

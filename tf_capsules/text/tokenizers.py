@@ -1,9 +1,10 @@
 """The tokenizers of BERT and GPT-2 as TensorFlow operations, from strings to token ids.
 
-For any text they give the same tokens as Hugging Face's. The in-graph tokenizers of keras-hub and tensorflow-text do
-not: they read zero-width characters, Korean, sharp s, a line end before a word or the digit six of Devanagari in
-another way. keras-hub's for GPT-2 also keeps every word that it has met in memory; these keep nothing. Special tokens
-that are spelled out in a text are plain text.
+They give the same tokens as Hugging Face's, but for some marks and punctuation that are newer than one of the two
+tables of Unicode: 115 of the 65,536 characters of the first plane, U+061D for one. The in-graph tokenizers of keras-hub
+and tensorflow-text do not: they read zero-width characters, Korean, sharp s, a line end before a word or the digit six
+of Devanagari in another way. keras-hub's for GPT-2 also keeps every word that it has met in memory; these keep nothing.
+Special tokens that are spelled out in a text are plain text.
 """
 
 import json
@@ -23,6 +24,9 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~\pP]"
 # Its pattern looks ahead, which RE2 can't. So the white space before the last one is cut off first, and kept whole.
 _BEFORE_LAST_SPACE = rf"([{_SPACE}]*?)([{_SPACE}]?[^{_SPACE}]+)"
 _WORD = rf"^[{_SPACE}]+$|'s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_SPACE}\pL\pN]+|[{_SPACE}]"
+_BERT_KEYS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+# Options of byte pairs that change the tokens.
+_OTHER_MERGES = ("dropout", "ignore_merges", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 # Marks where to cut: a byte that UTF-8 never has.
 _CUT = b"\xff"
 
@@ -88,27 +92,29 @@ class WordPiece:
     @classmethod
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, else its vocab.txt; an UnsupportedTokenizer says what does not fit."""
+        config = _configuration(folder)
         if (folder / "tokenizer.json").is_file():
             data = json.loads((folder / "tokenizer.json").read_bytes())
             model, normalizer = data["model"], data["normalizer"] or {}
-            _require("model", model["type"], "WordPiece")
+            _require("model", _kind(model), "WordPiece")
             _require("normalizer", normalizer.get("type"), "BertNormalizer")
             _require("cleaning", normalizer["clean_text"], True)
             _require("splitting", (data["pre_tokenizer"] or {}).get("type"), "BertPreTokenizer")
             _require("prefix", model["continuing_subword_prefix"], "##")
             _require("longest word", model["max_input_chars_per_word"], cls.longest_word)
+            _require("special tokens", _template(data["post_processor"] or {}), ["[CLS]", "A", "[SEP]"])
+            _require_no_more_tokens(data)
             vocabulary = sorted(model["vocab"], key=model["vocab"].get)
             if [model["vocab"][token] for token in vocabulary] != list(range(len(vocabulary))):
                 last = len(vocabulary) - 1
                 raise UnsupportedTokenizer(f"the ids of its {last + 1} tokens are not 0 to {last}")
             lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
             split_chinese = normalizer["handle_chinese_chars"]
+            for key, value in zip(_BERT_KEYS, (lowercase, strip_accents, split_chinese), strict=True):
+                _require(key, config.get(key, value), value)
         elif (folder / "vocab.txt").is_file():
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-            config = folder / "tokenizer_config.json"
-            config = json.loads(config.read_bytes()) if config.is_file() else {}
-            lowercase, strip_accents = config.get("do_lower_case", True), config.get("strip_accents")
-            split_chinese = config.get("tokenize_chinese_chars", True)
+            lowercase, strip_accents, split_chinese = map(config.get, _BERT_KEYS, (True, None, True))
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
         accents = lowercase if strip_accents is None else strip_accents
@@ -206,14 +212,19 @@ class BytePair:
     @classmethod
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, or else vocab.json and merges.txt; for errors see `WordPiece`."""
+        _require("space before the first word", _configuration(folder).get("add_prefix_space", False), False)
         if (folder / "tokenizer.json").is_file():
             data = json.loads((folder / "tokenizer.json").read_bytes())
             model, splitting = data["model"], data["pre_tokenizer"] or {}
-            _require("model", model["type"], "BPE")
+            _require("model", _kind(model), "BPE")
+            for option in _OTHER_MERGES:
+                _require(option, model.get(option) or None, None)
             _require("normalizer", data["normalizer"], None)
             _require("splitting", splitting.get("type"), "ByteLevel")
             _require("splitting", splitting.get("use_regex", True), True)
             _require("space before the first word", splitting["add_prefix_space"], False)
+            _require("special tokens", (data["post_processor"] or {"type": "ByteLevel"}).get("type"), "ByteLevel")
+            _require_no_more_tokens(data)
             vocabulary, merges = dict(model["vocab"]), model["merges"]
             vocabulary |= {one["content"]: one["id"] for one in data["added_tokens"] if one["content"] == cls.end}
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
@@ -246,6 +257,30 @@ def _split(texts):
     """The parts between cuts, without empty ones: a ragged tensor (strings, parts)."""
     parts = tf.strings.split(texts, _CUT)
     return tf.ragged.boolean_mask(parts, parts != b"")
+
+
+def _configuration(folder):
+    """What tokenizer_config.json says; Hugging Face's library lets it overrule the other files."""
+    path = folder / "tokenizer_config.json"
+    return json.loads(path.read_bytes()) if path.is_file() else {}
+
+
+def _kind(model):
+    """The kind of a tokenizer.json's model. Those of GPT-2 and BERT, which are older, don't say it."""
+    return model.get("type") or ("BPE" if "merges" in model else "WordPiece")
+
+
+def _template(post_processor):
+    """The special tokens around a text A, in their order; None for another form."""
+    if post_processor.get("type") == "BertProcessing":
+        return [post_processor["cls"][0], "A", post_processor["sep"][0]]
+    return [next(iter(part.values()))["id"] for part in post_processor.get("single", ())] or None
+
+
+def _require_no_more_tokens(data):
+    """Tokens that are not special are kept whole in every text."""
+    more = [token["content"] for token in data["added_tokens"] if not token["special"]]
+    _require("list of added tokens", more, [])
 
 
 def _require(what, found, wanted):

@@ -49,3 +49,11 @@ def test_pose_changes_have_a_panel_a_schedule_and_a_line_a_layer(saved):
         np.testing.assert_allclose([line[:, 1] for line in points], want, rtol=1e-5)
         np.testing.assert_array_equal(points[0][:, 0], [2, 3, 4, 5])
     assert "3 images" in figure.get_supxlabel()
+
+
+def test_all_pose_changes_are_in_the_picture():
+    changes = {"concurrent": [[1.2, 1.0, 0.9]], "sequential": [[1.0, 0.01, 1e-4]]}
+    for order in (changes, dict(reversed(changes.items()))):
+        for axes in plots.draw_pose_changes(order, ["one"], 3).axes:
+            low, high = axes.get_ylim()
+            assert axes.get_yscale() == "log" and low <= 1e-4 and high >= 1.2

@@ -45,6 +45,8 @@ def test_what_fit_returned_is_drawn():
         np.testing.assert_allclose(lines(loss)["training"], list(enumerate(fitted.history["loss"], 1)))
         np.testing.assert_allclose(lines(metric)["validation"][2], [3, 100 * fitted.history["val_accuracy"][2]])
     assert len(plots.draw_training_curves({"a": fitted, "b": fitted.history}).axes[0].lines) == 4
+    later = model.fit(x, y, epochs=5, initial_epoch=3, validation_data=(x, y), verbose=0)
+    assert [epoch for epoch, _ in lines(plots.draw_training_curves(later).axes[0])["training"]] == [4, 5]
     rare = model.fit(x, y, epochs=4, validation_data=(x, y), validation_freq=2, verbose=0)
     assert list(lines(plots.draw_training_curves(rare).axes[0])) == ["training"]
 
@@ -143,6 +145,10 @@ def test_convergence_has_a_panel_a_group_and_a_line_a_run(saved):
     assert [len(axes.get_lines()) for axes in figure.axes] == [2, 1]
     points = figure.axes[0].get_lines()[0].get_xydata()
     np.testing.assert_allclose(points, [(5000, 25), (10000, 50), (15000, 75)])
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+    assert labels == [("training examples seen", "validation accuracy (%)"), ("training examples seen", "")]
+    one = plots.draw_convergence({"a": {"b": [{"epoch": 1, "loss": 1.0, "val_exact_match": 0.5}]}})
+    assert one.axes[0].get_ylabel() == "validation exact match (%)"
     with pytest.raises(ValueError, match="no groups"):
         plots.draw_convergence({})
     with pytest.raises(ValueError, match="no validation metric"):

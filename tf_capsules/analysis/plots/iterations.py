@@ -37,7 +37,7 @@ def draw_pose_changes(measured, layers, images):
             drawing.add_line(axes, number, np.arange(2, len(one) + 2), one, name.replace("_", " "))
         drawing.label_axes(axes, "routing iteration", "")
         axes.set_title(schedule, fontsize=11)
-        drawing.log_scale(axes)
+    drawing.log_scale(panels[0])  # its limits are those of all panels, so all curves have to be there
     panels[0].set_ylabel("mean distance that a pose moves")
     drawing.add_legend(figure)
     over = f"{drawing.counted(images, 'image')} and all capsules of a layer"

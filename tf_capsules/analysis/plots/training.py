@@ -117,20 +117,21 @@ def draw_convergence(groups, examples=None):
     groups = {title: _runs(histories) for title, histories in groups.items()}
     names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
     figure = drawing.new_figure(3.6 * len(groups) + 1.8, 4.0)
-    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+    panels, measured = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], {}
     for axes, (title, runs) in zip(panels, groups.items(), strict=True):
         for name, rows in runs.items():
             metric = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
             if metric is None:
                 raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
+            measured[metric.removeprefix("val_").replace("_", " ")] = True
             epochs, values = _column(rows, metric)
             drawing.add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
-        drawing.label_axes(axes, "epoch" if examples is None else "training images seen", "")
+        drawing.label_axes(axes, "epoch" if examples is None else "training examples seen", "")
         if examples is not None:
             axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
     drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
-    panels[0].set_ylabel("validation accuracy (%)")
+    panels[0].set_ylabel(f"validation {', '.join(measured)} (%)")
     return drawing.add_legend(figure)
 
 
@@ -211,9 +212,11 @@ def _rows(history):
     lists = getattr(history, "history", history)
     if not _of_fit(lists):
         return lists
+    epochs = [epoch + 1 for epoch in getattr(history, "epoch", ())]  # of a training that went on, not from 1
+    epochs = epochs if len(epochs) == len(lists["loss"]) else range(1, len(lists["loss"]) + 1)
     whole = {name: values for name, values in lists.items() if len(values) == len(lists["loss"])}
     rows = zip(*whole.values(), strict=True)
-    return [{"epoch": epoch, **dict(zip(whole, row, strict=True))} for epoch, row in enumerate(rows, 1)]
+    return [{"epoch": epoch, **dict(zip(whole, row, strict=True))} for epoch, row in zip(epochs, rows, strict=True)]
 
 
 def _kinds(runs, losses):
