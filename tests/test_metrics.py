@@ -82,6 +82,13 @@ def test_labels_that_do_not_fit_are_named():
         ExactMatch()(np.zeros((4, 2)), np.zeros((4, 3)))
 
 
+@pytest.mark.parametrize("metric", [ExactMatch, TopKAccuracy])
+def test_predictions_of_another_rank_are_named(metric):
+    message = rf"{metric.__name__} takes activations \(batch, classes\). Received predictions of shape \(2, 3, 3\)"
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        metric()(np.zeros((2, 3)), np.zeros((2, 3, 3)))
+
+
 def test_a_threshold_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="`threshold` must be a number or None. Received: 'high'"):
         ExactMatch("high")

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
-from tf_capsules.layers.arguments import class_targets, positive_int
+from tf_capsules.layers.arguments import class_rows, positive_int
 from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.precision import at_least_float32
 
@@ -27,7 +27,7 @@ class ExactMatch(keras.metrics.MeanMetricWrapper):
         y_pred: (batch, classes).
 
     Raises:
-        ValueError: a threshold that is no number; labels of another shape.
+        ValueError: a threshold that is no number; labels or predictions of another shape.
 
     Example:
         >>> float(ExactMatch()(np.array([[1, 1, 0]]), np.array([[0.9, 0.3, 0.4]])))
@@ -63,7 +63,7 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
         y_pred: (batch, classes).
 
     Raises:
-        ValueError: k out of range, labels of another shape.
+        ValueError: k out of range, labels or predictions of another shape.
 
     Example:
         >>> float(TopKAccuracy()(np.array([[0.3, 0.7], [1.0, 0.0]]), np.array([[0.4, 0.6], [0.2, 0.8]])))
@@ -79,8 +79,8 @@ class TopKAccuracy(keras.metrics.MeanMetricWrapper):
 
 
 def _among_top_k(y_true, y_pred, k):
-    y_pred = ops.cast(ops.convert_to_tensor(y_pred), "float32")  # TensorFlow's in_top_k takes nothing else
-    targets = class_targets(ops.convert_to_tensor(y_true), y_pred)
+    y_pred = ops.cast(y_pred, "float32")  # TensorFlow's in_top_k takes nothing else
+    targets, y_pred = class_rows("TopKAccuracy takes activations", y_true, y_pred)
     best = ops.argmax(targets, axis=-1)
     # Equal outputs are all among the top, but only one of them is the most active: otherwise a network that gives the
     # same output to every class would always be right.
@@ -90,8 +90,7 @@ def _among_top_k(y_true, y_pred, k):
 
 
 def _exact_match(y_true, y_pred, threshold):
-    y_pred = at_least_float32(ops.convert_to_tensor(y_pred))
-    targets = class_targets(ops.convert_to_tensor(y_true), y_pred)
+    targets, y_pred = class_rows("ExactMatch takes activations", y_true, at_least_float32(y_pred))
     present = targets > 0
     far = ops.cast(3e38, y_pred.dtype)
     # With the initial values Keras takes an empty batch, too.

@@ -110,6 +110,15 @@ def test_votes_are_poses_times_matrices_with_biases_and_coordinates(routing):
 
 
 @pytest.mark.parametrize("routing", [*FULL, *WINDOWED])
+def test_votes_of_arrays_in_float64(routing):
+    layer = (FULL | WINDOWED)[routing][0]()
+    layer.build(POSES.shape)
+    votes = layer.votes(POSES.astype("float64"))
+    assert keras.backend.standardize_dtype(votes.dtype) == "float32"
+    np.testing.assert_allclose(array(votes), array(layer.votes(POSES)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("routing", [*FULL, *WINDOWED])
 def test_a_layer_without_weights_has_no_votes(routing):
     with pytest.raises(ValueError, match="The layer '.*' has no weights yet: build or call it first."):
         (FULL | WINDOWED)[routing][0]().votes(POSES)
@@ -251,6 +260,19 @@ class OtherNames(DynamicRouting):
 
 def test_a_layer_of_one_s_own_may_call_its_arguments_otherwise():
     assert OtherNames(3, 4)(keras.Input((5, 2)), return_couplings=True)[1].shape == (None, 5, 3)
+
+
+class Hotter(DynamicRouting):
+    def call(self, poses, temperature=1.0, mask=None):
+        return ops.sum(super().call(poses / temperature, mask), axis=-1)
+
+
+def test_a_layer_of_one_s_own_may_have_more_arguments_and_other_results():
+    layer, poses = Hotter(3, 4), POSES[:, 0, 0, :, 0]
+    inputs = keras.Input(poses.shape[1:])
+    model = keras.Model(inputs, layer(inputs, temperature=2.0))
+    assert model.output_shape == (None, 3)
+    np.testing.assert_allclose(array(model(poses)), array(layer(poses, temperature=2.0)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("layer", [DynamicRouting, SelfAttentionRouting])

@@ -66,6 +66,10 @@ def test_all_iterations_on_request():
         found = layer(poses, return_iterations=True)
         assert [[x.shape for x in own] for own in found] == [[(2, 4, 3)] * 3, [(2, 2, 3)] * 3]
         np.testing.assert_allclose(array(found[-1][-1]), array(layer(poses)), atol=1e-6)
+        inputs = keras.Input(poses.shape[1:])
+        model = keras.Model(inputs, layer(inputs, return_iterations=True))
+        for wanted, given in zip(keras.tree.flatten(found), keras.tree.flatten(model(poses)), strict=True):
+            np.testing.assert_allclose(array(given), array(wanted), atol=1e-6)
     # With one layer both schedules are the same.
     both = [ConcurrentRouting(chain[:1], iterations=4, schedule=name)(poses) for name in ("concurrent", "sequential")]
     np.testing.assert_allclose(array(both[0]), array(both[1]), atol=1e-6)

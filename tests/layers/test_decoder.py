@@ -24,6 +24,10 @@ def test_parameters_of_the_paper():
     assert decoder.count_params() == 82_432 + 525_312 + 803_600
 
 
+def test_units_may_be_an_array():
+    assert [Decoder((4, 4, 1), units).units for units in (np.array([8, 9]), [], np.zeros(0))] == [(8, 9), (), ()]
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -66,7 +66,8 @@ def test_equals_votes_written_out(pose, sharing):
     votes = votes.reshape(batch, children, parents, *pose[:-1], dim).astype("float32")
     betas = {"beta_u": array(layer.beta_u), "beta_a": array(layer.beta_a)}
     made = StoredVotes(votes, (activations * mask).reshape(batch, children))
-    expected = em_routing(made, normalization="data", **betas)[:3]
+    there = mask.reshape(batch, children).sum(1, keepdims=True)
+    expected = em_routing(made, normalization="data", children=there, **betas)[:3]
     for result, wanted in zip(layer(poses, activations, mask=mask), expected, strict=True):
         np.testing.assert_allclose(array(result), array(wanted), atol=2e-5, rtol=1e-4)
 
@@ -139,6 +140,20 @@ def test_parameters_and_initial_values():
     layer.build((None, 30, 4, 4))
     for beta in (array(layer.beta_u), array(layer.beta_a)):
         assert 0 <= beta.min() < 0.2 and 0.8 < beta.max() <= 1
+
+
+def test_masked_children_do_not_count_among_the_data():
+    layer, random = EMRouting(3, 4, sharing="all", normalization="data"), np.random.default_rng(0)
+    poses = random.normal(size=(2, 200, 4)).astype("float32")
+    activations = random.uniform(size=(2, 200)).astype("float32")
+    alone = layer(poses, activations)
+    padded = [np.concatenate([x, np.ones((2, 300, *x.shape[2:]), "float32")], axis=1) for x in (poses, activations)]
+    found = layer(*padded, mask=np.broadcast_to(np.arange(500) < 200, (2, 500)))
+    assert 1e-3 < np.ptp(array(alone[1])) and array(alone[1]).max() < 1
+    for a, b in zip(found, alone, strict=True):
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-4, atol=1e-4)
+    nobody = layer(poses, activations, mask=np.zeros((2, 200), bool))
+    assert all(np.isfinite(array(x)).all() for x in nobody)
 
 
 def test_votes_are_stored_where_they_are_smaller():

@@ -64,6 +64,20 @@ def test_chunks_of_an_unknown_number_of_children():
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_first_call_does_not_choose_how_later_ones_hold_their_votes():
+    for children in (9, 5000, None):
+        layer = HeinsenRouting(None, 16, sharing="all")
+        layer(keras.Input((children, 16)))
+        assert layer.plan.stores(7) and not layer.plan.stores(9)
+
+
+def test_few_children_need_no_chunks_and_so_go_with_xla():
+    few, many = (HeinsenRouting(50, 4, sharing="all", children_per_chunk=4) for _ in range(2))
+    few(keras.Input((6, 2, 4)))
+    many(keras.Input((60, 2, 4)))
+    assert (few.supports_jit, many.supports_jit) == (True, BACKEND != "tensorflow")
+
+
 @pytest.mark.long
 def test_xla_is_left_out_where_it_can_not_choose_the_form_of_votes():
     options = dict(sharing="all", iterations=2)

@@ -34,7 +34,7 @@ def test_extreme_scores_stay_finite():
 
 
 def test_labels_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"logits \(batch, classes\). Received shape \(3, 4, 1\)"):
+    with pytest.raises(ValueError, match=r"logits \(batch, classes\). Received predictions of shape \(3, 4, 1\)"):
         SoftmaxCrossentropy()(np.array([1, 0, 2]), LOGITS[..., None])
     with pytest.raises(ValueError, match=r"(?s)Labels.*\(3, 2\)"):
         SoftmaxCrossentropy()(np.ones((3, 2), "float32"), LOGITS)

@@ -224,6 +224,8 @@ def test_a_growing_margin_counts_one_network():
         other.compile("sgd", SpreadLoss(margin))
     model.compile("sgd", SpreadLoss(margin))
     assert count(model) == 1
+    model.compile("sgd", [SpreadLoss(margin)])  # Keras takes a list of one, too
+    assert count(model) == 1 and model.growing_margins == [margin]
     outputs = other.encoder.output
     inside, margin = dict(outputs), SpreadMargin.over(10, "linear")
     inside["activations"] = margin(outputs["activations"])

@@ -99,6 +99,14 @@ def check_feature_map(layer, shape, known=("number of channels",), kernel_size=(
             )
 
 
+def class_rows(what, labels, predictions):
+    """Labels as rows, and predictions, two arrays (batch, classes). `what` begins the error for other predictions."""
+    labels, predictions = map(ops.convert_to_tensor, (labels, predictions))
+    if len(predictions.shape) != 2:
+        raise ValueError(f"{what} (batch, classes). Received predictions of shape {tuple(predictions.shape)}.")
+    return class_targets(labels, predictions), predictions
+
+
 def class_targets(labels, predictions):
     """Class numbers (batch,) or (batch, 1), or rows (batch, classes), as rows in the predictions' dtype.
 

@@ -99,7 +99,7 @@ class RoutingLayer(Configured):
         """The votes of poses, biases and coordinates included, (batch [* positions], children, parents, *pose)."""
         if not self.built:
             raise ValueError(f"The layer {self.name!r} has no weights yet: build or call it first.")
-        return self.make_votes(poses).store().tensor()
+        return self.make_votes(ops.cast(poses, self.routing_dtype)).store().tensor()
 
     def make_votes(self, poses, activations=None, stored=None):
         """The votes of poses, `tf_capsules.routing.votes.Votes`; `stored`: whether as a tensor, None: as planned."""
@@ -148,10 +148,9 @@ class RoutingLayer(Configured):
         return one_or_all(self._shapes(poses_shape))
 
     def compute_output_spec(self, *args, **kwargs):
-        # A subclass may rename the arguments of `call`, and hand them on.
-        own = next(c for c in type(self).__mro__ if c.__module__.startswith("tf_capsules.") and "call" in vars(c))
-        given = inspect.signature(own.call).bind(self, *args, **kwargs).arguments
-        del given["self"]
+        if not type(self).call.__module__.startswith("tf_capsules."):  # a subclass's own `call` is traced
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
         self._check_call(**given)
         poses_shape, capsules = tuple(given["poses"].shape), given.get("capsules")
         shapes = self._shapes(poses_shape, capsules, self._answers(given))

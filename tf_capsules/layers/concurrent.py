@@ -111,8 +111,9 @@ class ConcurrentRouting(KeepsInnerStates):
             check_per_child(poses, activations=activations, mask=mask)
         specs, shapes = [], self._shapes(poses.shape, None if activations is None else activations.shape)
         for layer, own in zip(self.chain, shapes, strict=True):
-            results = one_or_all([keras.KerasTensor(shape, layer.compute_dtype) for shape in own])
-            specs.append([results] * self.iterations)
+            # New ones for each iteration: Keras tells tensors apart by identity.
+            results = ([keras.KerasTensor(shape, layer.compute_dtype) for shape in own] for _ in range(self.iterations))
+            specs.append([*map(one_or_all, results)])
         return specs if return_iterations else specs[-1][-1]
 
     def compute_output_shape(self, poses_shape, activations_shape=None):

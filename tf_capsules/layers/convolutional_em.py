@@ -31,8 +31,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": the backward pass recomputes the votes, unless the call returns couplings or
             `normalization` is "min_max"; "recompute": likewise, which excludes "min_max"; "store": they are kept.
-        normalization: see `EMRouting`; "data" is `100 capsules / children of a window`; "min_max" is over the types at
-            each position.
+        normalization: see `EMRouting`; "data" is `100 capsules / children of a window`, masked ones included; "min_max"
+            is over the types at each position.
         dim, iterations, use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
         beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
             bias_regularizer, beta_u_regularizer, beta_a_regularizer, kernel_constraint, bias_constraint,

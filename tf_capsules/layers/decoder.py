@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Shape
@@ -53,7 +54,7 @@ class Decoder(Configured):
     ):
         super().__init__(**kwargs)
         self.image_shape = image_sizes(image_shape)
-        self.units = () if units in ((), []) else positive_ints("units", units, "hidden layer", (512, 1024))
+        self.units = () if np.size(units) == 0 else positive_ints("units", units, "hidden layer", (512, 1024))
         self._set_weight_options(locals())
         sizes = (*self.units, math.prod(self.image_shape))
         activations = ["relu"] * len(self.units) + ["sigmoid"]

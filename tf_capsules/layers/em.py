@@ -8,7 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import check_memory, plain_numbers, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import children_of, flatten_grid, masked, rows_of
+from tf_capsules.layers.connections import bool_mask, children_of, flatten_grid, masked, rows_of
 from tf_capsules.layers.coordinate_addition import add_coordinates, check_coordinates
 from tf_capsules.routing.em import check_em_routing, em_routing
 from tf_capsules.routing.votes import plan
@@ -66,7 +66,8 @@ class EMRouting(EMRoutingLayer):
             second-order gradients on TensorFlow.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
-        normalization: factor on the costs; "data": `100 capsules / children`; "min_max": an example's lie in [-5, 5].
+        normalization: factor on the costs; "data": `100 capsules / children`, without those that are masked; "min_max":
+            an example's lie in [-5, 5].
         gradients: "all": through all iterations; "last": through the last one only.
         epsilon: added, in divisions, to each parent's mass (the sum of couplings times activations), and with
             "min_max" to the range of the costs.
@@ -160,8 +161,10 @@ class EMRouting(EMRoutingLayer):
     def call(self, poses, activations=None, mask=None, return_couplings=False, return_variances=False, poses_mask=None):
         mask = poses_mask if mask is None else mask
         self._check_call(poses, activations, mask)
-        activations = masked(activations, mask, ops.shape(flatten_grid(poses))[:2], self.routing_dtype)
-        options = {**self._options, "return_couplings": return_couplings}
+        shape, options = ops.shape(flatten_grid(poses))[:2], {**self._options, "return_couplings": return_couplings}
+        activations = masked(activations, mask, shape, self.routing_dtype)
+        if mask is not None:
+            options["children"] = ops.maximum(ops.sum(ops.cast(bool_mask(mask, shape), "int32"), 1, keepdims=True), 1)
         found = self._route(lambda stored: em_routing(self.make_votes(poses, activations, stored), **options), poses)
         return self._returned(found[: 4 if return_variances else 3], found[4:])
 

@@ -126,7 +126,7 @@ class HeinsenRouting(RoutingLayer):
         parents, columns = self.capsules or 1, poses_shape[-1]
         initializer = self.kernel_initializer or keras.initializers.RandomNormal(stddev=1 / columns)
         self._add_kernel((groups,), poses_shape, initializer)
-        self.bias = self._add("bias", (groups, parents, *rows, self.dim))
+        self.bias = self.vote_bias = self._add("bias", (groups, parents, *rows, self.dim))
         self.beta_use = self._add("beta_use", (groups, parents), options="beta")
         self.beta_ignore = self.beta_use
         if not self.single_beta:
@@ -141,10 +141,10 @@ class HeinsenRouting(RoutingLayer):
             if not self.single_beta:
                 self.breaking["beta_ignore"] = self._add("beta_ignore_breaking", (), "zeros", "beta")
         memory = "store" if callable(self.density) else self.votes_memory
-        shape = (rows, columns, self.dim, self.capsules or children_of(poses_shape))
+        shape = (rows, columns, self.dim, self.capsules)
         self.plan = plan.for_moments(memory, self.sharing != "none", *shape, fewest=plan.FEWEST_FOR_HEINSEN)
         known = self.children_per_chunk is None and children_of(poses_shape) is not None
-        self.supports_jit = takes_xla(self._xla or known or self.stores_votes)
+        self.supports_jit = takes_xla(self._xla or known or self.plan.stores(children_of(poses_shape)))
         super().build(poses_shape)
 
     def build_from_config(self, config):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
-from tf_capsules.layers.arguments import class_targets, truth_value
+from tf_capsules.layers.arguments import class_rows, truth_value
 from tf_capsules.losses.base import Loss
 
 
@@ -44,9 +44,7 @@ class SoftmaxCrossentropy(Loss):
         self.from_logits = truth_value("from_logits", from_logits)
 
     def call(self, y_true, y_pred):
-        y_pred = ops.convert_to_tensor(y_pred)
-        if len(y_pred.shape) != 2:
-            kind = "logits" if self.from_logits else "probabilities"
-            raise ValueError(f"The predictions are {kind} (batch, classes). Received shape {tuple(y_pred.shape)}.")
+        kind = "logits" if self.from_logits else "probabilities"
+        targets, y_pred = class_rows(f"SoftmaxCrossentropy takes {kind}", y_true, y_pred)
         logits = y_pred if self.from_logits else ops.log(ops.maximum(y_pred, keras.config.epsilon()))
-        return -ops.sum(class_targets(ops.convert_to_tensor(y_true), logits) * ops.log_softmax(logits), axis=-1)
+        return -ops.sum(targets * ops.log_softmax(logits), axis=-1)

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
-from tf_capsules.layers.arguments import class_targets, one_of
+from tf_capsules.layers.arguments import class_rows, one_of
 from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_number
 
@@ -58,11 +58,7 @@ class MarginLoss(Loss):
         self.variant = one_of("variant", variant, ("paper", "code"))
 
     def call(self, y_true, y_pred):
-        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
-        if len(y_pred.shape) != 2:
-            shape = tuple(y_pred.shape)
-            raise ValueError(f"MarginLoss takes lengths (batch, classes). Received predictions of shape {shape}.")
-        targets = class_targets(y_true, y_pred)
+        targets, y_pred = class_rows("MarginLoss takes lengths", y_true, y_pred)
         missing = ops.square(ops.relu(self.present - y_pred))
         excess = ops.square(ops.relu(y_pred - self.absent))
         losses = targets * missing + self.down_weight * (1 - targets) * excess

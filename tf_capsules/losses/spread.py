@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
-from tf_capsules.layers.arguments import class_targets, one_of, positive_int
+from tf_capsules.layers.arguments import class_rows, one_of, positive_int
 from tf_capsules.losses.base import Loss
 from tf_capsules.routing.arguments import is_positive
 
@@ -137,10 +137,7 @@ class SpreadLoss(Loss):
         self.margin = margin
 
     def call(self, y_true, y_pred):
-        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
-        if len(y_pred.shape) != 2:
-            shape = tuple(y_pred.shape)
-            raise ValueError(f"SpreadLoss takes activations (batch, classes). Received predictions of shape {shape}.")
+        targets, y_pred = class_rows("SpreadLoss takes activations", y_true, y_pred)
         margin = self.margin
         if isinstance(margin, SpreadMargin):
             if not margin.built:
@@ -149,7 +146,6 @@ class SpreadLoss(Loss):
                     "Compile with SpreadLoss of a SpreadMargin that is a layer of it, also after `load_model`."
                 )
             margin = ops.cast(margin.at(margin.steps), y_pred.dtype)
-        targets = class_targets(y_true, y_pred)
         one = ops.logical_and(ops.any(targets == 1, axis=-1), ops.sum(targets, axis=-1) == 1)
         targets = ops.where(one[:, None], targets, float("nan"))
         right = ops.sum(targets * y_pred, axis=-1, keepdims=True)

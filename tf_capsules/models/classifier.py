@@ -101,6 +101,7 @@ class CapsuleClassifier(keras.Model):
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         if isinstance(loss, dict):
             raise ValueError(f"`loss` is one loss, of the activations. Received: {loss!r}")
+        loss = loss[0] if isinstance(loss, (list, tuple)) and len(loss) == 1 else loss
         margin = loss.margin if isinstance(loss, SpreadLoss) else None
         growing = isinstance(margin, SpreadMargin) and margin not in self.encoder._flatten_layers()
         if growing and margin.built and margin not in self.growing_margins:

@@ -24,6 +24,7 @@ def em_routing(
     epsilon: float = 1e-9,
     variance_floor: float = 1e-9,
     competition: Callable | None = None,
+    children: Tensor | None = None,
     return_couplings: bool = False,
 ):
     """Routes by expectation-maximization: a parent is active if describing its votes costs less than `beta_a`.
@@ -48,6 +49,7 @@ def em_routing(
         variance_floor: added to each variance.
         competition: from logits to couplings, both (batch, children, parents or 1), such as `Windows.couple` for a
             batch of parent positions; None: all parents compete for a child.
+        children: how many "data" counts, (batch, 1), for a batch with masked ones; None: all.
         return_couplings: also return the couplings R of the last M-step.
 
     Returns:
@@ -60,6 +62,8 @@ def em_routing(
     """
     check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor)
     competition = competition or softmax
+    children = votes.children if children is None else children
+    normalization = cost_factor(normalization, votes.parents, children, votes.dtype)
     options = dict(normalization=normalization, gradients=gradients, epsilon=epsilon, variance_floor=variance_floor)
     lambdas = temperatures(inverse_temperature, iterations)
     states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
@@ -75,7 +79,7 @@ def em_routing(
 def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, variance_floor, competition, gradients="all"):
     """The parents after each M-step: activation logits, means relative to the origin of the votes, and variances.
 
-    Arguments: see `em_routing`. `lambdas`: inverse temperatures.
+    Arguments: see `em_routing`. `lambdas`: inverse temperatures; `normalization`: "min_max" or a factor.
     """
     beta_u, beta_a = (0.0 if x is None else ops.cast(x, votes.dtype) for x in (beta_u, beta_a))
 
@@ -89,7 +93,7 @@ def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, varianc
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
         costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
-        logits = inverse_temperature * (beta_a - normalized(costs, normalization, votes, epsilon))
+        logits = inverse_temperature * (beta_a - normalized(costs, normalization, epsilon))
         return logits, means, variances
 
     states = [m_step(lambdas[0], uniform_couplings(votes, competition))]
@@ -127,20 +131,20 @@ def temperatures(inverse_temperature, iterations):
 
 
 def cost_factor(normalization, parents, children, dtype):
-    """The factor on the cost, for a `normalization` that is a number or "data"."""
+    """The factor on the cost, for a `normalization` that is a number or "data"; "min_max" stays."""
     if normalization != "data":
         return normalization
     return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
 
 
-def normalized(costs, normalization, votes, epsilon):
-    """Costs (batch, parents), normalized."""
-    if normalization == "min_max":
+def normalized(costs, normalization, epsilon):
+    """Costs (batch, parents), normalized, by a factor or "min_max"."""
+    if isinstance(normalization, str):
         # Without initial values Keras refuses the extremes of an empty batch.
         low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
         high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
         return 10 * (costs - low) / (high - low + epsilon) - 5
-    return cost_factor(normalization, votes.parents, votes.children, votes.dtype) * costs
+    return normalization * costs
 
 
 def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):

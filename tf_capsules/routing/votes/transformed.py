@@ -23,7 +23,8 @@ class TransformedVotes(Votes):
     """
 
     def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
-        poses, kernel = at_least_float32(poses), at_least_float32(kernel)
+        poses = at_least_float32(poses)
+        kernel, bias = (None if x is None else ops.cast(x, poses.dtype) for x in (kernel, bias))
         self.groups, _, self.columns, out = kernel.shape
         self.parents = ops.shape(kernel)[1]
         given = f"a kernel of shape {tuple(kernel.shape)}, (groups, parents, d, e)."

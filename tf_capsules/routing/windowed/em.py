@@ -76,7 +76,7 @@ def windowed_em_routing(
     def forward(poses, activations, shared):
         kernel, beta_u, beta_a, *bias = shared
         votes = make_votes(windows, poses, kernel, *bias, activations=activations)
-        options = dict(normalization=normalization, epsilon=epsilon, variance_floor=variance_floor)
+        options = dict(normalization=factor, epsilon=epsilon, variance_floor=variance_floor)
         states = em_states(votes, lambdas, beta_u=beta_u, beta_a=beta_a, competition=competition, **options)
         states = [joined(means, variances, logits) for logits, means, variances in states]
         return states[-1], ops.stack(states, axis=1)
