@@ -10,7 +10,16 @@ from small_runs import RECTIFIED, TINY, write_arrays
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy
-from tf_capsules.runs import RunFolder, Settings, TrainingError, evaluate_runs, find_run, load_run, train
+from tf_capsules.runs import (
+    RunFolder,
+    Settings,
+    TrainingError,
+    evaluate_runs,
+    find_run,
+    load_run,
+    run_of_weights,
+    train,
+)
 from tf_capsules.runs import run as module
 
 
@@ -155,6 +164,15 @@ def test_a_fine_tuned_run_needs_its_initial_weights_no_more(eager, run, tmp_path
         np.testing.assert_allclose(b, a, atol=1e-6)
     with pytest.raises(TrainingError, match="`weights`: no such file"):
         train(own, tmp_path / "other", settings, verbose=0)
+
+
+def test_weights_without_a_decoder_make_a_network_without_one(tmp_path):
+    write_arrays(tmp_path / "mine.npz", 10, (28, 28, 1))
+    bare = run_of_weights("mazzia2021-mnist", "mazzia2021-mnist", data=str(tmp_path / "mine.npz"))
+    assert bare.model.decoder is None and set(bare.evaluate()) == {"loss", "accuracy"}
+    whole = recipes.get("sabour2017-digits").model((8, 8, 1), 10, **recipes.get("sabour2017-digits").model_options)
+    whole.save_weights(tmp_path / "whole.weights.h5")
+    assert run_of_weights("sabour2017-digits", tmp_path / "whole.weights.h5").model.decoder is not None
 
 
 def test_a_recipe_that_no_file_can_hold_is_refused(tmp_path):

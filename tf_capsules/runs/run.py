@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import inspect
 import pathlib
 import warnings
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tf_capsules import recipes
 from tf_capsules.datasets import augment
 from tf_capsules.files import reading
 from tf_capsules.models.weights import find
-from tf_capsules.models.weights.keras_file import saved_epoch
+from tf_capsules.models.weights.keras_file import has_decoder, saved_epoch
 from tf_capsules.routing.arguments import one_of
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import recorded_recipe, recorded_settings
@@ -223,7 +224,8 @@ def run_of_weights(recipe, weights, **changes):
 
     Args:
         recipe: a `Recipe`, or the name of one.
-        weights: what the network's `weights` argument takes: a file, or the name of a shipped set.
+        weights: what the network's `weights` argument takes: a file, or the name of a shipped set. If it has none of a
+            decoder, the network is built without one.
         changes: values of `Settings`.
 
     Its pictures and exports belong to runs/RECIPE-weights, which is no run's own folder.
@@ -235,11 +237,14 @@ def run_of_weights(recipe, weights, **changes):
     published = reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
     settings.check(published)
     recipe = settings.apply(published)
-    reported(find, weights)
+    options = dict(weights=weights)
+    if not has_decoder(reported(find, weights)):
+        names = {"decoder", "decoder_units"} & set(inspect.signature(recipe.model).parameters)
+        options |= dict.fromkeys(names)
     data = reported(load_data, recipe, settings)
     spec = data.spec.noted(f"weights {pathlib.Path(weights).name}", train_size=0)
     data = dataclasses.replace(data, spec=spec)
-    model = reported(build_model, recipe.replace(model_options=dict(weights=weights)), spec, settings.dtype)
+    model = reported(build_model, recipe.replace(model_options=options), spec, settings.dtype)
     reported(compile_model, model, recipe, dataclasses.replace(spec, train_size=1), settings.jit)
     folder = pathlib.Path("runs") / f"{recipe.name}-weights"
     trained = recipe.replace(batch_size=published.batch_size)

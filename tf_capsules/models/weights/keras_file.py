@@ -1,6 +1,7 @@
 """Weights in a file of Keras: checked before they are filled in, sealed by a checksum; random states and the epoch."""
 
 import collections
+import contextlib
 import hashlib
 import io
 import os
@@ -55,6 +56,13 @@ def saved_epoch(path: str | os.PathLike):
     """What `save_epoch` wrote; None for a file of a version that did not."""
     with reading(path, "does not hold weights"), h5py.File(path) as file:
         return int(file.attrs["epoch"]) if "epoch" in file.attrs else None
+
+
+def has_decoder(path: str | os.PathLike):
+    """Whether a file of Keras weights has those of a decoder; True for a file of another form."""
+    with contextlib.suppress(OSError), h5py.File(path) as file:
+        return "encoder" not in file or "decoder" in file
+    return True
 
 
 def load_random_states(model: keras.Model, path: str | os.PathLike):
