@@ -95,6 +95,10 @@ class RunFolder:
             DataSpec.from_json(config["data"])
         return config
 
+    def result(self):
+        """The dict in result.json, the row of results; {} before the end of the first training."""
+        return self.read_json("result.json") if (self.path / "result.json").exists() else {}
+
     def save_weights(self, model, name, epoch):
         with replacing(self.path / name) as part:
             model.save_weights(part)

@@ -149,7 +149,7 @@ def load_run(folder, weights="last", recipe=None, **changes):
     history = folder.history(trained.metric)
     if len(history) < (number or 0):
         raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
-    result = folder.read_json("result.json") if (folder.path / "result.json").exists() else {}
+    result = folder.result()
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
     if other_data:  # they are for tests: the length of an epoch is not theirs

@@ -121,8 +121,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         for part, tested in data.evaluated
     ]
     if writes:
-        if not fit and (folder.path / "result.json").exists():  # this process has trained nothing
-            rows = [row | of_process(folder.read_json("result.json")) for row in rows]
+        before = {} if fit else folder.result()
+        if before.get("epochs") == len(history):  # this process has trained nothing
+            rows = [row | of_process(before) for row in rows]
         folder.write_json("result.json", rows[-1])
         for row in rows if results is not None else ():
             if fit or not has_row(results, row):
