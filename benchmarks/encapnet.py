@@ -12,7 +12,7 @@ the loss of their first step is the same. Close other jobs first.
 
 import argparse
 
-from processes import alone, parsed, timed
+from processes import alone, parsed, software, timed
 
 # row of the table: (network, its options, form, batch)
 ROWS = {
@@ -169,7 +169,7 @@ def main():
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--output", default="results/encapnet_cost.csv")
     options = parsed(parser, measure)
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.results import append_row
 
     for name in options.rows:
         for network, arguments, form, batch in ROWS[name]:
@@ -183,7 +183,7 @@ def main():
                 "seconds_an_image": round(found["seconds"] / batch, 4),
                 "peak_memory_mb": found["memory"],
                 "loss": round(found["value"], 4),
-                **environment(),
+                **software(form),
             }
             append_row(options.output, row)
             took = f"{row['seconds_a_batch']:8.3f} s  {row['seconds_an_image']:7.4f} s an image"

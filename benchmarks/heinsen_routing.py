@@ -14,7 +14,7 @@ step; memory is the largest resident size above the idle process with libraries 
 
 import argparse
 
-from processes import alone, parsed, timed
+from processes import alone, parsed, software, timed
 
 # children, rows, columns of a child's pose, parents, columns of a parent's pose
 SHAPES = {
@@ -105,7 +105,7 @@ def torch_step(form, poses, scores, parents, out, chunk):
 
 
 def compare(steps, output):
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.results import append_row
 
     for name, shape in SHAPES.items():
         for batch in BATCHES[name]:
@@ -119,7 +119,7 @@ def compare(steps, output):
                     "seconds": round(one["seconds"], 4),
                     "times_faster_than_textbook": round(slowest / one["seconds"], 1),
                     "peak_memory_mb": one["memory"],
-                    **environment(),
+                    **software(form),
                 }
                 append_row(output, row)
                 print(
@@ -160,20 +160,14 @@ def draw(path):
     left, right = figure.subplots(1, 2)
     for axes, values, unit in ((left, seconds, "seconds, forward and backward"), (right, memory, "peak memory, MiB")):
         axes.plot(children, values, "o-", color="#0b2a6f")
-        axes.set(
-            xscale="log",
-            yscale="log" if axes is left else "linear",
-            xlabel="input capsules of 4x4, routed into 64",
-            ylabel=unit,
-        )
+        axes.set(xscale="log", yscale="log", xlabel="input capsules of 4x4, routed into 64", ylabel=unit)
         axes.grid(alpha=0.3, which="both")
         for x, y in zip(children, values, strict=True):
             label = f"{y:.2f} s" if axes is left else f"{y:.0f}"
             axes.annotate(label, (x, y), (-2, 7), textcoords="offset points", ha="right", fontsize=9)
         axes.margins(0.15, 0.2)
-    right.set_ylim(0)
-    proportional = [seconds[-1] * count / children[-1] for count in children]
-    left.plot(children, proportional, "--", color="#d98200", label="in proportion to the largest")
+        proportional = [values[-1] * count / children[-1] for count in children]
+        axes.plot(children, proportional, "--", color="#d98200", label="in proportion to the largest")
     left.legend(loc="lower right", frameon=False)
     target = pathlib.Path(path).parent / "figures" / "heinsen_routing_scaling.png"
     figure.savefig(target, dpi=110)

@@ -29,6 +29,14 @@ def parsed(parser, measure):
     return options
 
 
+def software(form):
+    """Device and versions for a row of results; a form in PyTorch has PyTorch's."""
+    from tf_capsules.runs.results import environment
+
+    in_torch = {"backend": f"torch {importlib.metadata.version('torch')}", "keras": ""} if "PyTorch" in form else {}
+    return environment() | in_torch
+
+
 def timed(step, steps, warm_up=2):
     """Median seconds of a step, growth of the peak memory in MiB, and the value that the last step returned."""
     from tf_capsules.runs.results import peak_memory_mb
@@ -58,7 +66,7 @@ def compare(script, description, measure, case, cases, forms, batch, output):
     parser.add_argument("--cases", nargs="+", choices=list(map(str, cases)), default=list(map(str, cases)))
     parser.add_argument("--output", default=output)
     options = parsed(parser, measure)
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.results import append_row
 
     for name, argument in cases.items():
         if str(name) not in options.cases:
@@ -77,10 +85,8 @@ def compare(script, description, measure, case, cases, forms, batch, output):
                 "times_faster_than_textbook": round(seconds[forms[-1]] / seconds[form], 1),
                 "peak_memory_mb": max(run["memory"] for run in three),
                 "gradient_norm": round(three[0]["value"], 3),
-                **environment(),
+                **software(form),
             }
-            if "PyTorch" in form:
-                row |= {"backend": f"torch {importlib.metadata.version('torch')}", "keras": ""}
             append_row(options.output, row)
             print(
                 f"{name!s:20} {form:20} {row['seconds']:8.4f} s  {row['peak_memory_mb']:6} MiB  {row['gradient_norm']}",

@@ -3,10 +3,11 @@
     python benchmarks/self_attention.py [--batch 64] [--steps 20] [--output results/self_attention_cost.csv]
 
 Children of 8 numbers route to ten parents of 16: the 16 children of the MNIST network of Mazzia et al. 2021, and the
-1,152 of Sabour's. The benchmark compares four forms: the layer, which keeps no votes; the layer with stored votes;
-`DynamicRouting` with three iterations at the same shapes; and the paper's equations line by line in TensorFlow. The
-last one makes the tensor of votes and the matrix of agreements between all children. It measures a call, and a call
-with the gradients of the poses and of the weights. Each row runs in its own process, one after another, three times in
+1,152 of Sabour's. The benchmark compares five forms: the layer, which keeps no votes; the layer with stored votes;
+`DynamicRouting` with three iterations at the same shapes; the paper's equations line by line in TensorFlow, with the
+matrix of agreements between all children; and the textbook form, which makes the tensor of votes and, as the authors'
+code does, sums the votes before it takes agreements. It measures a call, and a call with the gradients of the poses
+and of the weights. Each row runs in its own process, one after another, three times in
 turn. Seconds are the median of the three medians; memory is the largest resident size above the idle process. Close
 other jobs first.
 """
@@ -19,7 +20,7 @@ CASES = {
     for children in (16, 1152)
     for what in ("call", "call and gradients")
 }
-FORMS = ("layer", "layer, stored votes", "dynamic routing", "textbook")
+FORMS = ("layer", "layer, stored votes", "dynamic routing", "matrix of agreements", "textbook")
 
 
 def measure(form, case, batch, steps):
@@ -30,7 +31,7 @@ def measure(form, case, batch, steps):
     children, what = case
     random = np.random.default_rng(0)
     poses = tf.constant(random.normal(size=(batch, children, CHILD_DIM)).astype("float32"))
-    route, weights = (textbook if form == "textbook" else layer)(form, children, random)
+    route, weights = (textbook if form in FORMS[-2:] else layer)(form, children, random)
 
     @tf.function
     def call():
@@ -70,15 +71,18 @@ def layer(form, children, random):
 
 
 def textbook(form, children, random):
-    """The paper's equations on the tensor of votes, (batch, parents, children, dim)."""
+    """The equations on the tensor of votes, (batch, parents, children, dim)."""
     import tensorflow as tf
 
     kernel, prior = map(tf.Variable, kernels(children, random))
 
     def route(poses):
         votes = tf.einsum("bid,ijde->bjie", poses, kernel)
-        agreements = tf.matmul(votes, votes, transpose_b=True) / DIM**0.5
-        couplings = tf.nn.softmax(tf.reduce_sum(agreements, axis=-1), axis=1) + tf.transpose(prior)
+        if form == "textbook":
+            agreements = tf.einsum("bjie,bjke->bji", votes, votes)  # TensorFlow sums over k first
+        else:
+            agreements = tf.reduce_sum(tf.matmul(votes, votes, transpose_b=True), axis=-1)
+        couplings = tf.nn.softmax(agreements / DIM**0.5, axis=1) + tf.transpose(prior)
         sums = tf.reduce_sum(couplings[..., None] * votes, axis=2)
         norm = tf.norm(sums, axis=-1, keepdims=True)
         return (1 - tf.exp(-norm)) * sums / (norm + 1e-20)

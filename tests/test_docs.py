@@ -130,12 +130,14 @@ def test_links_and_result_files_on_a_page_exist(page):
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_without_a_checkout_says_what_to_set(notebook, tmp_path, monkeypatch):
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
-    for name in ("tf_capsules", "keras_hub"):
-        monkeypatch.setitem(sys.modules, name, None)  # as if the package were not installed
+    monkeypatch.setitem(sys.modules, "tf_capsules", None)  # as if the package were not installed
+    loaded = []
+    monkeypatch.setattr("importlib.import_module", lambda name: loaded.append(name) or __import__(name))
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RuntimeError, match="there is no checkout. Set PACKAGE in the first cell"):
         exec("\n".join("".join(cell["source"]) for cell in cells[:2]), {"__name__": "__main__"})
+    assert loaded in ([], ["tf_capsules"])  # pip would replace a TensorFlow that is already in memory
 
 
 def test_the_pages_have_blocks():

@@ -10,6 +10,7 @@ from small_runs import RECTIFIED, TINY, write_arrays
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy
+from tf_capsules.models.weights.keras_file import has_decoder
 from tf_capsules.runs import (
     RunFolder,
     Settings,
@@ -170,6 +171,10 @@ def test_weights_without_a_decoder_make_a_network_without_one(tmp_path):
     write_arrays(tmp_path / "mine.npz", 10, (28, 28, 1))
     bare = run_of_weights("mazzia2021-mnist", "mazzia2021-mnist", data=str(tmp_path / "mine.npz"))
     assert bare.model.decoder is None and set(bare.evaluate()) == {"loss", "accuracy"}
+    assert has_decoder(module.find("mazzia2021-mnist")) is False
+    bare.model.save(tmp_path / "bare.keras")
+    again = run_of_weights("mazzia2021-mnist", tmp_path / "bare.keras", data=str(tmp_path / "mine.npz"))
+    assert again.model.decoder is None
     whole = recipes.get("sabour2017-digits").model((8, 8, 1), 10, **recipes.get("sabour2017-digits").model_options)
     whole.save_weights(tmp_path / "whole.weights.h5")
     assert run_of_weights("sabour2017-digits", tmp_path / "whole.weights.h5").model.decoder is not None

@@ -162,9 +162,9 @@ class TestFiles:
         reference.save(str(tmp_path / "tokenizer.json"))
         (tmp_path / "old").mkdir()
         reference.model.save(str(tmp_path / "old"))
-        config = {"do_lower_case": lowercase, "strip_accents": None}
-        (tmp_path / "old" / "tokenizer_config.json").write_text(json.dumps(config))
+        config = {"do_lower_case": lowercase, "strip_accents": None}  # the other file says true or false
         for folder in (tmp_path, tmp_path / "old"):
+            (folder / "tokenizer_config.json").write_text(json.dumps(config))
             assert WordPiece.from_folder(folder, 1000)(HARD).to_list() == tokenizer(HARD).to_list()
 
     @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ class TestFiles:
             (WordPiece, {"model": {"type": "BPE"}}, "model is 'BPE', not 'WordPiece'"),
             (BytePair, {"added_tokens": [{"content": "ab", "special": False}]}, "added tokens is \\['ab'\\]"),
             (BytePair, {"model": {"merges": [], "ignore_merges": True}}, "ignore_merges is True, not None"),
-            (BytePair, {"post_processor": {"type": "BertProcessing"}}, "special tokens is 'BertProcessing'"),
+            (BytePair, {"post_processor": {"type": "RobertaProcessing"}}, "special tokens is None, not"),
             (WordPiece, {"added_tokens": [{"content": "ab", "special": False}]}, "added tokens is \\['ab'\\]"),
             (WordPiece, {"post_processor": None}, "special tokens is None, not \\['\\[CLS\\]', 'A', '\\[SEP\\]'\\]"),
         ],
@@ -191,19 +191,47 @@ class TestFiles:
 
     @pytest.mark.parametrize(
         "kind, change",
-        [(BytePair, {"add_prefix_space": True}), (WordPiece, {"do_lower_case": False}),
-         (WordPiece, {"strip_accents": False}), (WordPiece, {"tokenize_chinese_chars": False})],
+        [(BytePair, {"add_prefix_space": True}), (BytePair, {"add_bos_token": True}),
+         (BytePair, {"added_tokens_decoder": {"300": {"content": "ab", "special": False}}}),
+         (WordPiece, {"do_lower_case": False}), (WordPiece, {"strip_accents": False}),
+         (WordPiece, {"tokenize_chinese_chars": False})],
     )  # fmt: skip
     def test_a_configuration_that_overrules_the_tokenizer_is_named(self, tmp_path, kind, change):
         _, reference = (byte_pair if kind is BytePair else word_piece)()
-        data = json.loads(reference.to_str())
-        if kind is WordPiece:
-            data["normalizer"]["strip_accents"] = True
-        (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+        (tmp_path / "tokenizer.json").write_text(reference.to_str())
         kind.from_folder(tmp_path, 1000)
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(change))
-        with pytest.raises(UnsupportedTokenizer, match=f"is {[*change.values()][0]}, not"):
+        with pytest.raises(UnsupportedTokenizer, match="the tokenizer's .* is .*, not"):
             kind.from_folder(tmp_path, 1000)
+        if kind is WordPiece:  # this class does not look into its configuration
+            (tmp_path / "tokenizer_config.json").write_text(
+                json.dumps(change | {"tokenizer_class": "PreTrainedTokenizerFast"})
+            )
+            kind.from_folder(tmp_path, 1000)
+
+    def test_an_absent_option_overrules_the_tokenizer_too(self, tmp_path):
+        """Hugging Face's library takes its defaults, such as lowercase letters, whatever tokenizer.json says."""
+        (tmp_path / "tokenizer.json").write_text(word_piece(lowercase=False)[1].to_str())
+        with pytest.raises(UnsupportedTokenizer, match="tokenizer_config.json .*'do_lower_case': True.*, not"):
+            WordPiece.from_folder(tmp_path, 1000)
+
+    def test_added_tokens_in_a_file_of_their_own_are_named(self, tmp_path):
+        _, reference = byte_pair()
+        reference.model.save(str(tmp_path))
+        (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')
+        (tmp_path / "added_tokens.json").write_text('{"<pad>": 500}')  # special, so plain text where a text has it
+        BytePair.from_folder(tmp_path, 1000)
+        (tmp_path / "added_tokens.json").write_text('{"<pad>": 500, "ab": 501}')
+        with pytest.raises(UnsupportedTokenizer, match=r"added tokens is \['ab'\]"):
+            BytePair.from_folder(tmp_path, 1000)
+
+    def test_byte_pairs_may_have_a_template_without_special_tokens(self, tmp_path):
+        tokenizer, reference = byte_pair()
+        from tokenizers import processors
+
+        reference.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+        reference.save(str(tmp_path / "tokenizer.json"))
+        assert BytePair.from_folder(tmp_path, 1000)(HARD).to_list() == tokenizer(HARD).to_list()
 
     @pytest.mark.parametrize("kind", [BytePair, WordPiece])
     def test_older_files_do_not_name_their_model(self, tmp_path, kind):

@@ -97,13 +97,13 @@ def warn_of_logits(model, example):
 
 def _logits_layer(tensor):
     """The layer that gives this symbolic tensor, if the tensor holds logits; else None."""
-    operation, _, index = tensor._keras_history
+    operation, node, index = tensor._keras_history
     while isinstance(operation, keras.Sequential):
         operation = operation.layers[-1]
     if hasattr(operation, "outputs"):  # a functional model within another
         return _logits_layer(operation.outputs[index])
     linear = getattr(operation, "activation", None) is keras.activations.linear
     if linear and isinstance(operation, keras.layers.Activation):  # such as the last one under mixed precision
-        return _logits_layer(operation.input)
+        return _logits_layer(operation._inbound_nodes[node].input_tensors[0])
     routed = isinstance(operation, RoutingLayer) and operation.answers[index : index + 1] == ("logits",)
     return operation if linear or routed else None

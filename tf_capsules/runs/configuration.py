@@ -60,8 +60,9 @@ def check_folder(folder, config, recipe, resume):
     Returns the configuration (with the folder's data if the run is resumed) and the number of finished epochs.
     """
     if folder.has_run() and not folder.has_epoch():
-        reported(folder.config)  # a run that ended in its first epoch is replaced, another's config.json is not
-        return config, 0
+        if "resolved" not in reported(folder.read_json, "config.json"):
+            raise TrainingError(f"{folder.path} holds other files already (config.json). Choose another --output.")
+        return config, 0  # a run that ended in its first epoch is replaced
     if resume and folder.has_run():
         before = folder.config()
         if changed := _differences(before, config):

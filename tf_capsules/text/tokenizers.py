@@ -24,7 +24,9 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~\pP]"
 # Its pattern looks ahead, which RE2 can't. So the white space before the last one is cut off first, and kept whole.
 _BEFORE_LAST_SPACE = rf"([{_SPACE}]*?)([{_SPACE}]?[^{_SPACE}]+)"
 _WORD = rf"^[{_SPACE}]+$|'s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_SPACE}\pL\pN]+|[{_SPACE}]"
-_BERT_KEYS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+# The names of BERT's options in tokenizer_config.json, and what holds where one is absent.
+_BERT = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+_ANY_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # go by tokenizer.json alone
 # Options of byte pairs that change the tokens.
 _OTHER_MERGES = ("dropout", "ignore_merges", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 # Marks where to cut: a byte that UTF-8 never has.
@@ -103,22 +105,25 @@ class WordPiece:
             _require("prefix", model["continuing_subword_prefix"], "##")
             _require("longest word", model["max_input_chars_per_word"], cls.longest_word)
             _require("special tokens", _template(data["post_processor"] or {}), ["[CLS]", "A", "[SEP]"])
-            _require_no_more_tokens(data)
             vocabulary = sorted(model["vocab"], key=model["vocab"].get)
             if [model["vocab"][token] for token in vocabulary] != list(range(len(vocabulary))):
                 last = len(vocabulary) - 1
                 raise UnsupportedTokenizer(f"the ids of its {last + 1} tokens are not 0 to {last}")
-            lowercase, strip_accents = normalizer["lowercase"], normalizer["strip_accents"]
-            split_chinese = normalizer["handle_chinese_chars"]
-            for key, value in zip(_BERT_KEYS, (lowercase, strip_accents, split_chinese), strict=True):
-                _require(key, config.get(key, value), value)
+            options = normalizer["lowercase"], normalizer["strip_accents"], normalizer["handle_chinese_chars"]
+            if config.get("tokenizer_class") not in _ANY_CLASS:
+                said = _bert_options(map(config.get, _BERT, _BERT.values()))
+                _require("tokenizer_config.json (with Hugging Face's defaults)", said, _bert_options(options))
+            more = data["added_tokens"]
         elif (folder / "vocab.txt").is_file():
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-            lowercase, strip_accents, split_chinese = map(config.get, _BERT_KEYS, (True, None, True))
+            options, more = map(config.get, _BERT, _BERT.values()), ()
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
-        accents = lowercase if strip_accents is None else strip_accents
-        return cls(vocabulary, max_length, lowercase=lowercase, strip_accents=accents, split_chinese=split_chinese)
+        _require_no_more_tokens(folder, config, more)
+        lowercase, strip_accents, split_chinese = _bert_options(options).values()
+        return cls(
+            vocabulary, max_length, lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese
+        )
 
 
 class BytePair:
@@ -212,7 +217,9 @@ class BytePair:
     @classmethod
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, or else vocab.json and merges.txt; for errors see `WordPiece`."""
-        _require("space before the first word", _configuration(folder).get("add_prefix_space", False), False)
+        config, more = _configuration(folder), ()
+        _require("space before the first word", config.get("add_prefix_space", False), False)
+        _require("start token", config.get("add_bos_token", False), False)
         if (folder / "tokenizer.json").is_file():
             data = json.loads((folder / "tokenizer.json").read_bytes())
             model, splitting = data["model"], data["pre_tokenizer"] or {}
@@ -223,16 +230,18 @@ class BytePair:
             _require("splitting", splitting.get("type"), "ByteLevel")
             _require("splitting", splitting.get("use_regex", True), True)
             _require("space before the first word", splitting["add_prefix_space"], False)
-            _require("special tokens", (data["post_processor"] or {"type": "ByteLevel"}).get("type"), "ByteLevel")
-            _require_no_more_tokens(data)
+            processor, more = data["post_processor"] or {}, data["added_tokens"]
+            if processor.get("type", "ByteLevel") != "ByteLevel":
+                _require("special tokens", _template(processor), ["A"])
             vocabulary, merges = dict(model["vocab"]), model["merges"]
-            vocabulary |= {one["content"]: one["id"] for one in data["added_tokens"] if one["content"] == cls.end}
+            vocabulary |= {one["content"]: one["id"] for one in more if one["content"] == cls.end}
         elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
             vocabulary = json.loads((folder / "vocab.json").read_bytes())
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
             merges = [line for line in lines if line and not line.startswith("#version")]
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.json and merges.txt")
+        _require_no_more_tokens(folder, config, more)
         pairs = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in merges]
         return cls(vocabulary, pairs, max_length)
 
@@ -277,10 +286,22 @@ def _template(post_processor):
     return [next(iter(part.values()))["id"] for part in post_processor.get("single", ())] or None
 
 
-def _require_no_more_tokens(data):
-    """Tokens that are not special are kept whole in every text."""
-    more = [token["content"] for token in data["added_tokens"] if not token["special"]]
-    _require("list of added tokens", more, [])
+def _bert_options(values):
+    """BERT's options by name; without a value, accents are stripped where letters are lowercased."""
+    lowercase, strip_accents, split_chinese = values
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    return dict(zip(_BERT, (lowercase, strip_accents, split_chinese), strict=True))
+
+
+def _require_no_more_tokens(folder, config, listed):
+    """Added tokens that are not special are kept whole in every text. `listed`: those of tokenizer.json."""
+    added = [*listed, *config.get("added_tokens_decoder", {}).values()]
+    special = {token["content"] for token in added if token["special"]}
+    special |= {value for key, value in config.items() if key.endswith("_token") and isinstance(value, str)}
+    more = {token["content"] for token in added} - special
+    if (folder / "added_tokens.json").is_file():  # of earlier versions of the library
+        more |= set(json.loads((folder / "added_tokens.json").read_bytes())) - special
+    _require("list of added tokens", sorted(more), [])
 
 
 def _require(what, found, wanted):

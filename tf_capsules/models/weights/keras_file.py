@@ -60,9 +60,19 @@ def saved_epoch(path: str | os.PathLike):
 
 def has_decoder(path: str | os.PathLike):
     """Whether a file of Keras weights has those of a decoder; True for a file of another form."""
-    with contextlib.suppress(OSError), h5py.File(path) as file:
+    with contextlib.suppress(OSError, ValueError), h5py.File(_hdf5(path)) as file:
         return "encoder" not in file or "decoder" in file
     return True
+
+
+def _hdf5(path):
+    """What holds the weights: the path, or of a .keras file, whose parts have checksums, a part in memory."""
+    if not zipfile.is_zipfile(path):
+        return path
+    with zipfile.ZipFile(path) as archive:
+        if "model.weights.h5" not in archive.namelist():
+            raise ValueError("it is an archive, but not a .keras file")
+        return io.BytesIO(archive.read("model.weights.h5"))
 
 
 def load_random_states(model: keras.Model, path: str | os.PathLike):
@@ -87,14 +97,9 @@ def _check(model, path):
     Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
     optimizer, of a decoder and of a growing margin may be left out; the file need not have those of the last.
     """
-    if zipfile.is_zipfile(path):  # a .keras file, whose parts have checksums
-        with zipfile.ZipFile(path) as archive:
-            if "model.weights.h5" not in archive.namelist():
-                raise ValueError("it is an archive, but not a .keras file")
-            path = io.BytesIO(archive.read("model.weights.h5"))
-    elif not h5py.is_hdf5(path):
+    if not zipfile.is_zipfile(path) and not h5py.is_hdf5(path):
         return
-    with h5py.File(path) as file:
+    with h5py.File(_hdf5(path)) as file:
         if "sha256" in file.attrs and file.attrs["sha256"] != _checksum(file):
             raise ValueError("its numbers are not those that were written")
         shapes = {name: array.shape for name, array in _arrays(file).items() if "optimizer" not in name.split("/")}
