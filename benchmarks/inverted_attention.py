@@ -91,19 +91,23 @@ def torch_step(form, iterations, poses, kernels):
             shares = (torch.einsum("bijre,bjre->bij", votes, parents) / 4).softmax(-1)
         return normalized(torch.einsum("bijre,bij->bjre", votes, shares), norm)
 
-    def route(children, parents):
-        return [
-            convolution(children[0], parents[0], kernels[0], norms[0], 2),
-            convolution(children[1], parents[1], kernels[1], norms[1], 1),
-            classes(children[2], parents[2], kernels[2], norms[2]),
-        ]
+    layers = [
+        lambda x, parents: convolution(x, parents, kernels[0], norms[0], 2),
+        lambda x, parents: convolution(x, parents, kernels[1], norms[1], 1),
+        lambda x, parents: classes(x, parents, kernels[2], norms[2]),
+    ]
 
     def step():
-        first = convolution(poses, None, kernels[0], norms[0], 2)
-        second = convolution(first, None, kernels[1], norms[1], 1)
-        found = [first, second, classes(second, None, kernels[2], norms[2])]
-        for _ in range(iterations - 1):
-            found = route([poses, *found[:-1]], found)
+        found = []
+        for layer in layers:
+            found.append(layer(found[-1] if found else poses, None))
+        for left in reversed(range(iterations - 1)):
+            children = [poses, *found[:-1]]
+            # As in ours, updates that can't reach the last layer any more are skipped.
+            found = [
+                layer(child, parents) if len(layers) - 1 - number <= left else parents
+                for number, (layer, child, parents) in enumerate(zip(layers, children, found, strict=True))
+            ]
         (found[-1] ** 3).sum().backward()
         norm = poses.grad.norm().item()
         for tensor in (poses, *kernels, *(x for pair in norms for x in pair)):
