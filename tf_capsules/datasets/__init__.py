@@ -52,6 +52,12 @@ def of_texts(name):
     return name in _SETS and _SETS[name][0] == "sst"
 
 
+def check_name(name):
+    """Raises a ValueError for the name of a data set that is not there."""
+    if name not in _SETS:
+        raise ValueError(f"unknown data set {name!r}; there are {', '.join(_SETS)}")
+
+
 def describe():
     """Rows (name, description, image shape, classes) of all data sets; None for a text's shape and for user files."""
     return tuple((name, *row[1:]) for name, row in _SETS.items())
@@ -74,8 +80,7 @@ def load(name, data_dir=None, download=False, **options):
     >>> load("digits").image_shape
     (8, 8, 1)
     """
-    if name not in _SETS:
-        raise ValueError(f"unknown data set {name!r}; there are {', '.join(_SETS)}")
+    check_name(name)
     loader = getattr(importlib.import_module(f"tf_capsules.datasets.{_SETS[name][0]}"), name)
     known = [option for option in inspect.signature(loader).parameters if option not in ("data_dir", "download")]
     if unknown := sorted(set(options) - set(known)):

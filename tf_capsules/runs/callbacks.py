@@ -48,10 +48,8 @@ class Recorder(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         # The last step may have spoiled the weights, after they gave a finite loss.
         self._check(f"The validation loss is {logs['val_loss']} at the end", logs["val_loss"])
-        row = {
-            "epoch": epoch + 1,
-            "learning_rate": float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)),
-        }
+        rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+        row = {"epoch": epoch + 1, "learning_rate": float(rate)}
         row |= {"seconds": round(time.perf_counter() - self.started, 3)} | {k: float(v) for k, v in logs.items()}
         for name in ("loss", self.monitor.removeprefix("val_")):
             # Keras logs the mean over all batches so far. The last batch may be smaller, so it is left out.

@@ -82,10 +82,8 @@ def expected_spec(recipe, image_shape=None):
     `image_shape` is (height, width, channels) of the images as the model sees them; None for the data set's. Raises a
     ValueError for an image shape of texts, an unknown data set, "folder", or an unknown transformer.
     """
-    described = {name: rest for name, *rest in datasets.describe()}
-    if recipe.dataset not in described:
-        raise ValueError(f"unknown data set {recipe.dataset!r}; there are {', '.join(described)}")
-    *_, shape, classes = described[recipe.dataset]
+    datasets.check_name(recipe.dataset)
+    shape, classes = next(tuple(rest[-2:]) for name, *rest in datasets.describe() if name == recipe.dataset)
     if classes is None:
         raise ValueError(f"The data set {recipe.dataset} takes its classes from your files: their number is not known.")
     common = recipe.dataset, tuple(map(str, range(classes))), recipe.batch_size, 0, ""

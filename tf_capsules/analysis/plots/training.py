@@ -117,13 +117,13 @@ def draw_convergence(groups, examples=None):
     groups = {title: _runs(histories) for title, histories in groups.items()}
     names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
     figure = drawing.new_figure(3.6 * len(groups) + 1.8, 4.0)
-    panels, measured = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], {}
+    panels, metrics = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], []
     for axes, (title, runs) in zip(panels, groups.items(), strict=True):
         for name, rows in runs.items():
             metric = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
             if metric is None:
                 raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
-            measured[metric.removeprefix("val_").replace("_", " ")] = True
+            metrics.append(metric.removeprefix("val_").replace("_", " "))
             epochs, values = _column(rows, metric)
             drawing.add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
         drawing.label_axes(axes, "epoch" if examples is None else "training examples seen", "")
@@ -131,7 +131,7 @@ def draw_convergence(groups, examples=None):
             axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
     drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
-    panels[0].set_ylabel(f"validation {', '.join(measured)} (%)")
+    panels[0].set_ylabel(f"validation {', '.join(dict.fromkeys(metrics))} (%)")
     return drawing.add_legend(figure)
 
 
