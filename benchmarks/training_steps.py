@@ -3,7 +3,8 @@
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
 
 The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
-two more forms: with Keras's batch normalization in place of ours, and with one routing iteration. One iteration has
+two more forms: with Keras's layer in place of ours (batch normalization, the strided convolution of primary capsules,
+which differs in bfloat16 alone), and with one routing iteration. One iteration has
 uniform couplings, so it is a mean in place of routing. Each form runs in its own process, in turn, three times. A row
 has the smallest of the three medians, since other work on a machine only ever adds time. Close other jobs first.
 """
@@ -14,12 +15,14 @@ import networks
 from processes import alone, parsed
 
 OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
+CONVOLUTION = "Keras's convolution"
 ROWS = {
     "heinsen2019-smallnorb": (OURS, KERAS, MEAN),
     "tsai2020-cifar10@2": (OURS, KERAS, MEAN),
     "hinton2018-smallnorb-small@2": (OURS, MEAN),
     "li2018-cifar10-short": (OURS, KERAS),
-    "sabour2017-mnist": (OURS, MEAN),
+    "sabour2017-mnist": (OURS, CONVOLUTION, MEAN),
+    "sabour2017-multimnist-short": (OURS, CONVOLUTION),
     "mazzia2021-mnist-short": (OURS, KERAS),
 }
 
@@ -29,10 +32,13 @@ def measure(row, form, steps, dtype):
     import keras
 
     from tf_capsules.layers import BatchNormalization
+    from tf_capsules.layers.folded_convolution import FoldedConv2D
     from tf_capsules.runs.table import Row
 
     if form == KERAS:
         BatchNormalization.call = keras.layers.BatchNormalization.call
+    if form == CONVOLUTION:
+        FoldedConv2D.convolution_op = keras.layers.Conv2D.convolution_op
     batch = Row(row).recipe.batch_size
     row = f"{row.partition('@')[0]}@1" if form == MEAN else row
     return networks.measure(row, "training step", batch, steps, dtype)["seconds"] / batch

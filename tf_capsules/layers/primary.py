@@ -9,6 +9,7 @@ from keras import ops
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, one_of, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.folded_convolution import FoldedConv2D
 from tf_capsules.layers.pose_normalization import PoseNormalization
 from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.squash import squash
@@ -90,11 +91,11 @@ class PrimaryCapsules(Configured):
         options = dict(kernel_size=self.kernel_size, strides=self.strides, padding=padding, use_bias=use_bias)
         options |= {**self._weight_options(), **self._inner, **CHANNELS_LAST}
         # Two layers must not share an initializer: it would draw the same numbers for both.
-        self.convolution = keras.layers.Conv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
+        self.convolution = FoldedConv2D(self.types * math.prod(self.pose_shape), **options, name="poses")
         self.score_convolution = None  # an older name, which saved weights hold
         if capsule_activation is not None:
             options |= {**self._weight_options(clone=True), "activation": self.capsule_activation}
-            self.score_convolution = keras.layers.Conv2D(self.types, **options, name="scores")
+            self.score_convolution = FoldedConv2D(self.types, **options, name="scores")
         self.normalization = None
         if activation == "layer_norm":
             self.normalization = PoseNormalization(self.pose_shape, **self._inner)
