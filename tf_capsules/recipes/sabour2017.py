@@ -134,7 +134,7 @@ RECIPES = (
     MULTIMNIST,
     MULTIMNIST.short(
         "sabour2017-multimnist-short",
-        8,
+        6,
         learning_rate=2e-3,
         dataset_options=dict(pairs_per_digit=1),
         note="Both digits must be right. An epoch has each training digit as a base once, with a new partner.",
