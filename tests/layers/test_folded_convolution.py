@@ -45,22 +45,22 @@ def folds(monkeypatch, layer, features):
     "options, expected",
     [
         ({}, True),
-        ({"kernel_size": (5, 6)}, True),
-        ({"kernel_size": 3}, False),
+        ({"kernel_size": (9, 8)}, True),
+        ({"kernel_size": 5}, False),
         ({"strides": 1}, False),
         ({"padding": "same"}, False),
         ({"dtype": "float32"}, False),
     ],
-    ids=["9x9", "5x6", "too many zeros", "stride 1", "same", "float32"],
+    ids=["9x9", "9x8", "too many zeros", "stride 1", "same", "float32"],
 )
 def test_where_it_folds(monkeypatch, options, expected):
     layer = FoldedConv2D(**{"filters": 4, "kernel_size": 9, "strides": 2, "dtype": "mixed_bfloat16"} | options)
-    assert folds(monkeypatch, layer, np.zeros((2, 12, 12, 3), "float32")) is expected
+    assert folds(monkeypatch, layer, np.zeros((2, 12, 12, 64), "float32")) is expected
 
 
 def test_primary_capsules_fold_and_agree_with_kerass_convolution(monkeypatch):
     options = dict(types=2, pose=4, kernel_size=9, strides=2, activation=None, dtype="mixed_bfloat16")
-    layer, features = PrimaryCapsules(**options), RNG.normal(size=(2, 20, 20, 3)).astype("float32")
+    layer, features = PrimaryCapsules(**options), RNG.normal(size=(2, 20, 20, 64)).astype("float32")
     assert folds(monkeypatch, layer, features)
     convolution = keras.layers.Conv2D(8, 9, 2)
     convolution.build(features.shape)

@@ -9,12 +9,12 @@ from tf_capsules.lazy import tf
 
 
 class FoldedConv2D(keras.layers.Conv2D):
-    """Keras's convolution, faster in bfloat16 on CPUs where a large kernel has strides.
+    """Keras's convolution, faster in bfloat16 on CPUs where a large kernel over many channels has strides.
 
     oneDNN, TensorFlow's library on CPUs, has fast kernels in bfloat16 for stride 1 alone. Weights, arguments and, but
     for rounding, results are Keras's. Its own computation runs in other dtypes, on other backends and devices, with
-    stride 1, with padding "same", for images of unknown size, and where zeros would make the kernel half as large
-    again (3 x 3 with stride 2 has 4 x 4 then).
+    stride 1, with padding "same", for images of unknown size, below 64 channels, and where zeros would make the kernel
+    more than a quarter larger (9 x 9 with stride 2 has 10 x 10, 3 x 3 has 4 x 4).
 
     Args:
         filters, kernel_size, strides, ...: those of `keras.layers.Conv2D`.
@@ -32,7 +32,8 @@ class FoldedConv2D(keras.layers.Conv2D):
             keras.backend.backend() == "tensorflow"
             and keras.backend.standardize_dtype(inputs.dtype) == "bfloat16"
             and max(self.strides) > 1
-            and filled < 1.5 * math.prod(self.kernel_size)
+            and filled <= 1.25 * math.prod(self.kernel_size)
+            and inputs.shape[-1] >= 64
             and (self.padding, self.data_format) == ("valid", "channels_last")
             and (self.groups, max(self.dilation_rate)) == (1, 1)
             and None not in inputs.shape[1:]
