@@ -3,10 +3,10 @@
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
 
 The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
-two more forms: with Keras's layer in place of ours (batch normalization, the strided convolution of primary capsules,
-which differs in bfloat16 alone), and with one routing iteration. One iteration has
-uniform couplings, so it is a mean in place of routing. Each form runs in its own process, in turn, three times. A row
-has the smallest of the three medians, since other work on a machine only ever adds time. Close other jobs first.
+two more forms: with Keras's layer in place of ours (batch normalization, or the strided convolution of primary
+capsules, which differs in bfloat16 alone), and with one routing iteration. One iteration has uniform couplings, so it
+is a mean in place of routing. Each form runs in its own process, in turn, three times. A row has the smallest of the
+three medians, since other work on a machine only ever adds time. Close other jobs first.
 """
 
 import argparse
