@@ -1,7 +1,5 @@
 """Heinsen 2019: An algorithm for routing capsules in all domains."""
 
-from typing import Any
-
 import keras
 
 from tf_capsules.losses import SoftmaxCrossentropy
@@ -9,7 +7,15 @@ from tf_capsules.models.heinsen2019 import ImageCapsNet, MeanPooling, SelfAttent
 from tf_capsules.optimizers import RAdam
 from tf_capsules.recipes.recipe import Recipe
 
-REGIME: dict[str, Any] = dict(
+_BEST = "The published figure is of the best snapshot of ten trainings, by validation"
+_POSES = ("poses_by_azimuth", "poses_by_elevation", "pose_trajectories")
+
+SMALLNORB = Recipe(
+    "heinsen2019-smallnorb",
+    "smallNORB, whole stereo pairs of 96x96",
+    model=ImageCapsNet,
+    dataset="smallnorb",
+    preprocess=(("pad_crop", 16, "edge"),),
     loss=SoftmaxCrossentropy,
     batch_size=20,
     optimizer=RAdam,
@@ -18,50 +24,30 @@ REGIME: dict[str, Any] = dict(
     # In the author's code; the paper does not mention it.
     momentum_cycle=True,
     mixup=0.2,
-)
-
-_BEST = "The published figure is of the best snapshot of ten trainings, by validation"
-
-SMALLNORB = Recipe(
-    "heinsen2019-smallnorb",
-    "smallNORB, whole stereo pairs of 96x96",
-    model=ImageCapsNet,
-    dataset="smallnorb",
-    preprocess=(("pad_crop", 16, "edge"),),
-    **REGIME,
-    figures=(
-        "training_curves",
-        "parse_tree",
-        "stereo_pairs",
-        "poses_by_azimuth",
-        "poses_by_elevation",
-        "pose_trajectories",
-    ),
+    figures=("training_curves", "parse_tree", "stereo_pairs", *_POSES),
     source="section 3 and table 1",
     published="99.1%",
     note=f"{_BEST} on the test split.",
 )
-
-SST5 = Recipe(
+SST5 = SMALLNORB.row(
     "heinsen2019-sst5",
     "SST-5/R, sentences of film reviews in five sentiments, on a frozen GPT-2 large",
+    "58.5%",
+    "section 4 and table 2",
     model=TextCapsNet,
     dataset="sst_fine",
     transformer="gpt2-large",
+    preprocess=(),
     epochs=3,
-    **REGIME,
     figures=("training_curves", "sentence_attribution"),
-    source="section 4 and table 2",
-    published="58.5%",
     device="one GPU; the hidden states of all phrases, some 130 GB, are computed whenever they are needed",
     note=f"{_BEST}.",
 )
-
 SST5_MINILM = SST5.row(
     "heinsen2019-sst5-minilm",
     "SST-5/R as in the paper, on a frozen MiniLM instead of GPT-2 large",
-    transformer="sentence-transformers/all-MiniLM-L6-v2",
     source="no row of the paper: its network on a smaller transformer",
+    transformer="sentence-transformers/all-MiniLM-L6-v2",
     device="two CPU cores, half an hour; keeps hidden states of 9.2 GB",
     note="MiniLM has 22 million parameters, GPT-2 large 774 million.",
 )
@@ -82,7 +68,6 @@ def _mean(name, row):
         model=MeanPooling,
         loss=keras.losses.SparseCategoricalCrossentropy,
         mixup=None,
-        figures=("training_curves",),
     )
 
 
@@ -108,8 +93,8 @@ RECIPES = (
         "heinsen2019-sst2",
         "SST-2/R, sentences of film reviews in two sentiments, on a frozen GPT-2 large",
         "95.6%",
+        "section 4 and table 3",
         dataset="sst_binary",
-        source="section 4 and table 3",
         device=SST5.device.replace("130", "80"),
         note=SST5.note,
     ),
@@ -120,6 +105,7 @@ RECIPES = (
         "SST-2, two blocks of self-attention and a routing layer instead of a whole transformer",
         source="no row of the paper; suggested in section 6",
         model=SelfAttentionCapsNet,
+        figures=SST2_MINILM.figures,
         note="Reads the embeddings alone of the hidden states that are kept.",
     ),
 )

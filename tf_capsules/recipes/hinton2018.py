@@ -39,29 +39,40 @@ CNN = SMALLNORB.row(
     loss=keras.losses.SparseCategoricalCrossentropy,
     margin_schedule=None,
     learning_rate=0.001,
-    figures=("training_curves",),
     note="The paper names neither optimizer nor learning rate: Adam and its default.",
 )
+SMALL = SMALLNORB.ablation(
+    "hinton2018-smallnorb-small",
+    "smallNORB, 3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
+    "2.2% error",
+    "section 4",
+    filters=64,
+    types=8,
+    capsules=(16, 16),
+)
 
-_FAMILIAR = {"azimuth": ("3.7%", "300 to 40", "60 to 280"), "elevation": ("4.3%", "30 to 40", "45 to 70")}
+_VIEWS = {
+    "azimuth": ("300 to 40 degrees, tested at 60 to 280", "3.7%"),
+    "elevation": ("30 to 40 degrees, tested at 45 to 70", "4.3%"),
+}
 
 
 def _novel(name, inside_name, factor, base, error):
     """The paper's split of a viewpoint, and the same inside the test toys."""
-    familiar, trained, tested = _FAMILIAR[factor]
-    network = "CNN" if base is CNN else "capsules"
+    degrees, familiar = _VIEWS[factor]
+    split = f"{'CNN' if base is CNN else 'capsules'} trained at {factor}s of {degrees}"
     row = base.row(
         name,
-        f"smallNORB, {network} trained at {factor}s of {trained} degrees, tested at {tested}",
+        f"smallNORB, {split}",
         f"{error} error",
-        source="section 5.1 and table 2",
+        "section 5.1 and table 2",
         dataset=f"smallnorb_novel_{factor}",
         note=f"Error at novel viewpoints, of networks that are equally good at familiar ones, the CNN's {familiar} "
         "(`--stop-at`). The training pairs need pose labels, as the original files have them.",
     )
     inside = row.row(
         inside_name,
-        f"smallNORB's test toys alone, {network} trained at {factor}s of {trained} degrees, tested at {tested}",
+        f"smallNORB's test toys alone, {split}",
         source="no row of the paper: its split inside the test toys",
         dataset=f"smallnorb_novel_{factor}_test_toys",
         note="Trains on three toys of each category and tests on two, so that copies of smallNORB serve whose "
@@ -71,24 +82,16 @@ def _novel(name, inside_name, factor, base, error):
 
 
 def _row(name, title, error, **options):
-    return SMALLNORB.row(name, f"smallNORB, {title}", f"{error} error", model_options=options)
+    return SMALLNORB.ablation(name, f"smallNORB, {title}", f"{error} error", **options)
 
 
 def _other_data(name, title, error, like, **options):
     """A row on the data of another recipe."""
-    changes = dict(dataset=like.dataset, preprocess=like.preprocess, model_options=options)
     note = "The preprocessing is that of Sabour et al. 2017; the paper does not state its own."
-    return SMALLNORB.row(name, title, f"{error} error", source="section 4.2", note=note, **changes)
+    row = SMALLNORB.ablation(name, title, f"{error} error", "section 4.2", note, **options)
+    return row.replace(dataset=like.dataset, preprocess=like.preprocess)
 
 
-SMALL = _row(
-    "hinton2018-smallnorb-small",
-    "3 routing iterations, A = 64, B = 8, C = D = 16: the network of 68K parameters",
-    "2.2%",
-    filters=64,
-    types=8,
-    capsules=(16, 16),
-).replace(source="section 4")
 _UNROUTED = "1 routing iteration: uniform couplings, the control for routing"
 _NO_COORDINATES = "vectors of 16 as poses, without coordinate addition"
 

@@ -118,17 +118,27 @@ class Recipe:
             changes[options] = {**(getattr(self, options) if same else {}), **changes.get(options, {})}
         return dataclasses.replace(self, **changes)
 
-    def row(self, name, title, published=None, **changes):
-        """Another row of the paper's tables: a copy with a name, a title and a published figure of its own."""
-        return self.replace(**{"note": "", **changes}, name=name, title=title, published=published)
+    def row(self, name, title, published=None, source=None, **changes):
+        """Another row of the paper's tables: a copy without this note, and without the pictures of another model.
+
+        A title that begins with a comma is added to this recipe's.
+        """
+        title = self.title + title if title.startswith(",") else title
+        changes = {"source": source or self.source, "note": "", **changes}
+        if changes.get("model", self.model) != self.model:
+            changes = {"figures": Recipe.figures, **changes}
+        return self.replace(**changes, name=name, title=title, published=published)
+
+    def ablation(self, name, title, published=None, source=None, note="", **options):
+        """A row that differs in options of the network."""
+        return self.row(name, title, published, source, note=note, model_options=options)
 
     def short(self, name, epochs, **changes):
         """The regime for two CPU cores: few epochs in one cycle of the learning rate, up and down as a half cosine."""
         title = changes.pop("title", self.title.partition(": ")[0])
         source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
-        regime = dict(epochs=epochs, warmup=self.warmup or 0.2, decays=None, decay_steps=None, drops=())
-        regime |= dict(source=source, device=device)
-        return self.row(name, f"{title}, a short regime for two cores", **{**regime, **changes})
+        regime = dict(device=device, warmup=self.warmup or 0.2, decays=None, decay_steps=None, drops=()) | changes
+        return self.row(name, f"{title}, a short regime for two cores", source=source, epochs=epochs, **regime)
 
     @property
     def schedule(self):

@@ -17,8 +17,7 @@ DIGITS = Recipe(
         primary_kernel_size=3,
         primary_strides=1,
         decoder_units=(128, 256),
-        # The weight that the mean squared error has for MNIST: 0.0005 * 784 pixels of 64.
-        reconstruction_weight=0.006,
+        reconstruction_weight=0.006,  # as the mean squared error has for MNIST: 0.0005 * 784 pixels of 64
     ),
     dataset="digits",
     preprocess=(("shift", 1),),
@@ -52,25 +51,24 @@ NO_RECONSTRUCTION = MNIST.row(
     "sabour2017-mnist-no-reconstruction",
     "MNIST, 3 routing iterations, without reconstruction",
     "0.35% error",
-    source="table 1",
+    "table 1",
     model_options=dict(decoder_units=None),
     figures=("training_curves", "routing_changes"),
     note=_OF_3_RUNS.format(0.036),
 )
 
-MULTIMNIST = Recipe(
+MULTIMNIST = MNIST.row(
     "sabour2017-multimnist",
     "MultiMNIST, 3 routing iterations, with reconstruction of both digits",
-    model=CapsNet,
+    "5.2% error",
+    "table 1 and figure 5",
     dataset="multimnist",
+    preprocess=(),
     metric="exact_match",
     epochs=1,
-    optimizer=Adam,
     # One epoch is 60 million pairs, 468,750 steps; the rate falls by 4% every 20,000.
     decays=23,
     figures=("training_curves", "overlapping_reconstructions"),
-    source="table 1 and figure 5",
-    published="5.2% error",
     note="Both digits must be right. An epoch is 60 million pairs; `--train-limit` takes fewer.",
 )
 
@@ -85,51 +83,48 @@ AFFNIST = MNIST.row(
     note="21% error on affNIST, of a network stopped at 99.23% (`--stop-at 0.9923`): `tf-capsules evaluate RUN "
     "--dataset affnist`.",
 )
-
-
-def _unrouted(name, row, published=None, **changes):
-    """The row with one iteration, which leaves the couplings uniform: the control for routing."""
-    title = row.title.partition(": ")[0].replace("3 routing iterations", "1 routing iteration")
-    changes = {"title": title, "source": "table 1", **changes}
-    return row.row(name, published=published, model_options=dict(iterations=1), **changes)
-
-
 CIFAR10 = NO_RECONSTRUCTION.row(
     "sabour2017-cifar10",
     "CIFAR-10, leaky routing, 64 primary capsule types",
     "10.6% error",
+    "section 7",
     model_options=dict(types=64, padding="same", leaky=True),
     dataset="cifar10",
     preprocess=(("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",)),
     epochs=1500,
     # The released code: 600,000 steps, the rate falling by 4% every 2,000.
     decays=300,
-    source="section 7",
     note="The paper's figure is of 7 networks together: `tf-capsules evaluate RUN RUN ...`.",
 )
 
-_PLAIN = dict(loss=keras.losses.SparseCategoricalCrossentropy, figures=("training_curves",))
+
+def _unrouted(name, row, published, note=""):
+    """The row with one iteration, which leaves the couplings uniform: the control for routing."""
+    title = row.title.partition(": ")[0].replace("3 routing iterations", "1 routing iteration")
+    return row.ablation(name, title, published, "table 1", note, iterations=1)
+
+
 RECIPES = (
     DIGITS,
     MNIST.row(
         "sabour2017-mnist-cnn",
         "MNIST, the convolutional baseline of 35.4 million parameters",
         "0.39% error",
-        source="table 1, first row",
+        "table 1, first row",
         model=BaselineCNN,
-        **_PLAIN,
+        loss=keras.losses.SparseCategoricalCrossentropy,
     ),
     MNIST.short("sabour2017-mnist-short", 16, learning_rate=2e-3),
     _unrouted("sabour2017-mnist-r1-no-reconstruction", NO_RECONSTRUCTION, "0.34% error", note=_OF_3_RUNS.format(0.032)),
     _unrouted("sabour2017-mnist-r1", MNIST, "0.29% error", note=_OF_3_RUNS.format(0.011)),
     NO_RECONSTRUCTION,
     MNIST,
-    MNIST.row(
+    MNIST.ablation(
         "sabour2017-mnist-mean",
         "MNIST, the mean of the votes instead of routing, with reconstruction",
         source="no row of the paper: a control",
-        # One iteration of competition between children.
-        model_options=dict(iterations=1, competition="children"),
+        iterations=1,
+        competition="children",
     ),
     MULTIMNIST,
     MULTIMNIST.short(
@@ -144,17 +139,16 @@ RECIPES = (
         "sabour2017-multimnist-cnn",
         "MultiMNIST, the convolutional baseline of 24.56 million parameters",
         "8.1% error",
-        source="table 1, first row",
+        "table 1, first row",
         model=PoolingCNN,
         loss=keras.losses.BinaryCrossentropy,
-        figures=("training_curves",),
     ),
     AFFNIST,
-    _unrouted(
+    AFFNIST.ablation(
         "sabour2017-affnist-r1",
-        AFFNIST,
-        title="MNIST shifted on 40x40 pixels, 1 routing iteration",
+        "MNIST shifted on 40x40 pixels, 1 routing iteration",
         source="no row of the paper: the control with uniform couplings",
+        iterations=1,
     ),
     AFFNIST.row(
         "sabour2017-affnist-cnn",
@@ -162,34 +156,34 @@ RECIPES = (
         "0.78% error",
         model=PoolingCNN,
         model_options=dict(activation="softmax", dropout=0.5),
-        **_PLAIN,
+        loss=keras.losses.SparseCategoricalCrossentropy,
         note="34% error on affNIST, of a network stopped at 99.22% (`--stop-at 0.9922`): `tf-capsules evaluate RUN "
         "--dataset affnist`.",
     ),
     CIFAR10,
-    _unrouted(
+    CIFAR10.ablation(
         "sabour2017-cifar10-r1",
-        CIFAR10,
-        title="CIFAR-10, 1 routing iteration",
+        "CIFAR-10, 1 routing iteration",
         source="appendix, the figure of training loss: slower than with 3 iterations",
+        iterations=1,
     ),
     NO_RECONSTRUCTION.row(
         "sabour2017-smallnorb",
         "smallNORB, stereo pairs at 32x32",
         "2.7% error",
+        "section 7",
         dataset="smallnorb",
         preprocess=(("downscale", 2), ("brightness", 63), ("contrast", 0.2, 1.8), ("crop", 32), ("standardize",)),
         epochs=200,
-        source="section 7",
     ),
     NO_RECONSTRUCTION.row(
         "sabour2017-svhn",
         "SVHN, a network of one million parameters on the training images alone",
         "4.3% error",
+        "section 7",
         model_options=dict(filters=64, types=16, pose=6, dim=8),
         dataset="svhn",
         preprocess=(),
         epochs=200,
-        source="section 7",
     ),
 )

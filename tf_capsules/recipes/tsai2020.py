@@ -34,8 +34,6 @@ CIFAR10 = Recipe(
     published="85.17%",
     note=OF_ITERATIONS,
 )
-
-# The other routings and the baselines of table 1.
 DYNAMIC = CIFAR10.row(
     "tsai2020-cifar10-dynamic",
     "CIFAR-10, dynamic routing, simple backbone, 3 iterations",
@@ -44,7 +42,6 @@ DYNAMIC = CIFAR10.row(
     loss=MarginLoss,
     optimizer=keras.optimizers.Adam,
     learning_rate=0.001,
-    figures=("training_curves",),
     note=OF_ITERATIONS,
 )
 EM = CIFAR10.row(
@@ -56,7 +53,6 @@ EM = CIFAR10.row(
     margin_schedule="sigmoid",
     optimizer=keras.optimizers.Adam,
     learning_rate=0.01,
-    figures=("training_curves",),
     note=OF_ITERATIONS,
 )
 CNN = CIFAR10.row(
@@ -65,30 +61,29 @@ CNN = CIFAR10.row(
     "87.10%",
     model=BaselineCNN,
     loss=keras.losses.SparseCategoricalCrossentropy,
-    figures=("training_curves",),
     note=f"{BEST}.",
 )
 RESNET18 = CNN.row(
-    "tsai2020-cifar10-resnet18", "CIFAR-10, ResNet-18", "95.11%", model=ResNet18, device="one GPU", note=f"{BEST}."
+    "tsai2020-cifar10-resnet18", "CIFAR-10, ResNet-18", "95.11%", model=ResNet18, device="one GPU", note=CNN.note
 )
 
 
 def _residual(name, row, published, mean=None, **options):
     """The row with a residual backbone; `mean`: the accuracy in the notes of the released code."""
-    title, options = row.title.replace("simple", "residual"), dict(backbone="resnet", **options)
     note = OF_ITERATIONS if mean is None else f"{OF_ITERATIONS} The notes of the released code have a mean of {mean}."
-    return row.row(name, title, published, model_options=options, device="one GPU", note=note)
+    changed = row.ablation(
+        name, row.title.replace("simple", "residual"), published, note=note, backbone="resnet", **options
+    )
+    return changed.replace(device="one GPU")
 
 
 DYNAMIC_RESNET = _residual("tsai2020-cifar10-dynamic-resnet", DYNAMIC, "92.65%")
 EM_RESNET = _residual("tsai2020-cifar10-em-resnet", EM, "92.15%")
-RESNET = _residual("tsai2020-cifar10-resnet", CIFAR10, "95.14%", "94.85%")
 
 
 def _iterations(name, base, iterations, words):
     note = f"The paper prints no figure of this number of iterations: {base.published} is the best of 1 to 5."
-    title = f"{base.title.rpartition(', ')[0]}, {words}"
-    return base.row(name, title, model_options=dict(iterations=iterations), note=note)
+    return base.ablation(name, f"{base.title.rpartition(', ')[0]}, {words}", note=note, iterations=iterations)
 
 
 def _cifar100(name, row, published, **options):
@@ -96,62 +91,13 @@ def _cifar100(name, row, published, **options):
     return row.row(name, title, published, dataset="cifar100", model_options=options, note=row.note)
 
 
-CIFAR100_ATTENTION = _cifar100("tsai2020-cifar100", CIFAR10, "57.32%", filters=128, pose=(6, 6), hidden=(20,))
-CIFAR100 = (
-    CIFAR100_ATTENTION,
-    _cifar100("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
-    _cifar100("tsai2020-cifar100-em", EM, "37.73%"),
-    _cifar100("tsai2020-cifar100-cnn", CNN, "62.30%"),
-    _cifar100("tsai2020-cifar100-dynamic-resnet", DYNAMIC_RESNET, "71.70%"),
-    _cifar100("tsai2020-cifar100-em-resnet", EM_RESNET, "58.08%"),
-    _cifar100("tsai2020-cifar100-resnet18", RESNET18, "77.92%"),
-    _residual("tsai2020-cifar100-resnet", CIFAR100_ATTENTION, "78.02%", "76.27%", filters=None),
-)
+CIFAR100 = _cifar100("tsai2020-cifar100", CIFAR10, "57.32%", filters=128, pose=(6, 6), hidden=(20,))
 
-
-def _ablation(name, title, note, source="section 5", **options):
-    return CIFAR10.row(name, f"CIFAR-10, {title}", source=source, model_options=options, note=note)
-
-
-ABLATIONS = (
-    _ablation(
-        "tsai2020-cifar10-no-layer-norm",
-        "inverted attention without layer normalization, 2 iterations (ablation A)",
-        "10% with 5 iterations; no other figure is published.",
-        layer_norm=False,
-    ),
-    _ablation(
-        "tsai2020-cifar10-sequential",
-        "inverted attention, 2 iterations layer by layer (ablation B)",
-        "The paper: more iterations do not help.",
-        schedule="sequential",
-    ),
-    _ablation(
-        "tsai2020-cifar10-activations",
-        "inverted attention, capsules with activations, 2 iterations (ablation C)",
-        "The paper: worse than without. It gives no formula for activations: see `InvertedAttentionRouting`.",
-        activations=True,
-    ),
-    _ablation(
-        "tsai2020-cifar10-learned-start",
-        "inverted attention from learned initial poses, 2 iterations",
-        "The paper: as good as zeros.",
-        source="footnote 1",
-        initial_pose="learned",
-    ),
-    _ablation(
-        "tsai2020-cifar10-random-start",
-        "inverted attention from random initial poses, 2 iterations",
-        "The paper: as good as zeros, more slowly.",
-        source="footnote 1",
-        initial_pose="random",
-    ),
-)
-
-DIVERSE = Recipe(
+DIVERSE = CIFAR10.row(
     "tsai2020-diverse-multimnist",
     "DiverseMultiMNIST, inverted attention, matrix poses, 2 iterations",
-    model=AttentionCapsNet,
+    "80.59%",
+    "section 6, figure 5 and table 12",
     model_options=dict(
         filters=1024,
         types=16,
@@ -162,36 +108,34 @@ DIVERSE = Recipe(
         probabilities="sigmoid",
     ),
     dataset="diverse_multimnist",
+    preprocess=(),
     loss=keras.losses.BinaryCrossentropy,
     metric="exact_match",
     threshold=0.5,
-    epochs=350,
     optimizer=keras.optimizers.SGD,
-    learning_rate=0.1,
-    drops=(150 / 350, 250 / 350),
-    figures=("training_curves", "pose_changes", "routing_maps"),
-    source="section 6, figure 5 and table 12",
-    published="80.59%",
     device="one GPU, or two CPU cores for a few thousand images",
     note="The set of digits must be right. An epoch is 60,000 new images. The number of iterations is not stated.",
 )
-DIVERSE_CNN = dict(model=DiverseCNN, figures=("training_curves",))
 DIVERSE_DYNAMIC = DIVERSE.row(
     "tsai2020-diverse-multimnist-dynamic",
     'DiverseMultiMNIST, dynamic routing, vector poses, 3 iterations ("CapsNet*")',
     "83.39%",
-    source="section 6 and figure 5; the loss is that of the table in section 4.3",
+    "section 6 and figure 5; the loss is that of the table in section 4.3",
     model=ConvDynamicCapsNet,
     loss=MarginLoss,
-    figures=("training_curves",),
     note="The number of iterations and the threshold are not stated.",
 )
-DIVERSE_LEARNED = DIVERSE.row(
+DIVERSE_CNN = DIVERSE.row(
+    "tsai2020-diverse-multimnist-cnn",
+    "DiverseMultiMNIST, the convolutional baseline with average pooling",
+    "79.81%",
+    model=DiverseCNN,
+)
+DIVERSE_LEARNED = DIVERSE_CNN.ablation(
     "tsai2020-diverse-multimnist-cnn-learned",
     "DiverseMultiMNIST, the convolutional baseline with learned pooling",
     "84.84%",
-    model_options=dict(pooling="learned"),
-    **DIVERSE_CNN,
+    pooling="learned",
 )
 
 
@@ -201,34 +145,6 @@ def _few_channels(name, row, words):
     changes = dict(model_options=dict(filters=128), optimizer=keras.optimizers.Adam, learning_rate=3e-3)
     return row.short(name, 12, title=title, note="An epoch is 60,000 new images.", **changes)
 
-
-DIVERSE_MULTIMNIST = (
-    DIVERSE,
-    _few_channels("tsai2020-diverse-multimnist-short", DIVERSE, "inverted attention, matrix poses"),
-    DIVERSE.row(
-        "tsai2020-diverse-multimnist-wide",
-        "DiverseMultiMNIST, inverted attention, matrix poses, 41.6 million parameters",
-        "91.17%",
-        model_options=dict(types=64, convolutions=((64, 3, 1),)),
-        note="How the network is enlarged is not said: here it has 64 types of capsules.",
-    ),
-    DIVERSE.row(
-        "tsai2020-diverse-multimnist-vector",
-        "DiverseMultiMNIST, inverted attention, vector poses, 2 iterations",
-        "85.74%",
-        model_options=dict(pose=64),
-    ),
-    DIVERSE_DYNAMIC,
-    _few_channels("tsai2020-diverse-multimnist-dynamic-short", DIVERSE_DYNAMIC, "dynamic routing, vector poses"),
-    DIVERSE.row(
-        "tsai2020-diverse-multimnist-cnn",
-        "DiverseMultiMNIST, the convolutional baseline with average pooling",
-        "79.81%",
-        **DIVERSE_CNN,
-    ),
-    DIVERSE_LEARNED,
-    _few_channels("tsai2020-diverse-multimnist-cnn-learned-short", DIVERSE_LEARNED, "CNN with learned pooling"),
-)
 
 RECIPES = (
     _iterations("tsai2020-cifar10-r1", CIFAR10, 1, "1 iteration"),
@@ -243,11 +159,72 @@ RECIPES = (
     EM,
     _iterations("tsai2020-cifar10-em-r3", EM, 3, "3 iterations"),
     CNN,
-    RESNET,
+    _residual("tsai2020-cifar10-resnet", CIFAR10, "95.14%", "94.85%"),
     DYNAMIC_RESNET,
     EM_RESNET,
     RESNET18,
-    *ABLATIONS,
-    *CIFAR100,
-    *DIVERSE_MULTIMNIST,
+    CIFAR10.ablation(
+        "tsai2020-cifar10-no-layer-norm",
+        "CIFAR-10, inverted attention without layer normalization, 2 iterations (ablation A)",
+        source="section 5",
+        note="10% with 5 iterations; no other figure is published.",
+        layer_norm=False,
+    ),
+    CIFAR10.ablation(
+        "tsai2020-cifar10-sequential",
+        "CIFAR-10, inverted attention, 2 iterations layer by layer (ablation B)",
+        source="section 5",
+        note="The paper: more iterations do not help.",
+        schedule="sequential",
+    ),
+    CIFAR10.ablation(
+        "tsai2020-cifar10-activations",
+        "CIFAR-10, inverted attention, capsules with activations, 2 iterations (ablation C)",
+        source="section 5",
+        note="The paper: worse than without. It gives no formula for activations: see `InvertedAttentionRouting`.",
+        activations=True,
+    ),
+    CIFAR10.ablation(
+        "tsai2020-cifar10-learned-start",
+        "CIFAR-10, inverted attention from learned initial poses, 2 iterations",
+        source="footnote 1",
+        note="The paper: as good as zeros.",
+        initial_pose="learned",
+    ),
+    CIFAR10.ablation(
+        "tsai2020-cifar10-random-start",
+        "CIFAR-10, inverted attention from random initial poses, 2 iterations",
+        source="footnote 1",
+        note="The paper: as good as zeros, more slowly.",
+        initial_pose="random",
+    ),
+    CIFAR100,
+    _cifar100("tsai2020-cifar100-dynamic", DYNAMIC, "56.96%"),
+    _cifar100("tsai2020-cifar100-em", EM, "37.73%"),
+    _cifar100("tsai2020-cifar100-cnn", CNN, "62.30%"),
+    _cifar100("tsai2020-cifar100-dynamic-resnet", DYNAMIC_RESNET, "71.70%"),
+    _cifar100("tsai2020-cifar100-em-resnet", EM_RESNET, "58.08%"),
+    _cifar100("tsai2020-cifar100-resnet18", RESNET18, "77.92%"),
+    _residual("tsai2020-cifar100-resnet", CIFAR100, "78.02%", "76.27%", filters=None),
+    DIVERSE,
+    _few_channels("tsai2020-diverse-multimnist-short", DIVERSE, "inverted attention, matrix poses"),
+    DIVERSE.ablation(
+        "tsai2020-diverse-multimnist-wide",
+        "DiverseMultiMNIST, inverted attention, matrix poses, 41.6 million parameters",
+        "91.17%",
+        note="How the network is enlarged is not said: here it has 64 types of capsules.",
+        types=64,
+        convolutions=((64, 3, 1),),
+    ),
+    DIVERSE.ablation(
+        "tsai2020-diverse-multimnist-vector",
+        "DiverseMultiMNIST, inverted attention, vector poses, 2 iterations",
+        "85.74%",
+        pose=64,
+    ),
+    DIVERSE_DYNAMIC,
+    _few_channels("tsai2020-diverse-multimnist-dynamic-short", DIVERSE_DYNAMIC, "dynamic routing, vector poses"),
+    DIVERSE_CNN,
+    DIVERSE_LEARNED,
+    _few_channels("tsai2020-diverse-multimnist-cnn-learned-short", DIVERSE_LEARNED, "CNN with learned pooling"),
 )
