@@ -163,22 +163,20 @@ def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
     ...     read_npz(f"{folder}/two.npz", keys=["x", "z"])
     {'x': array([1, 2])}
     """
-    with reading(path, complaint):
-        arrays = {}
-        # Opened here, because NumPy leaves a damaged file open.
-        with open(path, "rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not an .npz archive")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
-                    try:
-                        arrays[key] = archive[key]
-                    except ValueError as error:
-                        why = _PICKLED if "allow_pickle" in str(error) else error
-                        raise ValueError(f"its array {key!r}: {why}") from error
-                    if not isinstance(arrays[key], np.ndarray):
-                        raise ValueError(f"its entry {key!r} is not an array")
+    arrays = {}
+    with reading(path, complaint), open(path, "rb") as file:  # opened here: NumPy leaves a damaged file open
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not an .npz archive")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            for key in archive.files if keys is None else [key for key in keys if key in archive.files]:
+                try:
+                    arrays[key] = archive[key]
+                except ValueError as error:
+                    why = _PICKLED if "allow_pickle" in str(error) else error
+                    raise ValueError(f"its array {key!r}: {why}") from error
+                if not isinstance(arrays[key], np.ndarray):
+                    raise ValueError(f"its entry {key!r} is not an array")
     return arrays
 
 
@@ -216,13 +214,11 @@ def is_of(value, hint):
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(is_of(value, part) for part in parts)
-    if origin is tuple:
-        if not isinstance(value, tuple):
-            return False
+    if origin is tuple and isinstance(value, tuple):
         parts = parts[:1] * len(value) if parts[-1] is ... else parts
         return len(parts) == len(value) and all(map(is_of, value, parts))
     if origin in (list, collections.abc.Sequence):
         return isinstance(value, (list, tuple)) and all(is_of(part, parts[0]) for part in value)
     if isinstance(value, bool):
         return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
+    return isinstance(value, (int, float) if hint is float else origin or hint)

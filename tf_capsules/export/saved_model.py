@@ -2,7 +2,7 @@
 
 from tf_capsules.export.answers import for_any_number
 from tf_capsules.export.images import decoded, image_answer, in_unit_range, served_shape, warn_of_image_logits
-from tf_capsules.export.serving import check_warmup, free_folder, write_saved_model
+from tf_capsules.export.serving import free_folder, write_saved_model
 from tf_capsules.lazy import tf
 from tf_capsules.models.feedback import without_feedback
 
@@ -58,8 +58,7 @@ def export_saved_model(
     shape = served_shape(model, preprocess, image_shape)
     if default not in ("float32", "uint8"):
         raise ValueError(f'`default` must be "float32" or "uint8". Received: {default!r}')
-    folder = free_folder(folder)
-    check_warmup(warmup)
+    folder = free_folder(folder, warmup)
     warn_of_image_logits(model, preprocess, shape)
 
     answer = for_any_number(image_answer(model, preprocess, shape, class_names))

@@ -43,15 +43,11 @@ def version_folder(folder, version=None):
     return folder / str(version)
 
 
-def check_warmup(warmup):
-    """Raises an ImportError where warm-up requests are wanted and their package is not installed."""
-    if warmup and importlib.util.find_spec("tensorflow_serving") is None:
-        package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
-        raise ImportError(f"Warm-up requests need the package {package}")
+def free_folder(folder, warmup=False):
+    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError.
 
-
-def free_folder(folder):
-    """The path, if it does not exist, is an empty folder, or holds only a SavedModel; else a ValueError."""
+    An ImportError where warm-up requests are wanted and their package is not installed.
+    """
     folder = writable(folder)
     if folder.absolute() == pathlib.Path.cwd() or folder.is_mount():
         raise ValueError(f"{folder} can't be replaced: you are in it, or a disk is mounted there. Name a folder in it.")
@@ -63,6 +59,9 @@ def free_folder(folder):
     if others:
         few = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise ValueError(f"{folder} is not overwritten: it holds other files than a SavedModel ({few}).")
+    if warmup and importlib.util.find_spec("tensorflow_serving") is None:
+        package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
+        raise ImportError(f"Warm-up requests need the package {package}")
     return folder
 
 

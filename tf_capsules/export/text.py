@@ -4,7 +4,7 @@ import numpy as np
 
 from tf_capsules.analysis.attribution import class_shares, routings
 from tf_capsules.export import answers
-from tf_capsules.export.serving import check_warmup, free_folder, write_saved_model
+from tf_capsules.export.serving import free_folder, write_saved_model
 from tf_capsules.lazy import tf
 
 
@@ -97,9 +97,8 @@ def export_embeddings_saved_model(model, folder, class_names=None, warmup=False)
         outputs = model({"embeddings": embeddings, "mask": mask}, training=False)
         return answers.class_answers(model, outputs, class_names)
 
-    inputs = {"embeddings": (None, None, *shape), "mask": (None, None)}
-    specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in inputs.items()]
-    serve = tf.function(answers.for_any_number(answer), specs, autograph=False)
+    embeddings, mask = tf.TensorSpec((None, None, *shape), name="embeddings"), tf.TensorSpec((None, None), name="mask")
+    serve = tf.function(answers.for_any_number(answer), [embeddings, mask], autograph=False)
     return write_saved_model(folder, {"serving_default": serve.get_concrete_function()}, warmup, serve=serve)
 
 
@@ -110,8 +109,7 @@ def _checked(model, folder, warmup):
     if states is None:
         expected = 'a model that is called with a dict of hidden states, "embeddings" and "mask"'
         raise ValueError(f"The export needs {expected}. Received: {model!r}")
-    folder, shape = free_folder(folder), tuple(states.shape[2:])
-    check_warmup(warmup)
+    folder, shape = free_folder(folder, warmup), tuple(states.shape[2:])
     example = np.random.default_rng(0).normal(size=(1, 3, *shape)).astype("float32")
     answers.warn_of_logits(model, {"embeddings": example, "mask": np.ones((1, 3), "float32")})
     return folder, shape

@@ -31,9 +31,10 @@ def _table_1(name, row, title, error, model, **changes):
     return CIFAR10.row(name, f"CIFAR-10, {title}", f"{error} error", f"table 1 ({row})", **changes)
 
 
-def _on_mnist(name, row, error):
+def _also_on_mnist(row, name, error):
+    """The row, and the same network on MNIST."""
     title = row.title.replace("CIFAR-10", "MNIST brought to 32x32")
-    return row.row(name, title, f"{error} error", dataset="mnist", preprocess=(("resize", 32),), note=row.note)
+    return row, row.row(name, title, f"{error} error", dataset="mnist", preprocess=(("resize", 32),), note=row.note)
 
 
 _VOTES = ("training_curves", "vote_similarities")
@@ -55,14 +56,11 @@ BOTH = MASTER.ablation(
     "Section 3.1 also has the form from both branches: `--network coefficients=both`.",
     coefficients="crossed",
 )
+
+# For two cores, with crops and flips, which the paper's rows are without.
+_SHORT = dict(epochs=24, learning_rate=3e-3, preprocess=(("pad_crop", 4, "zero"), ("flip",)))
+
 _TABLE_5 = CAPNET.replace(source="table 5")
-
-
-def _two_cores(name, row):
-    """One cycle up and down, with crops and flips, which the paper's rows are without."""
-    return row.short(name, 24, learning_rate=3e-3, preprocess=(("pad_crop", 4, "zero"), ("flip",)), note=row.note)
-
-
 _OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Adam": {},
     "RMSprop": dict(optimizer=CoupledRMSprop),
@@ -180,30 +178,26 @@ LARGE_MILD = LARGE.row(
 
 RECIPES = (
     # Table 1: networks of six layers, on CIFAR-10 and on MNIST brought to 32x32.
-    CAPNET,
-    _on_mnist("li2018-mnist-capnet", CAPNET, "0.37%"),
-    CAPNET_EM,
-    _on_mnist("li2018-mnist-capnet-em", CAPNET_EM, "0.31%"),
-    CNN,
-    _on_mnist("li2018-mnist-cnn", CNN, "0.38%"),
-    LARGE_CNN,
-    _on_mnist("li2018-mnist-cnn-large", LARGE_CNN, "0.33%"),
-    MASTER,
-    _on_mnist("li2018-mnist-short-master", MASTER, "0.31%"),
-    BOTH,
-    _on_mnist("li2018-mnist-short", BOTH, "0.25%"),
-    _two_cores("li2018-cifar10-capnet-short", CAPNET).replace(
+    *_also_on_mnist(CAPNET, "li2018-mnist-capnet", "0.37%"),
+    *_also_on_mnist(CAPNET_EM, "li2018-mnist-capnet-em", "0.31%"),
+    *_also_on_mnist(CNN, "li2018-mnist-cnn", "0.38%"),
+    *_also_on_mnist(LARGE_CNN, "li2018-mnist-cnn-large", "0.33%"),
+    *_also_on_mnist(MASTER, "li2018-mnist-short-master", "0.31%"),
+    *_also_on_mnist(BOTH, "li2018-mnist-short", "0.25%"),
+    CAPNET.short(
+        "li2018-cifar10-capnet-short",
+        6,
         batch_size=32,
-        epochs=6,
+        learning_rate=3e-3,
         preprocess=(("flip",),),
         optimizer=keras.optimizers.Adam,
         model_options=dict(grid=(4, 4), initialization="scaled"),
         note="The first routed layer has a grid of 4 x 4, as in the released code. There the votes hardly depend on "
         "the image at the start; here the initial values are larger, and nothing pulls the weights to 0.",
     ),
-    _two_cores("li2018-cifar10-cnn-short", CNN),
-    _two_cores("li2018-cifar10-short-master-short", MASTER),
-    _two_cores("li2018-cifar10-short-short", BOTH),
+    CNN.short("li2018-cifar10-cnn-short", **_SHORT),
+    MASTER.short("li2018-cifar10-short-master-short", **_SHORT),
+    BOTH.short("li2018-cifar10-short-short", **_SHORT, note=BOTH.note),
     # Table 5: routing, optimizers and losses of CapNet, and the two claims of the appendix.
     _TABLE_5.ablation("li2018-cifar10-capnet-r1", ", 1 iteration", "14.79% error", iterations=1),
     _TABLE_5.ablation("li2018-cifar10-capnet-r2", ", 2 iterations", "14.41% error", iterations=2),

@@ -47,7 +47,7 @@ TOYS = DIGITS.row(
         ("contrast", 0.5, 1.5),
     ),
     model_options=dict(convolutions=SMALLNORB, normalization="instance", decoder="upsampling"),
-    figures=Recipe.figures,
+    figures=("training_curves",),
     note="The decoder's images lie between 0 and 1, the standardized ones it is compared with do not.",
 )
 TWO_DIGITS = DIGITS.row(

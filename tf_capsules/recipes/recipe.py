@@ -16,14 +16,11 @@ class Recipe:
         name: begins with the paper's key, for instance "sabour2017-mnist".
         title: one line for lists.
         model: function that returns a Keras model. Its arguments are what the data set gives (`image_shape` and
-            `classes`; for texts `layers`, `width` and `classes`) and `model_options`.
-        model_options: further arguments of `model`.
-        dataset: name of a data set (`tf_capsules.datasets.names()`).
-        dataset_options: arguments of its loader.
+            `classes`; for texts `layers`, `width` and `classes`), then `model_options`.
+        dataset: name of a data set (`tf_capsules.datasets.names()`), whose loader takes `dataset_options`.
         transformer: for texts, the frozen transformer (`tf_capsules.text.load`) whose hidden states are the input.
         preprocess: steps applied to each image, random in training (`tf_capsules.datasets.augment`).
         loss: function that returns a Keras loss. Its arguments: with `margin_schedule` the margin, then `loss_options`.
-        loss_options: see `loss`.
         margin_schedule: "sigmoid", "linear" or "ramp": how the margin of `SpreadLoss` grows over the steps of the whole
             run (`tf_capsules.losses.SpreadMargin.over`); None for a fixed margin, or another loss.
         metric: "accuracy"; "top_5", the class is among the five most probable; or "exact_match", for several classes.
@@ -43,7 +40,6 @@ class Recipe:
             capsules, of the label with the larger share.
         feedback: `feedback(model, **feedback_options)` returns the `tf_capsules.models.FeedbackModel` to train; None:
             the model itself is trained.
-        feedback_options: its arguments beside the model.
         figures: names of the pictures drawn after training (`tf_capsules.runs.figures`).
         source: where the paper has the experiment.
         published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one.

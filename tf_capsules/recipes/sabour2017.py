@@ -124,7 +124,7 @@ RECIPES = (
         "MNIST, the mean of the votes instead of routing, with reconstruction",
         source="no row of the paper: a control",
         iterations=1,
-        competition="children",
+        competition="children",  # of one iteration: the mean
     ),
     MULTIMNIST,
     MULTIMNIST.short(

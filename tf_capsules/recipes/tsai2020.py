@@ -3,15 +3,7 @@
 import keras
 
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy, SpreadLoss
-from tf_capsules.models.tsai2020 import (
-    AttentionCapsNet,
-    BaselineCNN,
-    ConvDynamicCapsNet,
-    DiverseCNN,
-    DynamicCapsNet,
-    EMCapsNet,
-    ResNet18,
-)
+from tf_capsules.models import tsai2020 as networks
 from tf_capsules.optimizers import CoupledSGD
 from tf_capsules.recipes.recipe import Recipe
 
@@ -21,7 +13,7 @@ OF_ITERATIONS = f"{BEST}, and of 1 to 5 iterations."
 CIFAR10 = Recipe(
     "tsai2020-cifar10",
     "CIFAR-10, inverted attention, simple backbone, 2 concurrent iterations",
-    model=AttentionCapsNet,
+    model=networks.AttentionCapsNet,
     dataset="cifar10",
     preprocess=(("pad_crop", 4, "zero"), ("flip",), ("normalize", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))),
     loss=SoftmaxCrossentropy,
@@ -38,7 +30,7 @@ DYNAMIC = CIFAR10.row(
     "tsai2020-cifar10-dynamic",
     "CIFAR-10, dynamic routing, simple backbone, 3 iterations",
     "84.08%",
-    model=DynamicCapsNet,
+    model=networks.DynamicCapsNet,
     loss=MarginLoss,
     optimizer=keras.optimizers.Adam,
     learning_rate=0.001,
@@ -48,7 +40,7 @@ EM = CIFAR10.row(
     "tsai2020-cifar10-em",
     "CIFAR-10, EM routing, simple backbone, 2 iterations",
     "82.19%",
-    model=EMCapsNet,
+    model=networks.EMCapsNet,
     loss=SpreadLoss,
     margin_schedule="sigmoid",
     optimizer=keras.optimizers.Adam,
@@ -59,12 +51,17 @@ CNN = CIFAR10.row(
     "tsai2020-cifar10-cnn",
     "CIFAR-10, the convolutional baseline",
     "87.10%",
-    model=BaselineCNN,
+    model=networks.BaselineCNN,
     loss=keras.losses.SparseCategoricalCrossentropy,
     note=f"{BEST}.",
 )
 RESNET18 = CNN.row(
-    "tsai2020-cifar10-resnet18", "CIFAR-10, ResNet-18", "95.11%", model=ResNet18, device="one GPU", note=CNN.note
+    "tsai2020-cifar10-resnet18",
+    "CIFAR-10, ResNet-18",
+    "95.11%",
+    model=networks.ResNet18,
+    device="one GPU",
+    note=CNN.note,
 )
 
 
@@ -121,7 +118,7 @@ DIVERSE_DYNAMIC = DIVERSE.row(
     'DiverseMultiMNIST, dynamic routing, vector poses, 3 iterations ("CapsNet*")',
     "83.39%",
     "section 6 and figure 5; the loss is that of the table in section 4.3",
-    model=ConvDynamicCapsNet,
+    model=networks.ConvDynamicCapsNet,
     loss=MarginLoss,
     note="The number of iterations and the threshold are not stated.",
 )
@@ -129,7 +126,7 @@ DIVERSE_CNN = DIVERSE.row(
     "tsai2020-diverse-multimnist-cnn",
     "DiverseMultiMNIST, the convolutional baseline with average pooling",
     "79.81%",
-    model=DiverseCNN,
+    model=networks.DiverseCNN,
 )
 DIVERSE_LEARNED = DIVERSE_CNN.ablation(
     "tsai2020-diverse-multimnist-cnn-learned",
