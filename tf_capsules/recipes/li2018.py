@@ -80,25 +80,22 @@ def _training(name, optimizer, loss, published):
     return _TABLE_5.row(name, f", {optimizer}, {loss}", published, note=note, **changes)
 
 
-def _table_3(name, title, error, row, **changes):
-    return CIFAR10.row(
-        name, f"CIFAR-10, EncapNet of 18 layers, {title}", f"{error} error", f"table 3, {row}", **changes
-    )
-
-
 def _branches(name, title, error, row, skips=(), **options):
-    return _table_3(name, title, error, f"row {row}", model_options=dict(skips=skips, **options))
+    title = f"CIFAR-10, EncapNet of 18 layers, {title}"
+    return CIFAR10.ablation(name, title, f"{error} error", f"table 3, row {row}", skips=skips, **options)
 
 
 def _unit(name, title, error, row, **options):
-    return _table_3(name, title, error, f"ablations, row ({row})", feedback=feedback, feedback_options=options)
+    changes = dict(feedback=feedback, feedback_options=options)
+    title, source = f"CIFAR-10, EncapNet of 18 layers, {title}", f"table 3, ablations, row ({row})"
+    return CIFAR10.row(name, title, f"{error} error", source, **changes)
 
 
-TWO_UNITS = _table_3(
+TWO_UNITS = CIFAR10.row(
     "li2018-cifar10-feedback-2",
-    "two feedback units a module",
-    "4.55%",
-    "row 8, and table 4",
+    "CIFAR-10, EncapNet of 18 layers, two feedback units a module",
+    "4.55% error",
+    "table 3, row 8, and table 4",
     feedback=feedback,
     feedback_options=dict(links=("half", "same")),
 )

@@ -133,8 +133,9 @@ class Recipe:
         """The regime for two CPU cores: few epochs in one cycle of the learning rate, up and down as a half cosine."""
         title = changes.pop("title", self.title.partition(": ")[0])
         source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
-        regime = dict(device=device, warmup=self.warmup or 0.2, decays=None, decay_steps=None, drops=()) | changes
-        return self.row(name, f"{title}, a short regime for two cores", source=source, epochs=epochs, **regime)
+        regime = dict(source=source, device=device, epochs=epochs, warmup=self.warmup or 0.2)
+        regime |= dict(decays=None, decay_steps=None, drops=()) | changes
+        return self.row(name, f"{title}, a short regime for two cores", **regime)
 
     @property
     def schedule(self):

@@ -3,7 +3,7 @@
 import keras
 
 from tf_capsules.losses import MarginLoss, SoftmaxCrossentropy, SpreadLoss
-from tf_capsules.models import tsai2020 as networks
+from tf_capsules.models import tsai2020 as models
 from tf_capsules.optimizers import CoupledSGD
 from tf_capsules.recipes.recipe import Recipe
 
@@ -13,7 +13,7 @@ OF_ITERATIONS = f"{BEST}, and of 1 to 5 iterations."
 CIFAR10 = Recipe(
     "tsai2020-cifar10",
     "CIFAR-10, inverted attention, simple backbone, 2 concurrent iterations",
-    model=networks.AttentionCapsNet,
+    model=models.AttentionCapsNet,
     dataset="cifar10",
     preprocess=(("pad_crop", 4, "zero"), ("flip",), ("normalize", (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))),
     loss=SoftmaxCrossentropy,
@@ -30,7 +30,7 @@ DYNAMIC = CIFAR10.row(
     "tsai2020-cifar10-dynamic",
     "CIFAR-10, dynamic routing, simple backbone, 3 iterations",
     "84.08%",
-    model=networks.DynamicCapsNet,
+    model=models.DynamicCapsNet,
     loss=MarginLoss,
     optimizer=keras.optimizers.Adam,
     learning_rate=0.001,
@@ -40,7 +40,7 @@ EM = CIFAR10.row(
     "tsai2020-cifar10-em",
     "CIFAR-10, EM routing, simple backbone, 2 iterations",
     "82.19%",
-    model=networks.EMCapsNet,
+    model=models.EMCapsNet,
     loss=SpreadLoss,
     margin_schedule="sigmoid",
     optimizer=keras.optimizers.Adam,
@@ -51,27 +51,20 @@ CNN = CIFAR10.row(
     "tsai2020-cifar10-cnn",
     "CIFAR-10, the convolutional baseline",
     "87.10%",
-    model=networks.BaselineCNN,
+    model=models.BaselineCNN,
     loss=keras.losses.SparseCategoricalCrossentropy,
     note=f"{BEST}.",
 )
 RESNET18 = CNN.row(
-    "tsai2020-cifar10-resnet18",
-    "CIFAR-10, ResNet-18",
-    "95.11%",
-    model=networks.ResNet18,
-    device="one GPU",
-    note=CNN.note,
+    "tsai2020-cifar10-resnet18", "CIFAR-10, ResNet-18", "95.11%", model=models.ResNet18, device="one GPU", note=CNN.note
 )
 
 
 def _residual(name, row, published, mean=None, **options):
     """The row with a residual backbone; `mean`: the accuracy in the notes of the released code."""
     note = OF_ITERATIONS if mean is None else f"{OF_ITERATIONS} The notes of the released code have a mean of {mean}."
-    changed = row.ablation(
-        name, row.title.replace("simple", "residual"), published, note=note, backbone="resnet", **options
-    )
-    return changed.replace(device="one GPU")
+    title, options = row.title.replace("simple", "residual"), dict(backbone="resnet", **options)
+    return row.row(name, title, published, model_options=options, device="one GPU", note=note)
 
 
 DYNAMIC_RESNET = _residual("tsai2020-cifar10-dynamic-resnet", DYNAMIC, "92.65%")
@@ -118,7 +111,7 @@ DIVERSE_DYNAMIC = DIVERSE.row(
     'DiverseMultiMNIST, dynamic routing, vector poses, 3 iterations ("CapsNet*")',
     "83.39%",
     "section 6 and figure 5; the loss is that of the table in section 4.3",
-    model=networks.ConvDynamicCapsNet,
+    model=models.ConvDynamicCapsNet,
     loss=MarginLoss,
     note="The number of iterations and the threshold are not stated.",
 )
@@ -126,7 +119,7 @@ DIVERSE_CNN = DIVERSE.row(
     "tsai2020-diverse-multimnist-cnn",
     "DiverseMultiMNIST, the convolutional baseline with average pooling",
     "79.81%",
-    model=networks.DiverseCNN,
+    model=models.DiverseCNN,
 )
 DIVERSE_LEARNED = DIVERSE_CNN.ablation(
     "tsai2020-diverse-multimnist-cnn-learned",
