@@ -11,6 +11,7 @@ from tf_capsules.files import read_csv, reading
 _COLUMNS = set("recipe dataset note settings train_examples epochs batch_size learning_rate seed metric value".split())
 # Notes of crops, other iterations, data or weights, and parts of the data.
 _OF_ANOTHER_TEST = re.compile(" crops$|^familiar viewpoints$|^evaluated with |^trained on |^weights | test examples$")
+_OF_ANOTHER_NETWORK = re.compile(r"\b(iterations|network|loss|feedback|mixup) ")  # or loss
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
 _PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)]
 
@@ -43,25 +44,21 @@ class Measured:
 
 def measured(recipe):
     """The longest training of a `Recipe` in `results/`, of its own epochs at most; None where there is none."""
-
-    def conditions(row):
-        """The key to compare by: the longest training wins; of equal ones, that with the fewest settings and notes."""
-        told = row["settings"] + row["note"]
-        return row["train_examples"] * row["epochs"], -len(told), told, row["batch_size"], row["learning_rate"]
-
     own = (recipe.name, recipe.dataset, recipe.metric)
-    rows = [row for row in _rows() if (row["recipe"], row["dataset"], row["metric"]) == own]
-    rows = [row for row in rows if 0 < row["epochs"] <= recipe.epochs]
-    others = re.compile(r"\b(iterations|network|loss|feedback|mixup) ")  # another network or loss
-    rows = [row for row in rows if not others.search(row["settings"]) and of_the_full_test(row)]
-    if not rows:
+    alike = {}  # rows by their conditions: the longest training wins; of equal ones, that with the least to tell
+    for row in _rows():
+        its_own = (row["recipe"], row["dataset"], row["metric"]) == own and 0 < row["epochs"] <= recipe.epochs
+        if its_own and not _OF_ANOTHER_NETWORK.search(row["settings"]) and of_the_full_test(row):
+            steps, told = row["train_examples"] * row["epochs"], row["settings"] + row["note"]
+            conditions = (steps, -len(told), told, row["batch_size"], row["learning_rate"])
+            alike.setdefault(conditions, []).append(row)
+    if not alike:
         return None
-    best = max(rows, key=conditions)
-    # One seed may stand there trained and evaluated.
-    by_seed = {row["seed"]: row["value"] for row in rows if conditions(row) == conditions(best)}
-    part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", best["note"])
+    rows = alike[max(alike)]
+    by_seed = {row["seed"]: row["value"] for row in rows}  # one seed may stand there trained and evaluated
+    part = re.search(r"epochs of ([\d,]+ of [\d,]+ examples)", rows[0]["note"])
     value, epoch = statistics.mean(by_seed.values()), part[1] if part else ""
-    return Measured(value, len(by_seed), best["epochs"], recipe.epochs, epoch)
+    return Measured(value, len(by_seed), rows[0]["epochs"], recipe.epochs, epoch)
 
 
 def of_the_full_test(row):
