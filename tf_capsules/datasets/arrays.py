@@ -6,28 +6,22 @@ import numpy as np
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import ArrayDraw
+from tf_capsules.routing.arguments import is_whole
 
 
 class ShuffledBatches(keras.utils.PyDataset):
     """Base class of batches in memory: order of the examples, short or filled last batch, weights and mixup.
 
-    A subclass defines `_inputs(positions, passes, own)`: the float32 inputs of a batch, an array or a dict of arrays.
-    `positions` are its examples; `passes` says in which pass over all examples each is. It returns the slice `own`.
-
-    Args:
-        labels: whole numbers (N,).
-        batch_size, batching: options of `Batching`.
+    `labels` are whole numbers (N,), the other arguments options of `Batching`. A subclass defines `_inputs(positions,
+    passes, own)`: the float32 inputs of a batch, an array or a dict of arrays. `positions` are its examples; `passes`
+    says in which pass over all examples each is. It returns the slice `own`.
     """
 
     def __init__(self, labels, batch_size, **batching):
         super().__init__()
         self._labels, self.batching = np.asarray(labels), Batching(len(labels), batch_size, **batching)
         self.batching.check_labels(self._labels)
-
-    @property
-    def steps(self):
-        """Number of batches in an epoch."""
-        return self.batching.steps
+        self.steps = self.batching.steps  # in an epoch
 
     def __len__(self):
         return self.batching.batches
@@ -113,9 +107,8 @@ class ArrayBatches(ShuffledBatches):
         return x
 
     def _draw(self, epoch, index):
-        crop = self.batching.crop
-        if isinstance(crop, str):
-            return augment.FixedCrop(crop)
-        if crop is not None:
+        if self.batching.training:
+            return ArrayDraw(self.batching.seed, epoch, index)
+        if is_whole(crop := self.batching.crop):
             return ArrayDraw(crop, index, 0, 2)  # four numbers; the last one differs from mixup's
-        return ArrayDraw(self.batching.seed, epoch, index) if self.batching.training else None
+        return augment.FixedCrop(crop or "centre")

@@ -53,14 +53,8 @@ class FixedCrop:
     """Replaces the random numbers: the step "crop" takes the window of this name, one of `FIXED_CROPS`."""
 
     def __init__(self, name):
-        place, _, self._mirrored = name.partition(", ")
-        self._down, self._right = _PLACES[place]
-
-    def window(self, image, size, xp):
-        height, width, _ = image.shape
-        top, left = int(self._down * (height - size)), int(self._right * (width - size))
-        image = _window(image, top, left, size, size, xp)
-        return image[:, ::-1] if self._mirrored else image
+        place, _, self.mirrored = name.partition(", ")
+        self.place = _PLACES[place]
 
 
 # Shares of the free rows above and of the free columns to the left.
@@ -69,12 +63,12 @@ FIXED_CROPS = tuple(f"{place}{mirrored}" for mirrored in ("", ", mirrored") for 
 
 
 def _crop(image, draw, xp, size):
-    draw = FixedCrop("centre") if draw is None else draw
-    if isinstance(draw, FixedCrop):
-        return draw.window(image, size, xp)
-    height, width, _ = image.shape
-    top, left = draw.integers(0, height - size), draw.integers(0, width - size)
-    return _window(image, top, left, size, size, xp)
+    free = [side - size for side in image.shape[:2]]
+    if not isinstance(draw, FixedCrop):
+        return _window(image, *(draw.integers(0, pixels) for pixels in free), size, size, xp)
+    corner = (int(share * pixels) for share, pixels in zip(draw.place, free, strict=True))
+    image = _window(image, *corner, size, size, xp)
+    return image[:, ::-1] if draw.mirrored else image
 
 
 def _window(image, top, left, height, width, xp):
@@ -172,13 +166,10 @@ def _all(test):
     return lambda values: isinstance(values, (list, tuple)) and all(map(test, values))
 
 
-def _fill(value):
-    return value in ("edge", "zero")
-
-
 _count = functools.partial(is_whole, low=0)
 _size = functools.partial(is_whole, low=1)
 _amount = functools.partial(is_number, low=0)
+_fill = ("edge", "zero").__contains__
 
 # name: (function, what each value must satisfy, the same in words)
 _STEPS = {
@@ -220,7 +211,7 @@ def in_evaluation(steps):
 
 def check(steps):
     """Returns `steps` as a tuple of tuples, or raises a ValueError that names the step that is wrong."""
-    if isinstance(steps, str) or not isinstance(steps, (list, tuple)):
+    if not isinstance(steps, (list, tuple)):
         raise ValueError(f'preprocess steps are a sequence such as (("shift", 2), ("flip",)), not {steps!r}')
     for step in steps:
         if not isinstance(step, (list, tuple)) or not step or not isinstance(step[0], str):
@@ -280,7 +271,8 @@ def apply(steps, image, draw=None, xp=numpy):
     (4, 5, 1)
     """
     output_shape(steps, image.shape)
+    draw = FixedCrop("centre") if draw is None else draw
     for name, *values in steps:
-        if name not in _RANDOM or not (draw is None or isinstance(draw, FixedCrop)):
+        if name not in _RANDOM or not isinstance(draw, FixedCrop):
             image = _STEPS[name][0](image, draw, xp, *values)
     return image

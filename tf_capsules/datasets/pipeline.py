@@ -9,6 +9,7 @@ from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import TensorDraw
 from tf_capsules.lazy import tf, tnp
+from tf_capsules.routing.arguments import is_whole
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) depend on this key and the example's index
 # alone, so that every evaluation sees the same images. Training examples have keys from 0 to 2**51, mixed batches
@@ -122,12 +123,9 @@ class Split:
             if preprocess:
                 raise ValueError(f"preprocess {preprocess!r} is not possible: it would not change the single digits")
             target = target | {"parts": _unit(target["parts"])}
-        if isinstance(batching.crop, str):
-            draw = augment.FixedCrop(batching.crop)
-        elif batching.crop is not None:
-            draw = TensorDraw(_CROP_KEY + batching.crop, index)
-        elif not batching.training:
-            draw = None
+        if not batching.training:
+            crop = batching.crop
+            draw = TensorDraw(_CROP_KEY + crop, index) if is_whole(crop) else augment.FixedCrop(crop or "centre")
         return augment.apply(preprocess, _unit(image), draw, tnp), target
 
 
