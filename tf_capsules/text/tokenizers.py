@@ -26,6 +26,7 @@ _BEFORE_LAST_SPACE = rf"([{_SPACE}]*?)([{_SPACE}]?[^{_SPACE}]+)"
 _WORD = rf"^[{_SPACE}]+$|'s|'t|'re|'ve|'m|'ll|'d| ?\pL+| ?\pN+| ?[^{_SPACE}\pL\pN]+|[{_SPACE}]"
 # The names of BERT's options in tokenizer_config.json, and what holds where one is absent.
 _BERT = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+_NORMALIZER = "lowercase", "strip_accents", "handle_chinese_chars"  # the same in tokenizer.json
 _ANY_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # go by tokenizer.json alone
 # Options of byte pairs that change the tokens.
 _OTHER_MERGES = ("dropout", "ignore_merges", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
@@ -94,9 +95,9 @@ class WordPiece:
     @classmethod
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, else its vocab.txt; an UnsupportedTokenizer says what does not fit."""
-        config = _configuration(folder)
-        if (folder / "tokenizer.json").is_file():
-            data = json.loads((folder / "tokenizer.json").read_bytes())
+        config, more = _json(folder / "tokenizer_config.json", {}), ()  # overrules the other files
+        options = _bert_options(*map(config.get, _BERT, _BERT.values()))
+        if (data := _json(folder / "tokenizer.json")) is not None:
             model, normalizer = data["model"], data["normalizer"] or {}
             _require("model", _kind(model), "WordPiece")
             _require("normalizer", normalizer.get("type"), "BertNormalizer")
@@ -106,21 +107,19 @@ class WordPiece:
             _require("longest word", model["max_input_chars_per_word"], cls.longest_word)
             _require("special tokens", _template(data["post_processor"] or {}), ["[CLS]", "A", "[SEP]"])
             vocabulary = sorted(model["vocab"], key=model["vocab"].get)
-            if [model["vocab"][token] for token in vocabulary] != list(range(len(vocabulary))):
-                last = len(vocabulary) - 1
-                raise UnsupportedTokenizer(f"the ids of its {last + 1} tokens are not 0 to {last}")
-            options = normalizer["lowercase"], normalizer["strip_accents"], normalizer["handle_chinese_chars"]
+            if sorted(model["vocab"].values()) != list(range(len(vocabulary))):
+                count = len(vocabulary)
+                raise UnsupportedTokenizer(f"the ids of its {count} tokens are not 0 to {count - 1}")
+            more, said = data["added_tokens"], options
+            options = _bert_options(*(normalizer[name] for name in _NORMALIZER))
             if config.get("tokenizer_class") not in _ANY_CLASS:
-                said = _bert_options(map(config.get, _BERT, _BERT.values()))
-                _require("tokenizer_config.json (with Hugging Face's defaults)", said, _bert_options(options))
-            more = data["added_tokens"]
+                _require("tokenizer_config.json (with Hugging Face's defaults)", said, options)
         elif (folder / "vocab.txt").is_file():
             vocabulary = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-            options, more = map(config.get, _BERT, _BERT.values()), ()
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
         _require_no_more_tokens(folder, config, more)
-        lowercase, strip_accents, split_chinese = _bert_options(options).values()
+        lowercase, strip_accents, split_chinese = options.values()
         return cls(
             vocabulary, max_length, lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese
         )
@@ -217,11 +216,10 @@ class BytePair:
     @classmethod
     def from_folder(cls, folder, max_length):
         """Reads a checkpoint's tokenizer.json, or else vocab.json and merges.txt; for errors see `WordPiece`."""
-        config, more = _configuration(folder), ()
+        config, more = _json(folder / "tokenizer_config.json", {}), ()
         _require("space before the first word", config.get("add_prefix_space", False), False)
         _require("start token", config.get("add_bos_token", False), False)
-        if (folder / "tokenizer.json").is_file():
-            data = json.loads((folder / "tokenizer.json").read_bytes())
+        if (data := _json(folder / "tokenizer.json")) is not None:
             model, splitting = data["model"], data["pre_tokenizer"] or {}
             _require("model", _kind(model), "BPE")
             for option in _OTHER_MERGES:
@@ -268,10 +266,9 @@ def _split(texts):
     return tf.ragged.boolean_mask(parts, parts != b"")
 
 
-def _configuration(folder):
-    """What tokenizer_config.json says; Hugging Face's library lets it overrule the other files."""
-    path = folder / "tokenizer_config.json"
-    return json.loads(path.read_bytes()) if path.is_file() else {}
+def _json(path, absent=None):
+    """What a file says; `absent` if it is not there."""
+    return json.loads(path.read_bytes()) if path.is_file() else absent
 
 
 def _kind(model):
@@ -286,9 +283,8 @@ def _template(post_processor):
     return [next(iter(part.values()))["id"] for part in post_processor.get("single", ())] or None
 
 
-def _bert_options(values):
+def _bert_options(lowercase, strip_accents, split_chinese):
     """BERT's options by name; without a value, accents are stripped where letters are lowercased."""
-    lowercase, strip_accents, split_chinese = values
     strip_accents = lowercase if strip_accents is None else strip_accents
     return dict(zip(_BERT, (lowercase, strip_accents, split_chinese), strict=True))
 
@@ -298,10 +294,9 @@ def _require_no_more_tokens(folder, config, listed):
     added = [*listed, *config.get("added_tokens_decoder", {}).values()]
     special = {token["content"] for token in added if token["special"]}
     special |= {value for key, value in config.items() if key.endswith("_token") and isinstance(value, str)}
-    more = {token["content"] for token in added} - special
-    if (folder / "added_tokens.json").is_file():  # of earlier versions of the library
-        more |= set(json.loads((folder / "added_tokens.json").read_bytes())) - special
-    _require("list of added tokens", sorted(more), [])
+    more = {token["content"] for token in added}
+    more |= set(_json(folder / "added_tokens.json", ()))  # of earlier versions of the library
+    _require("list of added tokens", sorted(more - special), [])
 
 
 def _require(what, found, wanted):
