@@ -11,9 +11,8 @@ from tf_capsules.routing.arguments import positive_int
 class StateBatches(ShuffledBatches):
     """Batches (x, y) or (x, y, weights): x is {"embeddings": (batch, tokens, layers, width), "mask": (batch, tokens)}.
 
-    Both are float32 and padded to the longest text of the batch. y is int32 (batch,). With mixup it is a dict: `label`
-    float32 (batch, classes), the mixed one-hot labels, and `unmixed` int32 (batch,). Order and mixup are a pure
-    function of (seed, epoch). Item i is batch `i % steps` of epoch `initial_epoch + i // steps`.
+    Both are float32 and padded to the longest text of the batch. y is int32 (batch,); for mixup see `Split.batches`.
+    Order and mixup are a pure function of (seed, epoch). Item i is as in `ArrayBatches`.
 
     On the TensorFlow backend train on `dataset()`. From a PyDataset, Keras reads the first two batches to find out
     which axes vary, and these two may have the same length.
@@ -38,9 +37,8 @@ class StateBatches(ShuffledBatches):
         embeddings, mask = self._states.batch(positions[own])
         tokens = -(-int(self._states.lengths[positions].max()) // self._multiple) * self._multiple
         if fill := tokens - mask.shape[1]:
-            embeddings, mask = (
-                np.pad(part, ((0, 0), (0, fill), *[(0, 0)] * (part.ndim - 2))) for part in (embeddings, mask)
-            )
+            embeddings = np.pad(embeddings, ((0, 0), (0, fill), (0, 0), (0, 0)))
+            mask = np.pad(mask, ((0, 0), (0, fill)))
         return {"embeddings": embeddings, "mask": mask}
 
     def dataset(self):

@@ -92,9 +92,9 @@ def _hidden_states_model(checkpoint):
     from safetensors import SafetensorError
 
     gpt2 = checkpoint.config["model_type"] == "gpt2"
-    options = {} if gpt2 else {"num_segments": checkpoint.config.get("type_vocab_size", 2)}
+    segments = {"num_segments": checkpoint.config.get("type_vocab_size", 2)}
+    kind, options = (GPT2Backbone, {}) if gpt2 else (BertBackbone, segments)
     try:
-        kind = GPT2Backbone if gpt2 else BertBackbone
         backbone = kind.from_preset(str(checkpoint.folder), dtype="float32", **options)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"keras-hub can't read {checkpoint.folder}: {error}") from error

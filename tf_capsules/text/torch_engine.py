@@ -38,8 +38,7 @@ class Transformer(FrozenTransformer):
             raise ValueError(f"the tokenizer in {checkpoint.folder} neither closes texts nor has an end-of-text token")
         end = self._tokenizer.eos_token_id
         pad = end if self._tokenizer.pad_token_id is None else self._tokenizer.pad_token_id
-        ids = torch.zeros((1, 1), dtype=torch.long)
-        _, _, layers, width = self._forward(ids, torch.ones_like(ids)).shape
+        _, _, layers, width = self._encode(np.zeros((1, 1)), np.ones((1, 1))).shape
         super().__init__(checkpoint, layers, width, self._limit(checkpoint), pad, pad == end and self._end == [end])
 
     def _limit(self, checkpoint):
@@ -62,9 +61,7 @@ class Transformer(FrozenTransformer):
         return [self._tokenizer.decode([number]) for number in ids]
 
     def _encode(self, ids, seen):
-        return self._forward(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(seen.astype(np.int64))).numpy()
-
-    def _forward(self, ids, seen):
+        ids, seen = (torch.from_numpy(numbers.astype(np.int64)) for numbers in (ids, seen))
         with torch.inference_mode():
             states = self._model(input_ids=ids, attention_mask=seen, output_hidden_states=True).hidden_states
-            return torch.stack(states, dim=2)
+            return torch.stack(states, dim=2).numpy()
