@@ -68,9 +68,8 @@ def _load(name, data_dir, download, image_size, class_list, box_file):
     label_of = np.full(len(names), -1)
     label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
     train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
-    what = [] if class_list is None else [f"{len(kept)} of {len(names):,} classes"]
-    what += ["whole pictures" if boxes is None else "boxes"]
-    return Dataset(name, train, test, tuple(kept), ", ".join(what))
+    part = "" if class_list is None else f"{len(kept)} of {len(names):,} classes, "
+    return Dataset(name, train, test, tuple(kept), part + ("whole pictures" if boxes is None else "boxes"))
 
 
 def _sources(name, data_dir, download):

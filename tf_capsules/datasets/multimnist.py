@@ -99,13 +99,11 @@ def overlay(images, shifts, pad):
     A shift is (rows down, columns right), each in [-pad, pad]. Returns the sum clipped at 255 (H + 2 pad, W + 2 pad, C)
     and the single images (K, H + 2 pad, W + 2 pad, C), uint8.
     """
-
-    def placed(image, down, right):
-        image = tf.convert_to_tensor(image)
-        height, width, channels = image.shape
-        image = tf.pad(image, [(pad + down, pad - down), (pad + right, pad - right), (0, 0)])
-        return tf.ensure_shape(image, (height + 2 * pad, width + 2 * pad, channels))
-
-    parts = tf.stack([placed(image, *shift) for image, shift in zip(images, shifts, strict=True)])
+    height, width, channels = images[0].shape
+    parts = [
+        tf.pad(image, [(pad + down, pad - down), (pad + right, pad - right), (0, 0)])
+        for image, (down, right) in zip(images, shifts, strict=True)
+    ]
+    parts = tf.ensure_shape(tf.stack(parts), (len(images), height + 2 * pad, width + 2 * pad, channels))
     total = tf.reduce_sum(tf.cast(parts, tf.int32), axis=0)
     return tf.cast(tf.minimum(total, 255), tf.uint8), parts

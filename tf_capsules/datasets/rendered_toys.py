@@ -63,8 +63,7 @@ def rendered_toys(
     Raises:
         ValueError: before anything is drawn, for a factor that is not there or more pairs than there are.
     """
-    train, test = _shuffled(elevations, azimuths, lightings)
-    train, test = _drawn(size, (train, train_pairs, "train_pairs"), (test, test_pairs, "test_pairs"))
+    train, test = _drawn(size, train_pairs, test_pairs, *_shuffled(elevations, azimuths, lightings))
     return Dataset("rendered_toys", train, test, CLASS_NAMES, _NOTE)
 
 
@@ -87,9 +86,8 @@ def rendered_toys_novel_elevation(
 
 
 def _novel(factor, size, train_pairs, test_pairs, lightings):
-    train, familiar, novel = novel_viewpoints(*_shuffled(range(9), range(18), lightings), factor)
-    tests = (familiar, test_pairs, "test_pairs"), (novel, test_pairs, "test_pairs")
-    train, familiar, novel = _drawn(size, (train, train_pairs, "train_pairs"), *tests)
+    parts = novel_viewpoints(*_shuffled(range(9), range(18), lightings), factor)
+    train, familiar, novel = _drawn(size, train_pairs, test_pairs, *parts)
     return Dataset(f"rendered_toys_novel_{factor}", train, novel, CLASS_NAMES, _NOTE, familiar=familiar)
 
 
@@ -101,10 +99,11 @@ def _shuffled(*factors):
         yield dict(zip(_FACTORS, table.reshape(-1, len(_FACTORS))[order].T, strict=True))
 
 
-def _drawn(size, *parts):
-    """A split of each part (columns, how many of its pairs or None for all, the option that says so)."""
+def _drawn(size, train_pairs, test_pairs, *parts):
+    """A split of each part, given as columns: training pairs, then test pairs."""
     chosen = []
-    for columns, pairs, option in parts:
+    for columns in parts:
+        option, pairs = ("test_pairs", test_pairs) if chosen else ("train_pairs", train_pairs)
         _check(columns)
         most = len(columns["label"])
         if pairs is not None and not is_whole(pairs, 1, most):

@@ -13,7 +13,7 @@ from tf_capsules.files import reading
 from tf_capsules.lazy import tfds
 
 URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
-_FILES = {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"}
+_FILES = {"train": "train.txt", "validation": "dev.txt", "test": "test.txt"}
 _CLASSES = {
     "fine": ("very negative", "negative", "neutral", "positive", "very positive"),
     "binary": ("negative", "positive"),
@@ -54,8 +54,7 @@ def sst(data_dir=None, download=False, labels="fine", phrases=True):
 
     Args:
         data_dir: a folder with train.txt, dev.txt and test.txt (or with a folder `trees` that has them), whose trees
-            are read directly; or a folder of prepared tensorflow-datasets (default: the environment variable
-            TFDS_DATA_DIR, then ~/tensorflow_datasets).
+            are read directly; or a folder of prepared tensorflow-datasets, as in `tf_capsules.datasets.load`.
         download: fetch and prepare the official archive with tensorflow-datasets if it is absent.
         labels: "fine" or "binary".
         phrases: train on phrases, or on sentences only.
@@ -202,8 +201,7 @@ def builder_class():
             path = self._trees or dl_manager.download_and_extract(URL)
             if (folder := _trees_folder(path)) is None:
                 raise FileNotFoundError(f"no train.txt, dev.txt and test.txt in {path}")
-            splits = zip(("train", "validation", "test"), _FILES.values(), strict=True)
-            return {split: self._generate_examples(folder / file, split) for split, file in splits}
+            return {split: self._generate_examples(folder / file, split) for split, file in _FILES.items()}
 
         def _generate_examples(self, path, split):
             labels, units = self.builder_config.name.split("_")
@@ -223,5 +221,5 @@ def _prepared(config, data_dir, download):
     hint = f"Or name the folder of the unpacked {URL}"
     if data_dir is not None:
         hint += f"; there are no train.txt, dev.txt and test.txt in {data_dir}"
-    make, parts = functools.partial(builder_class(), config=config), ("train", "validation", "test")
-    return read_prepared(make, parts, split, "Stanford Sentiment Treebank", data_dir, download, f"{hint}.")[1]
+    make = functools.partial(builder_class(), config=config)
+    return read_prepared(make, _FILES, split, "Stanford Sentiment Treebank", data_dir, download, f"{hint}.")[1]

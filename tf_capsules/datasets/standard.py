@@ -20,10 +20,9 @@ def digits(data_dir=None, download=False):
 
     source = load_digits()
     images = np.rint(source.images * (255 / 16)).astype(np.uint8)[..., None]
-    options = dict(test_size=0.2, stratify=source.target, random_state=0)
-    train_x, test_x, train_y, test_y = train_test_split(images, source.target, **options)
-    train, test = (Split({"image": x, "label": y}) for x, y in ((train_x, train_y), (test_x, test_y)))
-    return Dataset("digits", train, test, tuple(map(str, source.target_names)))
+    parts = train_test_split(np.arange(len(images)), test_size=0.2, stratify=source.target, random_state=0)
+    splits = (Split({"image": images[part], "label": source.target[part]}) for part in parts)
+    return Dataset("digits", *splits, tuple(map(str, source.target_names)))
 
 
 def mnist(data_dir=None, download=False):
