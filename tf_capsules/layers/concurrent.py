@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import keras
 
+from tf_capsules.layers.answers import one_or_all
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.base import RoutingLayer, one_or_all
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import check_per_child
 from tf_capsules.layers.inner_states import KeepsInnerStates
 
@@ -17,8 +18,7 @@ class ConcurrentRouting(KeepsInnerStates):
 
     In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers
     are updated at once, with the same weights. Each layer reads two previous results: those of the layer below, and its
-    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds
-    the layers; analysis measures costs and couplings of each.
+    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds the layers.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 
@@ -127,22 +127,15 @@ class ConcurrentRouting(KeepsInnerStates):
         return below[1:]
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "layers": [_serialized(layer) for layer in self.chain],
-            "iterations": self.iterations,
-            "schedule": self.schedule,
-        }
+        layers = [keras.saving.serialize_keras_object(layer) for layer in self.chain]
+        for layer in layers:
+            layer.pop("build_config", None)  # `from_config` gives layers for any input
+        return {**super().get_config(), "layers": layers, "iterations": self.iterations, "schedule": self.schedule}
 
     @classmethod
     def from_config(cls, config):
         layers = [keras.saving.deserialize_keras_object(layer) for layer in config["layers"]]
         return cls(**{**config, "layers": layers})
-
-
-def _serialized(layer):
-    """A layer as it was before it was built: `from_config` gives a layer for any input."""
-    return {name: value for name, value in keras.saving.serialize_keras_object(layer).items() if name != "build_config"}
 
 
 def _takes(layer, argument):

@@ -16,14 +16,8 @@ from tf_capsules.routing.windowed.windows import grid_of_parents
 class ConvRoutingLayer(RoutingLayer):
     """Base of convolutional routing layers: each parent position has a window of children, without padding.
 
-    The kernel is (*kernel_size, types, capsules, d, dim).
-
-    Args:
-        capsules, dim, votes_memory, kwargs: see `RoutingLayer`.
-        kernel_size, strides: of the windows, a number or (rows, columns).
-
-    Attributes:
-        windows: of the children's grid, once built.
+    The kernel is (*kernel_size, types, capsules, d, dim). `kernel_size` and `strides` are those of the windows, each a
+    number or (rows, columns). Other arguments: see `RoutingLayer`.
     """
 
     def __init__(

@@ -1,0 +1,114 @@
+"""What a routing layer answers: results by name, their shapes, what couplings contain, and the memory of its votes."""
+
+import inspect
+import math
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from tf_capsules.argument_types import Tensor
+from tf_capsules.layers.configured import Configured
+from tf_capsules.layers.connections import check_per_child, children_of, rows_of
+from tf_capsules.routing.votes.plan import Plan
+
+
+class Routed(NamedTuple):
+    """The results of a routing layer, by name; None for what a call of the layer does not return."""
+
+    poses: Tensor  # of the parents, (batch, capsules, *pose), on a grid (batch, rows, columns, capsules, *pose)
+    activations: Tensor | None = None  # in [0, 1], shaped like the poses without their pose axes
+    logits: Tensor | None = None  # activation logits, shaped like the activations
+    # Of a parent's votes, weighted by the children's activations times couplings, shaped like the poses.
+    variances: Tensor | None = None
+    # Coupling coefficients, (batch, children, capsules), on a grid (batch, rows, columns, children of a window,
+    # capsules). Each layer says what they contain, and over what they sum to 1.
+    couplings: Tensor | None = None
+
+
+class AnsweringLayer(Configured):
+    """What all routing layers answer, so that callers need not know which layer it is.
+
+    A call returns poses only, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
+    coefficients come last. `routed` returns the same by name.
+    """
+
+    answers: tuple[str, ...] = ("poses",)  # names of a call's results, as in `Routed`, without the couplings
+    capsules: int | None  # number of parents; None: each call gives it
+    dim: int  # columns of a parent's pose
+    plan: Plan  # how votes are held, once built
+    windows: Any = None  # of a convolutional layer, once built
+    costs_alike = False  # whether a first iteration takes as much memory for votes as later ones
+    couplings_contain_activations = False  # whether a child's couplings are multiplied by its activation
+    couplings_are_shares = True  # whether the couplings say how a child's votes are divided, and nothing else
+    logits_add_agreements = False  # whether each iteration adds the agreements of votes and poses to the routing logits
+
+    def routed(self, *args, **kwargs):
+        """Calls the layer, and returns its answers by name, a `Routed`."""
+        results = keras.tree.flatten(self(*args, **kwargs))
+        names = (*self._answers(kwargs), "couplings")[: len(results)]
+        return Routed(**dict(zip(names, results, strict=True)))
+
+    def _returned(self, results, couplings=()):
+        """The return value of a call: the results in the compute dtype, then the couplings, if any."""
+        return one_or_all([*(ops.cast(x, self.compute_dtype) for x in results), *couplings])
+
+    def compute_mask(self, *args, **kwargs):
+        return None
+
+    def compute_output_shape(self, poses_shape, *other_shapes, **named_shapes):
+        return one_or_all(self._shapes(poses_shape))
+
+    def compute_output_spec(self, *args, **kwargs):
+        if not type(self).call.__module__.startswith("tf_capsules."):  # a subclass's own `call` is traced
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        self._check_call(**given)
+        poses_shape, capsules = tuple(given["poses"].shape), given.get("capsules")
+        shapes = self._shapes(poses_shape, capsules, self._answers(given))
+        specs = [keras.KerasTensor(shape, self.compute_dtype) for shape in shapes]
+        if given.get("return_couplings", False):
+            specs.append(keras.KerasTensor(self._couplings_shape(poses_shape, capsules), self.routing_dtype))
+        return one_or_all(specs)
+
+    def _check_call(self, poses, activations=None, mask=None, **others):
+        """Raises a ValueError for arguments of a call that do not fit each other."""
+        check_per_child(poses, activations=activations, mask=mask)
+
+    def _answers(self, given):
+        """Names of the results of a call with these arguments, without the couplings."""
+        return (*self.answers, "variances") if given.get("return_variances", False) else self.answers
+
+    def _shapes(self, poses_shape, capsules=None, answers=None):
+        """The shape of each of the layer's answers. `capsules`: the number of parents, if the call gives it."""
+        parents = self._parents_shape(poses_shape, capsules)
+        poses = (*parents, *rows_of(poses_shape), self.dim)
+        return [poses if name in ("poses", "variances") else parents for name in answers or self.answers]
+
+    def _parents_shape(self, poses_shape, capsules=None):
+        return poses_shape[0], self.capsules or capsules or children_of(poses_shape)
+
+    def _couplings_shape(self, poses_shape, capsules=None):
+        return poses_shape[0], children_of(poses_shape), self._parents_shape(poses_shape, capsules)[-1]
+
+    @property
+    def stores_votes(self):
+        """Whether every call holds its votes as a tensor, once built."""
+        return self.plan.stored
+
+    def votes_cost(self, poses_shape, later=False, capsules=None, return_couplings=False):
+        """The memory for the votes of a call, a `tf_capsules.routing.votes.plan.VotesCost`.
+
+        Args:
+            poses_shape: of the children, (batch, ...), all known.
+            later: whether the call gets the parents of a previous call.
+            capsules: number of parents, for a layer that gets it with each call; None: as many as children.
+            return_couplings: whether the call returns couplings: some layers then store their votes.
+        """
+        batch, *sizes = self._couplings_shape(poses_shape, capsules)  # ..., children, parents
+        iterates = later or self.costs_alike or getattr(self, "iterations", 1) > 1
+        return self.plan.cost(batch, sizes[-2], math.prod(sizes), iterates, return_couplings)
+
+
+def one_or_all(results):
+    return tuple(results) if len(results) > 1 else results[0]
