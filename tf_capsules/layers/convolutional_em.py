@@ -6,10 +6,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
-from tf_capsules.layers.arguments import check_memory, one_of, truth_value
+from tf_capsules.layers.arguments import check_memory, one_of
 from tf_capsules.layers.connections import masked
 from tf_capsules.layers.convolutional import ConvRoutingLayer
-from tf_capsules.layers.em import EMRoutingLayer, initializers
+from tf_capsules.layers.em import EMRoutingLayer
 from tf_capsules.routing.em import em_routing
 from tf_capsules.routing.windowed import windowed_em_routing
 
@@ -33,18 +33,14 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
             `normalization` is "min_max"; "recompute": likewise, which excludes "min_max"; "store": they are kept.
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`, masked ones included; "min_max"
             is over the types at each position.
-        dim, iterations, use_bias, inverse_temperature, gradients, epsilon, variance_floor: see `EMRouting`.
-        beta_u_initializer, beta_a_initializer, bias_initializer, kernel_initializer, kernel_regularizer,
-            bias_regularizer, beta_u_regularizer, beta_a_regularizer, kernel_constraint, bias_constraint,
-            beta_u_constraint, beta_a_constraint: see `EMRouting`.
+        others: see `EMRouting`.
 
     Call arguments:
         poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration, without the activations and the
-            mask: those of every child sum to 1 over the parents that compete for it.
-        return_variances: also return the variances of the votes about the parents' poses.
+        return_couplings: see `EMRouting`; the parents that compete for a child are those that `competition` says.
+        return_variances: see `EMRouting`.
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, new
@@ -96,9 +92,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)
         self._set_options(locals())
         self.competition = one_of("competition", competition, ("all", "types"))
-        self.use_bias = truth_value("use_bias", use_bias)
         check_memory(votes_memory, None, 'normalization="min_max"' if normalization == "min_max" else None)
-        self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
         memory = "store" if self.normalization == "min_max" else self.votes_memory

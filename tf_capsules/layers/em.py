@@ -22,10 +22,20 @@ class EMRoutingLayer(RoutingLayer):
     answers: tuple[str, ...] = ("poses", "activations", "logits")
 
     def _set_options(self, arguments):
-        """Checks and sets the routing options among a constructor's arguments."""
+        """Checks and sets the options of routing and weights among a constructor's arguments."""
         check_em_routing(**{name: arguments[name] for name in _OPTIONS})
         for name in _OPTIONS:
             setattr(self, name, plain_numbers(arguments[name]))
+        self.use_bias = truth_value("use_bias", arguments["use_bias"])
+        random = keras.initializers  # each draws its seed when it is made
+        betas = "zeros", "zeros"
+        if self.normalization == "data":
+            limit = (6 / (self.capsules + 1)) ** 0.5
+            betas = random.RandomUniform(-limit, limit), random.TruncatedNormal(-1000.0, 500.0)
+        elif self.normalization == "min_max":
+            betas = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
+        kernel = random.TruncatedNormal(stddev=1.0)
+        self._set_weight_options(arguments, beta_u=betas[0], beta_a=betas[1], kernel=kernel)
 
     def _add_weights(self, groups, poses_shape):
         """Adds the kernel (*groups, capsules, columns, dim), the bias of the votes, and the betas of the parents."""
@@ -38,7 +48,7 @@ class EMRoutingLayer(RoutingLayer):
     @property
     def _options(self):
         """Arguments of the routing function."""
-        return {name: getattr(self, name) for name in _OPTIONS} | {"beta_u": self.beta_u, "beta_a": self.beta_a}
+        return {name: getattr(self, name) for name in (*_OPTIONS, "beta_u", "beta_a")}
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -75,8 +85,7 @@ class EMRouting(EMRoutingLayer):
         beta_u_initializer, beta_a_initializer: None: zeros; with "min_max" uniform in [0, 1]; with "data" uniform in
             ±`sqrt(6 / (capsules + 1))` and truncated normal (mean -1000, standard deviation 500), as Gritzman has it.
         kernel_initializer: None: truncated normal, standard deviation 1.
-        bias_initializer, kernel_regularizer, bias_regularizer, beta_u_regularizer, beta_a_regularizer: of the weights.
-        kernel_constraint, bias_constraint, beta_u_constraint, beta_a_constraint: of these weights.
+        bias_initializer, kernel_regularizer, ..., beta_a_constraint: of the weights that they name.
 
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
@@ -135,11 +144,9 @@ class EMRouting(EMRoutingLayer):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         self._set_options(locals())
         self.coordinates = truth_value("coordinates", coordinates)
-        self.use_bias = truth_value("use_bias", use_bias)
         self.children_per_chunk = positive_int_or_none("children_per_chunk", children_per_chunk)
         check_memory(votes_memory, children_per_chunk, sharing=sharing)
         self.supports_jit = takes_xla(children_per_chunk is None)
-        self._set_weight_options(locals(), **initializers(normalization, self.capsules))
 
     def build(self, poses_shape, activations_shape=None):
         groups, rows = self._group_children(poses_shape), rows_of(poses_shape)
@@ -167,15 +174,3 @@ class EMRouting(EMRoutingLayer):
             options["children"] = ops.maximum(ops.sum(ops.cast(bool_mask(mask, shape), "int32"), 1, keepdims=True), 1)
         found = self._route(lambda stored: em_routing(self.make_votes(poses, activations, stored), **options), poses)
         return self._returned(found[: 4 if return_variances else 3], found[4:])
-
-
-def initializers(normalization, capsules):
-    """Initializers that go with a normalization."""
-    random = keras.initializers  # each draws its seed when it is made
-    beta_u, beta_a = "zeros", "zeros"
-    if normalization == "data":
-        limit = (6 / (capsules + 1)) ** 0.5
-        beta_u, beta_a = random.RandomUniform(-limit, limit), random.TruncatedNormal(-1000.0, 500.0)
-    elif normalization == "min_max":
-        beta_u, beta_a = random.RandomUniform(0.0, 1.0), random.RandomUniform(0.0, 1.0)
-    return {"beta_u": beta_u, "beta_a": beta_a, "kernel": random.TruncatedNormal(stddev=1.0)}

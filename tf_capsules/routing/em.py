@@ -39,14 +39,10 @@ def em_routing(
 
     Args:
         votes: `tf_capsules.routing.votes.Votes` with the children's activations, not negative; 0 where masked.
-        iterations: at least 1; 1 leaves the couplings uniform.
         beta_u, beta_a: cost of a unit of mass for each entry of a pose, benefit of being active, (parents,); None: 0.
-        inverse_temperature: lambda: a number for each iteration; or one, for the schedule `number * (1 - 0.95 ** t)`.
-        normalization: a factor on the cost; "data": the factor `100 parents / children`, where parents are the types at
-            one position and children those of one parent; "min_max": maps the costs of a sample's parents to [-5, 5].
-        gradients: "all": through all iterations; "last": through the last M-step only, with its couplings held fixed.
-        epsilon: added to each parent's mass, and to the range of the costs, in divisions.
-        variance_floor: added to each variance.
+        iterations, inverse_temperature (lambda), normalization, gradients, epsilon, variance_floor: see
+            `tf_capsules.layers.EMRouting`. In windows "data" counts the types at one position as parents, and the
+            children of one parent.
         competition: from logits to couplings, both (batch, children, parents or 1), such as `Windows.couple` for a
             batch of parent positions; None: all parents compete for a child.
         children: how many "data" counts, (batch, 1), for a batch with masked ones; None: all.
@@ -93,8 +89,14 @@ def em_states(votes, lambdas, *, beta_u, beta_a, normalization, epsilon, varianc
         masses, means, variances = votes.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=False)
         variances = variances + variance_floor
         costs = masses[:, 0] * costs_of_a_unit(beta_u, variances)
-        logits = inverse_temperature * (beta_a - normalized(costs, normalization, epsilon))
-        return logits, means, variances
+        if isinstance(normalization, str):
+            # Without initial values Keras refuses the extremes of an empty batch.
+            low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
+            high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
+            costs = 10 * (costs - low) / (high - low + epsilon) - 5
+        else:
+            costs = normalization * costs
+        return inverse_temperature * (beta_a - costs), means, variances
 
     states = [m_step(lambdas[0], uniform_couplings(votes, competition))]
     for inverse_temperature in lambdas[1:]:
@@ -124,7 +126,7 @@ def uniform_couplings(votes, competition):
 
 
 def temperatures(inverse_temperature, iterations):
-    """The inverse temperature of each iteration; a number stands for the authors' schedule."""
+    """The inverse temperature of each iteration."""
     if isinstance(inverse_temperature, numbers.Real):
         return [inverse_temperature * (1 - 0.95**step) for step in range(1, iterations + 1)]
     return list(inverse_temperature)
@@ -135,16 +137,6 @@ def cost_factor(normalization, parents, children, dtype):
     if normalization != "data":
         return normalization
     return 100 * ops.cast(parents, dtype) / ops.cast(children, dtype)
-
-
-def normalized(costs, normalization, epsilon):
-    """Costs (batch, parents), normalized, by a factor or "min_max"."""
-    if isinstance(normalization, str):
-        # Without initial values Keras refuses the extremes of an empty batch.
-        low = ops.min(costs, axis=-1, keepdims=True, initial=math.inf)
-        high = ops.max(costs, axis=-1, keepdims=True, initial=-math.inf)
-        return 10 * (costs - low) / (high - low + epsilon) - 5
-    return normalization * costs
 
 
 def check_em_routing(iterations, inverse_temperature, normalization, gradients, epsilon, variance_floor):

@@ -4,8 +4,7 @@ Child capsule i with pose x_i (a matrix of `rows` x `columns`, or a vector, whic
 parent j by its vote `V_ij = x_i W_ij + B_ij`. A routing algorithm asks four things of the votes: `weighted_sum`,
 `agreement`, `log_density` and `moments`. `Votes` describes them. An algorithm is written once, with these methods.
 
-Three classes implement them. `TransformedVotes`, the base of the last two, holds poses and transformations; its `store`
-makes stored votes of them.
+`TransformedVotes`, the base of the last two classes, holds poses and transformations; its `store` makes stored votes.
 
 | class | when | numbers held for each (child, parent) pair |
 | --- | --- | --- |
@@ -19,8 +18,7 @@ Poses are (batch, parents, *pose). Weights, couplings and agreements are (batch,
 equal for all parents may be given as (batch, children, 1): one matrix product then serves all parents. A batch axis of
 1 stands for the whole batch.
 
-`EMRouting` without sharing takes the shortest way: `TransformedVotes.store` gives `StoredVotes`, whose origin is 0, and
-in which each child is a group of its own.
+`EMRouting` without sharing takes the shortest way: `TransformedVotes.store` gives `StoredVotes`, whose origin is 0.
 
 In float32, votes far from zero would lose digits. So three references are subtracted, which affect rounding only:
 

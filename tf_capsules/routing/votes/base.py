@@ -8,23 +8,15 @@ from tf_capsules.argument_types import Tensor
 
 
 class Votes:
-    """The interface of votes. By default each method stores the votes and answers from them.
+    """The interface of votes. By default each method stores the votes and answers from them."""
 
-    Attributes:
-        batch, children, parents: sizes; tensors where they are unknown.
-        pose_shape: of a vote, (columns,) or (rows, columns).
-        groups: child i belongs to group `i % groups`.
-        activations: how much each child counts in `moments`, (batch or 1, children).
-        dtype: float32 or float64.
-    """
-
-    batch: Tensor
+    batch: Tensor  # the sizes are ints, or tensors where they are unknown
     children: Tensor
     parents: int
-    groups: int
-    pose_shape: tuple[int, ...]
-    activations: Tensor
-    dtype: str
+    groups: int  # child i belongs to group `i % groups`
+    pose_shape: tuple[int, ...]  # of a vote, (columns,) or (rows, columns)
+    activations: Tensor  # how much each child counts in `moments`, (batch or 1, children)
+    dtype: str  # float32 or float64
 
     def store(self):
         """The same votes, as `StoredVotes`."""
@@ -43,14 +35,9 @@ class Votes:
         return self.store().tensor()
 
     def log_density(self, means, precisions, constants):
-        """`c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`: a Gaussian's log density, with its constant terms in `constants`.
+        """A Gaussian's log density `c_j - 1/2 sum_k p_jk (V_ijk - m_jk)^2`, (batch, children, parents).
 
-        Args:
-            means, precisions: (batch, parents, *pose), the means relative to `origin`.
-            constants: (batch, parents).
-
-        Returns:
-            (batch, children, parents).
+        Its means, relative to `origin`, and precisions are (batch, parents, *pose), its constants (batch, parents).
         """
         return self._stored.log_density(means, precisions, constants)
 
@@ -67,11 +54,11 @@ class Votes:
             epsilon: added to a parent's mass in divisions.
             near: a guess of the means, relative to `origin`, (batch, parents, *pose), such as those of the previous
                 iteration; or None. It lessens rounding errors of sums in chunks; other forms ignore it.
-            masses_by_group: whether to return a mass for the children of each group, or one for all children.
+            masses_by_group: whether to return a mass for each group of children, (batch, groups, parents), or one for
+                all children, (batch, 1, parents).
 
         Returns:
-            Masses (batch, groups or 1, parents), the sum of D_ij over the children of each group, or of all; means
-            `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
+            Masses, the sums of D_ij; means `sum_i D_ij V_ij / (mass + epsilon)`, less `origin`, and variances
             `sum_i D_ij (V_ij - mean)^2 / (mass + epsilon)`, both (batch, parents, *pose).
         """
         return self._stored.moments(couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group)

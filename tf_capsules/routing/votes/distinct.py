@@ -10,9 +10,8 @@ class DistinctVotes(TransformedVotes):
     """Computes sums and agreements without the votes, where each (child, parent) pair has its own matrix.
 
     A sum scales the children's poses by the couplings and then transforms them. An agreement transforms the parent's
-    pose back to the child's side. Each is one matrix product for each parent, and holds a child's pose for each pair (8
-    numbers in the MNIST network) instead of a parent's pose (16). For densities and moments, which EM asks for, the
-    votes are stored. Arguments: see `TransformedVotes`, with as many groups as children.
+    pose back to the child's side. Each is one matrix product for each parent, and holds a child's pose for each pair.
+    For densities and moments the votes are stored. Arguments: see `TransformedVotes`, with as many groups as children.
     """
 
     def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
@@ -29,8 +28,12 @@ class DistinctVotes(TransformedVotes):
         self._columns_first = ops.transpose(self.poses, (0, 2, 3, 1))
 
     def weighted_sum(self, weights):
-        if weights.shape[-1] == 1:
-            sums = self._common_sum(weights)
+        if weights.shape[-1] == 1:  # the same for all parents
+            scaled = ops.transpose(weights, (0, 2, 1))[:, :, None] * self._columns_first
+            scaled = ops.reshape(scaled, (-1, self.columns * self.groups))
+            sums = ops.einsum("bk,jke->bje", scaled, self._matrices)
+            sums = ops.reshape(sums, (self.batch, self.rows, self.parents, self.pose_shape[-1]))
+            sums = ops.transpose(sums, (0, 2, 1, 3))
         else:
             scaled = ops.transpose(weights, (2, 0, 1))[:, :, None, None] * self._columns_first[None]
             scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
@@ -45,11 +48,3 @@ class DistinctVotes(TransformedVotes):
         back = ops.reshape(back, (self.parents, self.batch, self.rows, self.columns, self.groups))
         result = ops.transpose(ops.sum(back * self._columns_first[None], axis=(2, 3)), (1, 2, 0))
         return result if self.bias is None else result + self._bias_agreement(poses)
-
-    def _common_sum(self, weights):
-        """The weighted sum for weights (batch, children, 1) that are the same for all parents, without biases."""
-        scaled = ops.transpose(weights, (0, 2, 1))[:, :, None] * self._columns_first
-        scaled = ops.reshape(scaled, (-1, self.columns * self.groups))
-        sums = ops.einsum("bk,jke->bje", scaled, self._matrices)
-        sums = ops.reshape(sums, (self.batch, self.rows, self.parents, self.pose_shape[-1]))
-        return ops.transpose(sums, (0, 2, 1, 3))

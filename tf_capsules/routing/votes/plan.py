@@ -17,36 +17,22 @@ FEWEST_FOR_HEINSEN = 8  # variances come close to epsilon
 
 
 class VotesCost(NamedTuple):
-    """The memory for the votes of a call.
+    """The memory for the votes of a call, in bytes."""
 
-    Attributes:
-        tensor: bytes of the votes, if they were held as a tensor.
-        held: bytes that the layer holds: its votes, or what replaces them for each (child, parent) pair.
-    """
-
-    tensor: int
-    held: int
+    tensor: int  # of the votes, if they were held as a tensor
+    held: int  # what the layer holds: its votes, or what replaces them for each (child, parent) pair
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How votes are held.
+    """How votes are held."""
 
-    Attributes:
-        stored: whether all votes are held as a tensor.
-        vote: numbers in a vote.
-        pair: numbers held for each (child, parent) pair where votes are not stored, in iterations after the first.
-        fewest: votes are also stored in calls with fewer children than this.
-        examples: number of examples for which the numbers of `pair` exist at a time; None: the whole batch.
-        couplings_need_votes: whether a call that returns couplings stores its votes.
-    """
-
-    stored: bool
-    vote: int
-    pair: int = 0
-    fewest: int = 0
-    examples: int | None = None
-    couplings_need_votes: bool = False
+    stored: bool  # whether all votes are held as a tensor
+    vote: int  # numbers in a vote
+    pair: int = 0  # numbers held for each (child, parent) pair where votes are not stored, after the first iteration
+    fewest: int = 0  # votes are also stored in calls with fewer children than this
+    examples: int | None = None  # for so many the numbers of `pair` exist at a time; None: for the whole batch
+    couplings_need_votes: bool = False  # whether a call that returns couplings stores its votes
 
     def stores(self, children=None, return_couplings=False):
         """Whether a call with so many children stores its votes: a bool, or a tensor where the number is unknown."""
@@ -55,10 +41,7 @@ class Plan:
         return children < self.fewest if self.fewest and children is not None else False
 
     def cost(self, batch, children, pairs, iterates, return_couplings=False):
-        """The `VotesCost` of a call with `batch` examples of so many children and pairs each.
-
-        `iterates`: whether an iteration follows the first.
-        """
+        """The `VotesCost` of a call. Children and pairs are those of an example; `iterates`: more than once."""
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children, return_couplings):
             return VotesCost(tensor, tensor)
@@ -83,10 +66,8 @@ def for_sums(memory, shared, rows, columns, dim, examples=None):
 def for_moments(memory, shared, rows, columns, dim, parents, fewest=0):
     """The plan of an algorithm that asks for densities and moments. Without shared matrices it always stores votes.
 
-    Args:
-        memory, shared, rows, columns, dim: see `for_sums`.
-        parents: their number; None where it is unknown: votes are then not stored.
-        fewest: "auto" stores votes in each call with fewer children than this, such as `FEWEST_FOR_EM`.
+    `parents`: their number; None where it is unknown: votes are then not stored. `fewest`: "auto" stores votes in each
+    call with fewer children, such as `FEWEST_FOR_EM`. Other arguments: see `for_sums`.
     """
     rows = math.prod(rows)
     smaller = parents is None or numbers_per_child(rows, columns) <= rows * dim * parents
@@ -94,10 +75,7 @@ def for_moments(memory, shared, rows, columns, dim, parents, fewest=0):
 
 
 def numbers_per_child(rows, columns):
-    """How many numbers replace the votes of a child with shared transformations: 1, its pose, and products of these.
-
-    `rows` and `columns` are those of its pose, two numbers.
-    """
+    """How many numbers replace the votes of a child with shared transformations: 1, its pose, and products of these."""
     return 1 + rows * (columns + columns * (columns + 1) // 2)
 
 

@@ -43,18 +43,17 @@ def to_features(poses, kernel):
 
 
 class SharedVotes(TransformedVotes):
-    """Votes of children that share transformations. The four methods compute without making the votes.
+    """Votes of children that share transformations. The four methods compute exactly, without making the votes.
 
     Votes are affine in the child's pose. So a weighted sum of votes is the transformed weighted sum of poses, and an
     agreement is that of the child's pose with the parent's pose transformed back. A Gaussian's log density is a
     quadratic form in the child's pose, and a weighted variance follows from its second moments: both are matrix
-    products over the features (1, x, x x^T) of a pose. The votes are never made, and nothing is approximated.
+    products over the features (1, x, x x^T) of a pose.
 
     Args:
         poses, kernel, bias, activations: see `TransformedVotes`.
-        children_per_chunk: about how many children `moments` handles at a time; one group at a time if groups are that
-            large. Features and couplings then exist for one chunk at a time, and the backward pass recomputes them.
-            None: all children at once.
+        children_per_chunk: about how many children `moments` handles at a time, or one group if groups are that large:
+            features and couplings exist for one chunk, and the backward pass recomputes them. None: all children.
     """
 
     def __init__(

@@ -10,10 +10,10 @@ from tf_capsules.routing.votes.base import Votes
 
 
 class StoredVotes(Votes):
-    """Votes that are held as a tensor. Every method computes from it.
+    """Votes that are held as a tensor (batch, parents, entries of a pose, children).
 
-    The tensor is held as (batch, parents, entries of a pose, children). Each sum, over children or over entries, is
-    then a product of a matrix and a vector for each parent, and makes no further tensor of this size.
+    Each sum, over children or over entries, is a product of a matrix and a vector for each parent, and makes no further
+    tensor of this size.
 
     Args:
         votes: (batch, children, parents, *pose).

@@ -40,16 +40,12 @@ def windowed_em_routing(
 ):
     """`em_routing` in windows. Its gradient needs the memory of some examples' votes.
 
-    Source: Hinton et al. 2018, procedure 1.
-
     Args:
         poses, kernel, windows, examples_per_chunk: see `windowed_inverted_attention`.
         activations: (batch, height, width, types).
-        bias: (children of a window, parents, e) or (children of a window, parents, rows, e), or None.
-        beta_u, beta_a: (parents,).
+        bias: (children of a window, parents, [rows,] e), or None.
         competes: true: a child's couplings sum to 1 over the parents at all positions; false: at each position.
-        iterations, inverse_temperature, gradients, epsilon, variance_floor: see `em_routing`.
-        normalization: see `em_routing`; not "min_max".
+        others: see `em_routing`; `normalization` is not "min_max".
 
     Returns:
         As `em_routing` without couplings, for a batch of parent positions.
@@ -57,8 +53,7 @@ def windowed_em_routing(
     shared = [at_least_float32(x) for x in (kernel, beta_u, beta_a, *(() if bias is None else (bias,)))]
     children, parents, _, out = kernel.shape
     rows = tuple(poses.shape[4:-1])
-    entries = math.prod((*rows, out))
-    positions = windows.positions
+    entries, positions = math.prod((*rows, out)), windows.positions
     lambdas = temperatures(inverse_temperature, iterations)
     factor = cost_factor(normalization, parents, children, shared[0].dtype)
     competition = windows.couple if competes else softmax
