@@ -81,8 +81,8 @@ def known_axes(layer, shape, axes):
 
 
 def check_rank(layer, shape, form):
-    """Raises a ValueError unless an input shape has as many axes as are named in `form`."""
-    if len(shape) != form.count(",") + 1:
+    """Raises a ValueError unless an input shape has as many axes as are named in `form`, or in one of its forms."""
+    if len(shape) not in [one.count(",") + 1 for one in form.split(" or ")]:
         raise ValueError(f"{type(layer).__name__} takes {form}. Received input shape {tuple(shape)}.")
 
 

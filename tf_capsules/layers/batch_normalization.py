@@ -17,9 +17,6 @@ class BatchNormalization(keras.layers.BatchNormalization):
 
     Source: Ioffe and Szegedy 2015, algorithm 1.
 
-    Args:
-        axis, momentum, epsilon, ...: those of `keras.layers.BatchNormalization`.
-
     Example:
         >>> layer = BatchNormalization(momentum=0.9)
         >>> layer(np.random.rand(4, 8, 8, 3), training=True).shape

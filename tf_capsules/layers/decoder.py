@@ -22,8 +22,7 @@ class Decoder(Configured):
     Args:
         image_shape: (height, width, channels) of the reconstruction.
         units: units of the hidden layers.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            of all layers.
+        kernel_initializer, ..., bias_constraint: initializers, regularizers and constraints of all layers.
 
     Call arguments:
         poses: (batch, classes, *pose), masked.
@@ -32,8 +31,7 @@ class Decoder(Configured):
         (batch, height, width, channels) in (0, 1).
 
     Raises:
-        ValueError: an image shape that is not three positive numbers, units below 1, or an unknown number or size of
-            capsules.
+        ValueError: an image shape that isn't three positive numbers, units below 1, capsules of unknown number or size.
 
     Example:
         >>> Decoder((4, 5, 1), units=(8,))(np.zeros((2, 3, 6))).shape

@@ -22,9 +22,7 @@ class DepthwisePrimaryCapsules(Configured):
         kernel_size: of the convolution, a number or (rows, columns); None for the whole feature map.
         strides: of the convolution, one number for both axes.
         use_bias: whether the convolution has a bias.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            of the convolution.
-        **kwargs: of `keras.layers.Layer`.
+        kernel_initializer, ..., bias_constraint: initializers, regularizers and constraints of the convolution.
 
     Call arguments:
         features: (batch, height, width, channels).

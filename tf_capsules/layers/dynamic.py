@@ -43,9 +43,7 @@ class DynamicRouting(RoutingLayer):
             then use neither XLA nor gradients of second order. Calls that return couplings ignore it.
         use_bias: whether each parent's sum has a learned bias.
         kernel_initializer: None: the released code's, truncated normal of standard deviation 0.1.
-        bias_initializer, vote_bias_initializer: of the biases.
-        kernel_regularizer, bias_regularizer, vote_bias_regularizer, kernel_constraint, bias_constraint,
-            vote_bias_constraint: of these weights.
+        bias_initializer, vote_bias_initializer, kernel_regularizer, ...: of the weights that they name.
         seed: of random initial logits.
 
     Call arguments:
@@ -156,14 +154,12 @@ class ConvDynamicRouting(ConvRoutingLayer):
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
             them, unless the call returns couplings; "store": it uses stored votes.
-        dim, iterations, use_bias, kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            kernel_constraint, bias_constraint: see `DynamicRouting`.
+        others: see `DynamicRouting`.
 
     Call arguments:
         poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         mask: (batch, height, width, types), true for the children that take part.
-        return_couplings: also return the coupling coefficients of the last iteration. Those of a child sum to 1 over
-            the parents at each position, to 0 if it is masked.
+        return_couplings: see `DynamicRouting`; the sums are over the parents at each position.
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim), of length below 1; with `return_couplings` also the

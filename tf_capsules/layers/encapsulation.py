@@ -55,7 +55,7 @@ class CapConv(Configured):
         exclude_own: whether the aide branch leaves out the capsule's own type.
         kernel_initializer: of all convolutions; None: normal of variance `2 / (fan in + fan out)`, not truncated.
         bias_initializer: of all convolutions; None: normal of standard deviation 1.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of all convolutions.
+        kernel_regularizer, ..., bias_constraint: of all convolutions.
 
     Call arguments:
         poses: (batch, height, width, types, d).
@@ -68,9 +68,8 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, arguments of coefficients for a layer without, poses that are not vectors on
-            a grid, a residual of another shape.
-
-    The aide branch and the skip are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
+            a grid, a residual of another shape. Keras's `Conv2D` (aide branch, skip) takes no batch of 0 examples on
+            TensorFlow.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -134,7 +133,7 @@ class CapConv(Configured):
         options = self._options(keras.initializers.RandomNormal(stddev=(2 / fans) ** 0.5))
         if self.kernel_initializer is not None:
             options["kernel_initializer"] = _by_types(options["kernel_initializer"])
-        layer = _GroupedConvolution(dim, size, strides, **options, **self._inner, name=name)
+        layer = _GroupedConvolution(dim, size, strides, options, **self._inner, name=name)
         layer.build((None, None, None, self.types, columns))
         return layer
 
@@ -193,10 +192,9 @@ class CapConv(Configured):
 
     def _check_residual(self, poses, residual):
         wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)
-        if given is None:
-            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received: {residual!r}")
-        if not alike(given, wanted):
-            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received shape {tuple(given)}.")
+        if given is None or not alike(given, wanted):
+            received = f": {residual!r}" if given is None else f" shape {tuple(given)}."
+            raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received{received}")
 
     def compute_output_shape(self, input_shape, **other_shapes):
         grid = [None if size is None else -(-size // self.strides) for size in input_shape[1:3]]
@@ -253,11 +251,7 @@ class CapFC(Configured):
         self.capsules = positive_int("capsules", capsules)
 
     def build(self, input_shape):
-        if len(input_shape) not in (3, 5):
-            raise ValueError(
-                "CapFC takes poses (batch, children, d) or (batch, height, width, types, d). "
-                f"Received input shape {tuple(input_shape)}."
-            )
+        check_rank(self, input_shape, "poses (batch, children, d) or (batch, height, width, types, d)")
         children = count_groups(self, input_shape, "none")
         limit = children**-0.5
         initializer = self.kernel_initializer or keras.initializers.RandomUniform(-limit, limit)
@@ -277,22 +271,10 @@ class CapFC(Configured):
 class _GroupedConvolution(Configured):
     """A convolution of each capsule type by itself, with zero padding."""
 
-    def __init__(
-        self,
-        dim: int,
-        kernel_size: int,
-        strides: int,
-        kernel_initializer: Initializer,
-        bias_initializer: Initializer,
-        kernel_regularizer: Regularizer,
-        bias_regularizer: Regularizer,
-        kernel_constraint: Constraint,
-        bias_constraint: Constraint,
-        **kwargs,
-    ):
+    def __init__(self, dim: int, kernel_size: int, strides: int, weight_options: dict, **kwargs):
         super().__init__(**kwargs)
         self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
-        self._set_weight_options(locals())
+        self._set_weight_options(weight_options)
 
     def build(self, input_shape):
         types, columns = input_shape[3:]

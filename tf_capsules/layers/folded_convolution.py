@@ -15,9 +15,6 @@ class FoldedConv2D(keras.layers.Conv2D):
     for rounding, results are Keras's. Its own computation runs in other dtypes, on other backends and devices, with
     stride 1, with padding "same", for images of unknown size, below 64 channels, and where zeros would make the kernel
     more than a quarter larger (9 x 9 with stride 2 has 10 x 10, 3 x 3 has 4 x 4).
-
-    Args:
-        filters, kernel_size, strides, ...: those of `keras.layers.Conv2D`.
     """
 
     def convolution_op(self, inputs, kernel):

@@ -6,17 +6,11 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer
-from tf_capsules.layers.arguments import (
-    check_memory,
-    one_of,
-    positive_int,
-    positive_int_or_none,
-    takes_xla,
-    truth_value,
-)
+from tf_capsules.layers.arguments import check_memory, one_of, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
+from tf_capsules.routing.arguments import positive_int
 from tf_capsules.routing.net_benefit import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import plan
 
@@ -53,9 +47,7 @@ class HeinsenRouting(RoutingLayer):
             for an unknown number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
-        bias_initializer, beta_initializer: of the bias, of all betas.
-        kernel_regularizer, bias_regularizer, beta_regularizer: of these weights.
-        kernel_constraint, bias_constraint, beta_constraint: of these weights.
+        bias_initializer, beta_initializer (of all betas), kernel_regularizer, ...: of the weights that they name.
 
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
@@ -67,8 +59,8 @@ class HeinsenRouting(RoutingLayer):
             mask: those of every child sum to 1 over the parents.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim); activation logits (batch, capsules); variances,
-        shaped like the poses; with `return_couplings` also the couplings (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim); activation logits (batch, capsules); variances, shaped like the poses;
+        with `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, unknown sizes where needed, `capsules` given twice.

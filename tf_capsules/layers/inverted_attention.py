@@ -26,22 +26,21 @@ class _AttentionRoutingLayer(RoutingLayer):
     """Base of the two attention layers: weights, options, and the last steps after the sum of the votes."""
 
     older_names = {"activations": "use_activations"}
-
     couplings_contain_activations = True
 
-    def _set_options(self, scaled, layer_norm, dropout, initial_pose, use_activations, seed):
-        self.scaled = truth_value("scaled", scaled)
-        self.layer_norm = truth_value("layer_norm", layer_norm)
-        self.initial_pose = one_of("initial_pose", initial_pose, ("zeros", "random", "learned"))
-        self.use_activations = truth_value("use_activations", use_activations)
+    def _set_options(self, arguments):
+        """Checks and sets the options of routing and weights among a constructor's arguments."""
+        for name in ("scaled", "layer_norm", "use_activations"):
+            setattr(self, name, truth_value(name, arguments[name]))
+        self.initial_pose = one_of("initial_pose", arguments["initial_pose"], ("zeros", "random", "learned"))
         self.answers = ("poses", "activations") if self.use_activations else ("poses",)
-        self.seed = seed
-        if not is_number(dropout, 0, 1) or dropout == 1:
-            raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {dropout!r}")
-        self.dropout = keras.layers.Dropout(
-            float(dropout), seed=seed, dtype=self.routing_dtype, trainable=self.trainable
-        )
+        rate, self.seed = arguments["dropout"], arguments["seed"]
+        if not is_number(rate, 0, 1) or rate == 1:
+            raise ValueError(f"`dropout` must be at least 0 and less than 1. Received: {rate!r}")
+        inner = {"dtype": self.routing_dtype, "trainable": self.trainable}
+        self.dropout = keras.layers.Dropout(float(rate), seed=self.seed, **inner)
         self.normalization = None
+        self._set_weight_options(arguments)
 
     def _add_weights(self, groups, poses_shape):
         """Adds the kernel (*groups, capsules, columns, dim), initial pose, layer normalization and betas."""
@@ -97,10 +96,10 @@ class _AttentionRoutingLayer(RoutingLayer):
 class InvertedAttentionRouting(_AttentionRoutingLayer):
     """Fully connected capsules, routed by inverted dot-product attention: one iteration a call.
 
-    A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is a matrix keeps its rows. A child's
-    coupling coefficients are a softmax, over the parents, of the agreements of its votes with the parents' previous
-    poses. The sums of votes are layer normalized. For a further iteration, call the layer again with its last result as
-    `parents`; `ConcurrentRouting` does so. Routing runs in at least float32 under every dtype policy.
+    A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep their rows. A child's couplings are a
+    softmax, over the parents, of the agreements of its votes with the parents' previous poses. The sums of votes are
+    layer normalized. For a further iteration, call the layer again with its last result as `parents`;
+    `ConcurrentRouting` does so. Routing is in at least float32.
 
     With `use_activations` a parent's activation is `sigmoid(0.01 (beta_a - sum_h (beta_u + log(var_h) / 2) S))` as in
     EM routing: S is the sum of its couplings, var_h the weighted variance of entry h. The paper gives no formula.
@@ -121,9 +120,7 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
             each (child, parent) pair, for a few examples at a time, and recomputes it in the backward pass. "store":
             votes are always stored. "recompute": never, which excludes `use_activations`.
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
-        beta_u_initializer, beta_a_initializer: of the weights of the activations.
-        kernel_regularizer, beta_u_regularizer, beta_a_regularizer: of these weights.
-        kernel_constraint, beta_u_constraint, beta_a_constraint: of these weights.
+        beta_u_initializer, ..., beta_a_constraint: of the weights that they name; the betas are those of activations.
         seed: of the dropout and of a random initial pose.
 
     Call arguments:
@@ -135,8 +132,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
             the parents they sum to the activation, to 0 for masked children; without activations to 1.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim); with `use_activations` also activations (batch,
-        capsules), in (0, 1); with `return_couplings` also the couplings (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim); with `use_activations` also activations (batch, capsules), in (0, 1); with
+        `return_couplings` also the couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, unknown number of children, parents of another shape.
@@ -171,9 +168,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, votes_memory, **kwargs)
-        self._set_options(scaled, layer_norm, dropout, initial_pose, use_activations, seed)
+        self._set_options(locals())
         check_memory(votes_memory, None, "use_activations=True" if use_activations else None)
-        self._set_weight_options(locals())
 
     def build(self, poses_shape, activations_shape=None, parents_shape=None):
         children, rows = self._group_children(poses_shape), rows_of(poses_shape)
@@ -223,18 +219,14 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
             "store": it uses stored votes.
-        dim, scaled, layer_norm, dropout, initial_pose, use_activations, seed: see `InvertedAttentionRouting`.
-        kernel_initializer: see `InvertedAttentionRouting`; `children` are those of a window.
-        beta_u_initializer, beta_a_initializer, kernel_regularizer, beta_u_regularizer, beta_a_regularizer,
-            kernel_constraint, beta_u_constraint, beta_a_constraint: see `InvertedAttentionRouting`.
+        others: see `InvertedAttentionRouting`; the children that `kernel_initializer` counts are those of a window.
 
     Call arguments:
         poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         activations: (batch, height, width, types), factors on a child's couplings; None: 1.
         parents: what the layer returned in the previous iteration; None in a first iteration.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: also return the coupling coefficients, which contain the children's activations and mask: see
-            `InvertedAttentionRouting`. The sums are over the parents of one position.
+        return_couplings: see `InvertedAttentionRouting`; the sums are over the parents of one position.
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim); with `use_activations` also activations (batch, new
@@ -275,8 +267,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         **kwargs,
     ):
         super().__init__(capsules, dim, kernel_size, strides, votes_memory, **kwargs)
-        self._set_options(scaled, layer_norm, dropout, initial_pose, use_activations, seed)
-        self._set_weight_options(locals())
+        self._set_options(locals())
 
     def build(self, poses_shape, activations_shape=None, parents_shape=None):
         self._add_weights(self._open_windows(poses_shape), poses_shape)

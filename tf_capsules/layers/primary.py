@@ -25,8 +25,7 @@ class PrimaryCapsules(Configured):
     Args:
         types: capsule types, that is capsules at each position.
         pose: size of a pose: a number for vectors, (rows, columns) for matrices.
-        kernel_size: of the convolution.
-        strides: of the convolution.
+        kernel_size, strides: of the convolution, each a number or (rows, columns).
         padding: "valid" or "same".
         activation: of each pose: "squash", "layer_norm" (over the entries of a pose, with one learned scale and offset
             for all types), None, or any callable or Keras activation name, applied to the entries.
@@ -35,8 +34,7 @@ class PrimaryCapsules(Configured):
         scale: factor on the poses' convolution before the bias is added. The released code of Sabour et al. has
             1 / types in effect, and 1 / (types + 1) with leaky routing; the paper has none.
         use_bias: whether the convolutions have a bias.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            of both convolutions.
+        kernel_initializer, ..., bias_constraint: initializers, regularizers and constraints of both convolutions.
 
     Call arguments:
         features: (batch, height, width, channels).
@@ -115,7 +113,7 @@ class PrimaryCapsules(Configured):
             bias = ops.cast(self.convolution.bias, x.dtype) if self.convolution.use_bias else 0.0
             x = (x - bias) * self.scale + bias
         shape = ops.shape(x)
-        poses = ops.reshape(x, (shape[0], shape[1], shape[2], self.types, *self.pose_shape))
+        poses = ops.reshape(x, (*shape[:3], self.types, *self.pose_shape))
         if self.activation == "squash":
             poses = ops.cast(squash(poses, tuple(range(-len(self.pose_shape), 0))), self.compute_dtype)
         elif self.normalization is not None:

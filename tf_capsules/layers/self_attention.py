@@ -17,9 +17,8 @@ class SelfAttentionRouting(RoutingLayer):
     The coupling of child i to parent j is a softmax, over the parents, of `<V_ij, sum_k V_kj> / sqrt(D)`, for votes V
     of D entries, plus a learned prior.
 
-    Source: Mazzia et al. 2021, section 3.2. A vote is the child's pose times a matrix, `x_i W_ij`; a child pose that is
-    a matrix keeps its rows. Routing runs in at least float32 under every dtype policy. The paper has neither shared
-    transformations nor the option to leave out the prior.
+    Source: Mazzia et al. 2021, section 3.2. A vote is the child's pose times a matrix, `x_i W_ij`; matrix poses keep
+    their rows. Routing is in at least float32. The paper has neither shared transformations nor `use_prior=False`.
 
     Args:
         capsules: number of parents.
@@ -27,8 +26,7 @@ class SelfAttentionRouting(RoutingLayer):
         sharing: which children share their transformations, as in `DynamicRouting`.
         use_prior: whether a learned number for each pair is added to the couplings; needs a known number of children.
         votes_memory: "auto": votes are stored if every other form is larger; "store": always; "recompute": never.
-        kernel_initializer, kernel_regularizer, kernel_constraint: of the transformations.
-        prior_initializer, prior_regularizer, prior_constraint: of the prior.
+        kernel_initializer, ..., prior_constraint: of the transformations, of the prior.
 
     Call arguments:
         poses: (batch, children, [rows,] d), or on a grid (batch, height, width, types, [rows,] d); always finite.
@@ -37,8 +35,8 @@ class SelfAttentionRouting(RoutingLayer):
             a prior they need not sum to 1 over the parents, and may be negative; with `use_prior=False` they sum to 1.
 
     Returns:
-        Poses (batch, capsules, dim) or (batch, capsules, rows, dim), of length below 1; with `return_couplings` also
-        the couplings (batch, children, capsules).
+        Poses (batch, capsules, [rows,] dim), of length below 1; with `return_couplings` also the couplings (batch,
+        children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children where it is needed.

@@ -23,7 +23,7 @@ class SequenceCapsules(Configured):
         norm: place of the layer normalization: "pre", before the dense layer (the paper), or "post", after Swish (the
             author's later code and published weights).
         kernel_initializer: of the dense layer; None: Kaiming's, normal.
-        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of the dense layer.
+        bias_initializer, kernel_regularizer, ..., bias_constraint: of the dense layer.
 
     Call arguments:
         embeddings: (batch, tokens, layers, width), finite even where masked.

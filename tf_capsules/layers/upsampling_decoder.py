@@ -21,9 +21,7 @@ class UpsamplingDecoder(Configured):
 
     Args:
         channels: of the image, which is 48x48.
-        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
-            of all layers.
-        kwargs: of `keras.layers.Layer`.
+        kernel_initializer, ..., bias_constraint: initializers, regularizers and constraints of all layers.
 
     Call arguments:
         poses: (batch, classes, *pose), masked.

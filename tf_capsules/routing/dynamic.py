@@ -33,10 +33,8 @@ def dynamic_routing(
 
     Args:
         votes: `tf_capsules.routing.votes.Votes`.
-        iterations: how often couplings are computed, at least 1; 1 without `initial_logits` leaves them uniform.
+        iterations, leaky, competition: see `tf_capsules.layers.DynamicRouting`.
         bias: added to each parent's sum before it is squashed, (parents, *pose); or None.
-        leaky: whether a child may belong to none of the parents.
-        competition: "parents": a child's couplings sum to 1 over the parents; "children": a parent's over the children.
         initial_logits: of the first couplings, (children, parents); None: zeros.
         mask: (batch, children), true for the children that take part; or None for all.
         return_couplings: also return the couplings of the last iteration.
@@ -61,8 +59,7 @@ def dynamic_routing(
         logits = ops.cast(initial_logits, votes.dtype)[None]
         logits = ops.broadcast_to(logits, (votes.batch, votes.children, votes.parents))
     if initial_logits is None and competition == "parents":
-        couplings = ops.ones_like(logits) / (votes.parents + int(leaky))
-        couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
+        couplings = couple(logits, mask=mask) / (votes.parents + int(leaky))
     else:
         couplings = couple(logits, competition, leaky=leaky, mask=mask)
     poses, attended = parents(couplings), 0.0

@@ -32,13 +32,12 @@ def heinsen_routing(
 
     Args:
         votes: `tf_capsules.routing.votes.Votes` with the children's activations.
-        iterations: at least 1; 1 leaves the couplings uniform.
+        iterations, epsilon: see `tf_capsules.layers.HeinsenRouting`.
         beta_use, beta_ignore: net benefit of a unit of data used and net cost of a unit ignored, (groups, parents);
             None: zeros. The same array twice is a single beta.
         density: "gaussian"; "soft_k_means"; or a function of (votes, means, variances), (batch, children, parents,
             *pose) and twice (batch, parents, *pose), that returns log densities (batch, children, parents), up to a
             constant. A function needs `StoredVotes`.
-        epsilon: added to each parent's mass and to each variance.
         return_couplings: also return the coupling coefficients of the last iteration.
 
     Returns:

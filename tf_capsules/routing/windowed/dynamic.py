@@ -29,12 +29,7 @@ def windowed_dynamic_routing(
     bias: Tensor | None = None,
     mask: Tensor | None = None,
 ):
-    """`dynamic_routing` in windows: the parent types at each position compete.
-
-    A logit sums a vote's agreements with the parent of each earlier iteration. That is the vote's agreement with the
-    sum of these parents. One iteration is a plain convolution.
-
-    Source: Sabour et al. 2017, procedure 1.
+    """`dynamic_routing` in windows: the parent types at each position compete. One iteration is a plain convolution.
 
     Args:
         poses, kernel, windows, examples_per_chunk: see `windowed_inverted_attention`.

@@ -1,10 +1,10 @@
 """Votes in windows, and their gradients, for routings that recompute votes in the backward pass.
 
 In the windows of a convolution each pair of a child and a parent has its own matrix, so no form is smaller than the
-votes. `make_votes` makes them for some examples at a time, in the forward and again in the backward pass. The backward
-pass also recomputes the couplings, and goes from the last iteration to the first. Each iteration adds outer products to
-the gradient of the votes: of values for the entries of a parent (`left`) and values for its children (`right`). One
-matrix product sums them. `transposed_votes` then gives the gradients of poses and kernel.
+votes. `make_votes` makes them for some examples at a time, in the forward and again in the backward pass, which goes
+from the last iteration to the first. Each iteration adds outer products to the gradient of the votes: of values for the
+entries of a parent (`left`) and values for its children (`right`). One matrix product sums them. `transposed_votes`
+then gives the gradients of poses and kernel.
 """
 
 import math

@@ -74,11 +74,7 @@ class Windows:
     def couple(self, logits):
         """Couplings: a softmax of a child's logits over all parents, of all types and positions, that see the child.
 
-        Args:
-            logits: (batch * positions, children of a window, parent types).
-
-        Returns:
-            An array of that shape. The couplings of one child sum to 1.
+        Both are (batch * positions, children of a window, parent types). The couplings of one child sum to 1.
         """
         lowest = float("-inf")
         largest = functools.partial(ops.max, initial=lowest)  # Keras refuses the maximum of an empty batch
