@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Shape
+from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import CHANNELS_LAST, known_axes, positive_int
 from tf_capsules.layers.configured import Configured
 
@@ -36,8 +36,6 @@ class UpsamplingDecoder(Configured):
         >>> UpsamplingDecoder(channels=2)(np.zeros((1, 5, 16))).shape
         TensorShape([1, 48, 48, 2])
     """
-
-    image_shape: Shape
 
     def __init__(
         self,

@@ -71,8 +71,7 @@ def heinsen_routing(
         return logits, means, variances + epsilon
 
     uniform = ops.ones((1, votes.children, 1), votes.dtype) / ops.cast(votes.parents, votes.dtype)
-    state = parents(uniform)
-    before = None
+    before, state = None, parents(uniform)
     for _ in range(iterations - 1):
         before, state = state, parents(couplings, *state)
     activation_logits, means, variances = state
