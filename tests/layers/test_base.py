@@ -1,3 +1,5 @@
+"""All routing layers: weights and votes (`base.py`), and what they answer (`answers.py`)."""
+
 import json
 import warnings
 

@@ -59,7 +59,8 @@ def dynamic_routing(
         logits = ops.cast(initial_logits, votes.dtype)[None]
         logits = ops.broadcast_to(logits, (votes.batch, votes.children, votes.parents))
     if initial_logits is None and competition == "parents":
-        couplings = couple(logits, mask=mask) / (votes.parents + int(leaky))
+        couplings = ops.ones_like(logits) / (votes.parents + int(leaky))
+        couplings = couplings if mask is None else couplings * ops.cast(mask, votes.dtype)[:, :, None]
     else:
         couplings = couple(logits, competition, leaky=leaky, mask=mask)
     poses, attended = parents(couplings), 0.0
