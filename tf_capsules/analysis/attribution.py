@@ -2,10 +2,9 @@
 
 import functools
 
-import keras
 from keras import ops
 
-from tf_capsules.analysis.inference import call_of
+from tf_capsules.analysis.inference import inputs_of
 from tf_capsules.layers import SequenceCapsules
 
 
@@ -44,8 +43,7 @@ def class_shares(model, inputs, return_outputs=False):
     if not layers:
         expected = 'whose encoder ends in the HeinsenRouting layers "parts" and "classes", or in "classes" alone'
         raise ValueError(f"Shares need a CapsuleClassifier {expected}. Received: {model!r}")
-    children = keras.Model(model.encoder.input, call_of(layers[0], model).input_tensors)
-    poses, first_logits = children(inputs, training=False)
+    poses, first_logits = inputs_of(layers[0], model, inputs)
     logits, couplings = first_logits, []
     for layer in layers:
         poses, logits, variances, last = layer(poses, logits, return_couplings=True)

@@ -8,14 +8,14 @@ import math
 import keras
 
 from tf_capsules.analysis import graph_costs, xla_costs
-from tf_capsules.analysis.routing_layers import bytes_of_votes, chain_of
+from tf_capsules.analysis.routing_layers import bytes_of_votes
 from tf_capsules.layers.arguments import positive_int, positive_int_or_none
 
 OTHER = "(loss, optimizer, other)"
 
 # The module that traces a step, by backend. Each has `scope`, `size_of`, `trace` and `measure`. `measure` returns the
 # multiply-adds; a dict of the other bytes at the peak (without weights, slots and inputs); and for the forward pass of
-# each row its multiply-adds and bytes at the peak, or None in place of all rows if the backend does not tell.
+# each row its multiply-adds and bytes at the peak, None if the backend does not tell.
 _TRACERS = {"tensorflow": graph_costs, "jax": xla_costs}
 
 _NUMBERS = ("parameters", "activations", "stored_votes", "held_votes", "multiply_adds", "kept")
@@ -29,8 +29,7 @@ class LayerCost:
         name, kind: the name of the layer, and that of its class.
         parameters: how many numbers its weights have, trained or not, without those of a layer above in the table.
         activations: bytes of what the layer returns.
-        stored_votes: bytes of its votes as one tensor; None for a routing layer that is not of this package, or one
-            within a layer of yours.
+        stored_votes: bytes of its votes as one tensor; None for a routing layer of your own or within a layer of yours.
         held_votes: bytes that it holds: its votes, or what replaces them for each (child, parent) pair; None as above.
         multiply_adds: of the forward pass, in products of matrices, convolutions and products of entries; None on JAX.
         kept: bytes of its forward pass that exist when memory is at its peak; None on JAX.
@@ -38,12 +37,12 @@ class LayerCost:
 
     name: str
     kind: str
-    parameters: int = 0
-    activations: int = 0
-    stored_votes: int | None = 0
-    held_votes: int | None = 0
-    multiply_adds: int | None = None
-    kept: int | None = None
+    parameters: int
+    activations: int
+    stored_votes: int | None
+    held_votes: int | None
+    multiply_adds: int | None
+    kept: int | None
 
 
 @dataclasses.dataclass
@@ -147,19 +146,17 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
             hint = "`targets=keras.KerasTensor(shape)`, without the batch axis, or a list of these for several outputs"
             raise ValueError(f"{fails} For others give {hint}.") from error
 
+    multiply_adds, beside, of_rows = tracer.measure(step, len(layers) + 1)
     rows, counted = [], set()
-    for layer in layers:
+    for layer, numbers in zip(layers, of_rows, strict=False):
         results = keras.tree.flatten([results for *_, results in calls[layer]])
         activations = sum(tracer.size_of(tensor) for tensor in results if hasattr(tensor, "shape"))
         own = {id(weight): math.prod(weight.shape) for weight in layer.weights if id(weight) not in counted}
         counted |= set(own)
         votes = bytes_of_votes(layer, calls[layer])
-        rows.append(LayerCost(layer.name, type(layer).__name__, sum(own.values()), activations, *votes))
+        rows.append(LayerCost(layer.name, type(layer).__name__, sum(own.values()), activations, *votes, *numbers))
     others = sum(math.prod(weight.shape) for weight in model.weights if id(weight) not in counted)
-    rows.append(LayerCost(OTHER, "", others))
-    multiply_adds, beside, of_rows = tracer.measure(step, len(rows))
-    for row, numbers in zip(rows, of_rows or [(None, None)] * len(rows), strict=True):
-        row.multiply_adds, row.kept = numbers
+    rows.append(LayerCost(OTHER, "", others, 0, 0, 0, *of_rows[-1]))
     memory = {
         "weights": sum(map(tracer.size_of, model.variables)),
         "optimizer": sum(map(tracer.size_of, model.optimizer.variables)) if training else 0,
@@ -195,7 +192,7 @@ def _layers(model):
         if isinstance(layer, keras.Model):
             found |= dict.fromkeys(_layers(layer))
         elif not isinstance(layer, keras.layers.InputLayer):
-            found |= dict.fromkeys(chain_of(layer))
+            found |= dict.fromkeys(getattr(layer, "chain", [layer]))
     return list(found)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
-from tf_capsules.analysis.routing_layers import gives_couplings, is_chain, present_children, stopped_layers
+from tf_capsules.analysis.routing_layers import gives_couplings, present_children, stopped_layers
 from tf_capsules.models.feedback import without_feedback
 
 DEAD = 0.1  # a capsule that gets less than this part of an even share counts as dead
@@ -29,24 +29,20 @@ def measure_couplings(model, inputs):
     model = without_feedback(model)
     found = {}
     for layer in filter(gives_couplings, graph_of(model).layers):
-        found |= _by_iteration(layer, inputs_of(layer, model, inputs))
+        children = inputs_of(layer, model, inputs)
+        if hasattr(layer, "chain"):
+            results = layer(*children, return_iterations=True)
+            for number, one in enumerate(layer.chain):
+                each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
+                found[one.name] = [couplings for _, couplings in each]
+        else:
+            couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
+            present = present_children(layer, children, couplings[0].shape[:-1])
+            found[layer.name] = [np.where(present, each, 0) for each in couplings]
     if not found:
         inner = "layers of models within it do not count"
         raise ValueError(f"The model {model.name!r} has no layer whose call takes `return_couplings`; {inner}.")
     return found
-
-
-def _by_iteration(layer, children):
-    """The couplings after each iteration, by name of the layer."""
-    if is_chain(layer):
-        found, results = {}, layer(*children, return_iterations=True)
-        for number, one in enumerate(layer.chain):
-            each = (couplings_at(layer, children, results, number, at) for at in range(layer.iterations))
-            found[one.name] = [couplings for _, couplings in each]
-        return found
-    couplings = [to_numpy(one(*children, return_couplings=True)[-1]) for one in stopped_layers(layer)]
-    present = present_children(layer, children, couplings[0].shape[:-1])
-    return {layer.name: [np.where(present, each, 0) for each in couplings]}
 
 
 def couplings_at(routing, lowest, found, number, at):
@@ -69,7 +65,7 @@ def last_couplings(routing, lowest):
     Of a `ConcurrentRouting` those that made the last layer's result, for each layer of its chain, the lowest first.
     With a concurrent schedule, each is one iteration earlier than the layer above. Arguments: see `couplings_at`.
     """
-    if not is_chain(routing):
+    if not hasattr(routing, "chain"):
         return [(routing, lowest, to_numpy(routing(*lowest, return_couplings=True)[-1]))]
     found = routing(*lowest, return_iterations=True)
     at, results = routing.iterations - 1, []

@@ -33,11 +33,10 @@ def scope(number):
 
 def trace(model, inputs, labels=None):
     """The graph of a training step on inputs and labels (`keras.KerasTensor`s); without labels, of an inference."""
-    specs = [keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), inputs)]
-    if labels is None:
-        return tf.function(lambda x: model(x, training=False), autograph=False).get_concrete_function(*specs).graph
-    specs.append(keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), labels))
-    return tf.function(lambda x, y: model.train_step((x, y)), autograph=False).get_concrete_function(*specs).graph
+    given = [inputs] if labels is None else [inputs, labels]
+    specs = keras.tree.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), given)
+    step = (lambda x: model(x, training=False)) if labels is None else (lambda x, y: model.train_step((x, y)))
+    return tf.function(step, autograph=False).get_concrete_function(*specs).graph
 
 
 def measure(graph, rows):

@@ -32,12 +32,6 @@ def graph_of(model):
     return graph
 
 
-def call_of(layer, model):
-    """The layer's first call in a network, a node of its graph. Other networks may call the layer, too."""
-    nodes = itertools.chain(*graph_of(model)._nodes_by_depth.values())
-    return min((node for node in nodes if node.operation is layer), key=layer._inbound_nodes.index)
-
-
 def inputs_of(layer, model, inputs):
     """The arguments of a layer's first call, in their order up to the last array, when its model gets `inputs`."""
     return inputs_at(layer, model)(inputs)
@@ -45,14 +39,16 @@ def inputs_of(layer, model, inputs):
 
 def inputs_at(layer, model):
     """A function of a model's inputs: `inputs_of` for many batches."""
-    is_tensor, call = keras.utils.is_keras_tensor, call_of(layer, model)
+    graph, is_tensor = graph_of(model), keras.utils.is_keras_tensor
+    nodes = itertools.chain(*graph._nodes_by_depth.values())  # of this network; others may call the layer, too
+    call = min((node for node in nodes if node.operation is layer), key=layer._inbound_nodes.index)
     given, tensors = call.arguments, call.input_tensors
     bound = inspect.signature(layer.call).bind(*given.args, **given.kwargs)
     bound.apply_defaults()
     places = [place for place, value in enumerate(bound.args) if is_tensor(value)]
     # In lists, or by keyword alone: one after the other.
     arguments = bound.args[: places[-1] + 1] if len(places) == len(tensors) else tensors
-    network = keras.Model(graph_of(model).input, list(filter(is_tensor, arguments)))
+    network = keras.Model(graph.input, list(filter(is_tensor, arguments)))
 
     def arguments_for(inputs):
         arrays = iter(keras.tree.flatten(network(inputs, training=False)))

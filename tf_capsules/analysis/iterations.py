@@ -1,15 +1,13 @@
 """How much routing changes from one iteration to the next."""
 
-import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import call_of, graph_of, in_batches, inputs_at, to_numpy
+from tf_capsules.analysis.inference import in_batches, inputs_at, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
 from tf_capsules.layers import ConcurrentRouting
-from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.connections import rows_of
-from tf_capsules.routing.arguments import is_whole
+from tf_capsules.routing.arguments import is_whole, positive_int
 
 
 def measure_routing_changes(model, images, iterations=5, layer="class_capsules", batch_size=100):
@@ -36,14 +34,12 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     routing = find_layer(model, layer)
     if not routing.logits_add_agreements:
         raise ValueError(f"The {type(routing).__name__} {layer!r} does not add agreements to its routing logits.")
-    children = keras.Model(graph_of(model).input, call_of(routing, model).input_tensors[0])
-    layers = stopped_layers(routing, iterations)
+    layers, inputs = stopped_layers(routing, iterations), inputs_at(routing, model)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
-        poses = children(batch, training=False)
+        poses, *_ = inputs(batch)
         votes = routing.make_votes(poses)
-        changes = [ops.mean(ops.abs(votes.agreement(layer(poses)))) for layer in layers]
-        total += len(batch) * np.array([to_numpy(change) for change in changes])
+        total += [len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(layer(poses))))) for layer in layers]
     return total / len(images)
 
 

@@ -33,9 +33,7 @@ class Level:
 
     def places(self, values):
         """The mean of values (rows, columns, types, ...) over the types of a place, weighted by `weights`."""
-        weights = self.weights[..., None]
-        total = weights.sum(2)
-        return np.divide((values * weights).sum(2), total, out=np.zeros_like(values[:, :, 0]), where=total > 0)
+        return (values * normalized(self.weights)[..., None]).sum(2)
 
     @property
     def map(self):
@@ -76,8 +74,7 @@ def measure_parse_tree(model, image):
     if isinstance(model.encoder.input, dict):
         raise ValueError(f"Parse trees are for images; for texts use `class_shares`. Received: {model!r}")
     (inputs,) = in_batches(model, np.asarray(image)[None], 1)
-    routings = []
-    reordered = False
+    routings, reordered = [], False
     for layer in model.encoder.layers:
         reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
         if not gives_couplings(layer):

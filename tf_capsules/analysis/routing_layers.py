@@ -13,7 +13,7 @@ def find_layer(model, name, chain=False):
     """The fully connected routing layer of this name in a network, or with `chain` the `ConcurrentRouting`."""
     layer = getattr(model, "encoder", model).get_layer(name)
     if chain:
-        fits, wanted = is_chain(layer), "a chain of capsule layers"
+        fits, wanted = hasattr(layer, "chain"), "a chain of capsule layers"
     else:
         wanted = "a fully connected routing layer with a fixed number of capsules"
         fits = isinstance(layer, RoutingLayer) and layer.windows is None and layer.capsules is not None
@@ -22,19 +22,9 @@ def find_layer(model, name, chain=False):
     return layer
 
 
-def is_chain(layer):
-    """Whether the layer routes a chain of capsule layers together."""
-    return hasattr(layer, "chain")
-
-
-def chain_of(layer):
-    """The layers that a layer routes together, the lowest first: itself, unless it is a `ConcurrentRouting`."""
-    return layer.chain if is_chain(layer) else [layer]
-
-
 def gives_couplings(layer):
     """Whether the layer, or the layers of its chain, can return coupling coefficients."""
-    return is_chain(layer) or "return_couplings" in inspect.signature(layer.call).parameters
+    return hasattr(layer, "chain") or "return_couplings" in inspect.signature(layer.call).parameters
 
 
 def check_shares(layer):

@@ -20,8 +20,7 @@ def size_of(array):
 
 def trace(model, inputs, labels=None):
     """The compiled training step on inputs and labels (`keras.KerasTensor`s); without labels, the inference."""
-    trainable, fixed = _alike(model.trainable_variables), _alike(model.non_trainable_variables)
-    inputs = _alike(inputs)
+    trainable, fixed, inputs = map(_alike, (model.trainable_variables, model.non_trainable_variables, inputs))
     if labels is None:
         inference = jax.jit(lambda weights, state, x: model.stateless_call(weights, state, x, training=False)[0])
         return inference.lower(trainable, fixed, inputs).compile()
@@ -43,7 +42,7 @@ def measure(compiled, rows):
     memory = compiled.memory_analysis()
     added = memory.output_size_in_bytes - memory.alias_size_in_bytes
     multiply_adds = int(compiled.cost_analysis()["flops"]) // 2
-    return multiply_adds, {"working": memory.temp_size_in_bytes + added}, None
+    return multiply_adds, {"working": memory.temp_size_in_bytes + added}, [(None, None)] * rows
 
 
 def _alike(arrays):
