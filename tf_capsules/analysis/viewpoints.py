@@ -1,7 +1,4 @@
-"""The poses of class capsules while the viewpoint moves around a toy.
-
-Data sets need the factors of smallNORB: `instance`, `elevation`, `azimuth` and `lighting`.
-"""
+"""The poses of class capsules while the viewpoint moves around a toy."""
 
 import dataclasses
 from typing import NamedTuple
@@ -59,11 +56,6 @@ class ViewPoses:
         """Number of images whose most active capsule is not that of the true category."""
         return int((self.activated != self.views.labels[:, None]).sum())
 
-    @property
-    def changes(self):
-        """The `PoseChanges` of each toy."""
-        return compare_poses(self.poses)
-
 
 class PoseChanges(NamedTuple):
     """|p(t) - p(0)| / |p(0)|, |p(t)| / |p(0)| and cos(p(t), p(0)), each (..., views, pose vectors)."""
@@ -118,7 +110,7 @@ def measure_view_poses(predict, split, factor, preprocess=(), **fixed):
         predict: function from images (batch, height, width, channels) in [0, 1] to a dict of "activations" (batch,
             classes) and "poses" (batch, classes, rows, columns), for instance `functools.partial(inference.predict,
             model)`. Each row of a pose is a pose vector; a vector pose (batch, classes, size) is a single one.
-        split: a `Split` with the factors of smallNORB.
+        split: a `Split` with the factors of smallNORB, see `find_views`.
         factor: "azimuth" or "elevation".
         preprocess: steps of `tf_capsules.datasets.augment`, applied as in evaluation.
         fixed: numbers of the fixed factors, see `find_views`.

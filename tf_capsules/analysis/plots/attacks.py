@@ -4,6 +4,7 @@ import numpy as np
 
 from tf_capsules.analysis.attacks import ATTACKS
 from tf_capsules.analysis.plots import drawing
+from tf_capsules.analysis.robustness import GOALS
 
 
 def draw_robustness(rows, units="units of the input"):
@@ -41,8 +42,7 @@ def draw_robustness(rows, units="units of the input"):
         above.set_title(ATTACKS[attack], fontsize=11)
         below.set_xlabel(f"epsilon ({units})")
     for line, goal in zip(grid, goals, strict=True):
-        line[0].set_ylabel({"untargeted": "accuracy (%), untargeted", "targeted": "success (%), targeted"}[goal])
-        line[0].set_ylim(-3, 103)
+        line[0].set(ylabel=f"{GOALS[goal]} (%), {goal}", ylim=(-3, 103))
     for axes in grid.flat:
         drawing.bare(axes)
     drawing.add_legend(figure, "outside upper center", ncols=min(len(attacks), len(models)))
@@ -75,8 +75,7 @@ def draw_attacked_images(measured, class_names=None):
         [False] * len(labels),
         [[names[found] for found in row] for row in measured.predictions],
     )
-    for line, row in zip(np.reshape(figure.axes, (len(pictures), -1)), measured.predictions, strict=True):
-        for axes, found, label in zip(line, row, labels, strict=True):
-            axes.xaxis.label.set_color("black" if found == label else drawing.COLORS[5])
+    for axes, wrong in zip(figure.axes, (measured.predictions != labels).flat, strict=True):
+        axes.xaxis.label.set_color(drawing.COLORS[5] if wrong else "black")
     text = "epsilon on the left. Above: the label. Below: the prediction, orange if wrong."
     return drawing.add_caption(figure, f"{ATTACKS[measured.attack].capitalize()}, {text}")

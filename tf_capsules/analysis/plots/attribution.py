@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.plots.drawing import add_caption, new_figure, shortened
-
-_MOST_CLASSES = 12  # in a picture
+from tf_capsules.analysis.plots.drawing import MOST_CLASSES, add_caption, new_figure, shortened
 
 
 def draw_sentence_attribution(tokens, shares, class_names, probabilities):
@@ -41,7 +39,7 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
 
     count, depth, classes = shares.shape
     best, even, means = int(probabilities.argmax()), 1 / classes, shares.mean(1)
-    shown = np.sort(np.argsort(-probabilities, kind="stable")[:_MOST_CLASSES])
+    shown = np.sort(np.argsort(-probabilities, kind="stable")[:MOST_CLASSES])
     spread = max(float(np.abs(shares - even).max()), 0.1 * even)
     highest = max(min(1.0, even + spread), 1.01 * even)  # above the middle, also for a single class
     colors = ScalarMappable(TwoSlopeNorm(even, max(0.0, even - spread), highest), "PuOr_r")
@@ -63,11 +61,10 @@ def draw_sentence_attribution(tokens, shares, class_names, probabilities):
 
     for axes in (top, bottom):
         axes.spines[:].set_visible(False)
-        axes.tick_params(which="both", length=0)
+        axes.tick_params(which="both", length=0, labelbottom=False)
         axes.set_xticks(np.arange(1, count) - 0.5, minor=True)
         axes.grid(which="minor", axis="x", color="white", linewidth=0.8)
-    top.tick_params(axis="x", labeltop=True, labelbottom=False)
-    bottom.tick_params(axis="x", labelbottom=False)
+    top.tick_params(axis="x", labeltop=True)
     top.set_xticks(np.arange(count), labels, rotation=0 if lying else 90, fontsize=10, parse_math=False)
     for label, patch in zip(top.get_xticklabels(), colors.to_rgba(means[:, best]), strict=True):
         bright = patch[:3] @ (0.299, 0.587, 0.114) > 0.5

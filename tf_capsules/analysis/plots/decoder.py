@@ -48,16 +48,14 @@ def draw_dimension_perturbation(images, name):
     tiles = np.pad(images, [(0, 0), (0, 0), (1, 0), (1, 0), (0, 0)], constant_values=1).swapaxes(1, 2)
     mosaic = tiles.reshape(rows * (height + 1), columns * (width + 1), channels)
     mosaic = np.pad(mosaic, [(0, 1), (0, 1), (0, 0)], constant_values=1)
-    figure = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1])
-    axes = figure.subplots()
+    axes = drawing.new_figure(8.0, 0.8 + 7.35 * mosaic.shape[0] / mosaic.shape[1]).subplots()
     drawing.show_image(axes, mosaic)
     names = [f"{offset:+.2f}" if offset else "0" for offset in OFFSETS]
     axes.set_xticks((np.arange(columns) + 0.5) * (width + 1), names)
     axes.set_yticks((np.arange(rows) + 0.5) * (height + 1), np.arange(1, rows + 1))
     axes.tick_params(length=0, labelsize=9)
-    axes.set_xlabel("added to the dimension")
-    axes.set_ylabel("dimension of the capsule")
-    return drawing.add_caption(figure, text)
+    axes.set(xlabel="added to the dimension", ylabel="dimension of the capsule")
+    return drawing.add_caption(axes.figure, text)
 
 
 def draw_overlapping_reconstructions(measured, class_names=None):

@@ -10,8 +10,8 @@ MARKERS = "osD^vP"  # one fewer than the colours, so that pairs of colour and ma
 DARK_BLUE = "#0b2a6f"
 # The colours of two overlapping objects. Many readers can't tell red from green; these two add up to white.
 ORANGE, BLUE = np.array([1.0, 0.55, 0.0]), np.array([0.0, 0.45, 1.0])
-
 LONGEST_NAME = 20  # characters of a class name in a picture
+MOST_CLASSES = 12  # in a picture
 
 
 def new_figure(width, height):
@@ -52,8 +52,7 @@ def label_axes(axes, x, y):
     """Names both axes, with whole numbers on the x-axis."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set(xlabel=x, ylabel=y)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     first, last = axes.dataLim.intervalx
     if first == last:

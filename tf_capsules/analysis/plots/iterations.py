@@ -14,12 +14,11 @@ def draw_routing_changes(changes, images):
         changes: (iterations,) of `measure_routing_changes`.
         images: number of images that they are a mean over.
     """
-    figure = drawing.new_figure(5.6, 4.0)
-    axes = figure.subplots()
+    axes = drawing.new_figure(5.6, 4.0).subplots()
     drawing.add_line(axes, 0, np.arange(1, len(changes) + 1), changes, None)
     drawing.label_axes(axes, "routing iteration", "mean absolute change of a logit")
     drawing.log_scale(axes)
-    return drawing.add_caption(figure, f"Mean over {drawing.counted(images, 'image')}, all children and parents.")
+    return drawing.add_caption(axes.figure, f"Mean over {drawing.counted(images, 'image')}, all children and parents.")
 
 
 def draw_pose_changes(measured, layers, images):

@@ -32,12 +32,11 @@ def draw_training_curves(history, losses=None):
         >>> len(draw_training_curves({"3 iterations": rows, "1 iteration": rows}).axes)
         2
     """
-    runs = _runs(history)
-    kinds = _kinds(runs, losses)
+    runs, kinds = _runs(history, losses)
     metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
-    shared = metric is None or all(len(_column(rows, f"val_{metric}")[1]) for rows in runs.values())
-    metric = metric if shared else None
-    panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())] + [(metric, None)] * (metric is not None)
+    shared = metric is None or all(len(_columns(rows, f"val_{metric}")[1]) for rows in runs.values())
+    panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())]
+    panels += [(metric, None)] if metric is not None and shared else []
     points = all(len(rows) == 1 for rows in runs.values())
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)
     for axes, (quantity, kind) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -46,7 +45,7 @@ def draw_training_curves(history, losses=None):
             if quantity == "loss" and kinds[name] != kind:
                 continue
             for key, style, part in ((quantity, "--", "training"), (f"val_{quantity}", "-", "validation")):
-                epochs, values = _column(rows, key)
+                epochs, values = _columns(rows, key)
                 if len(values):
                     drawing.add_line(axes, number, epochs, show(values), ", ".join(filter(None, (name, part))), style)
             if len(runs) == 1 and not label.startswith("error"):
@@ -75,8 +74,8 @@ def _shown(runs, quantity, points):
     if quantity == "loss":
         return (lambda values: values), quantity
     title = quantity.replace("_", " ")
-    ends = [_column(rows, f"val_{quantity}")[1][-1] for rows in runs.values()]
-    most = max(_column(rows, key)[1].max(initial=0) for rows in runs.values() for key in (quantity, f"val_{quantity}"))
+    ends = [_columns(rows, f"val_{quantity}")[1][-1] for rows in runs.values()]
+    most = max(_columns(rows, key)[1].max(initial=0) for rows in runs.values() for key in (quantity, f"val_{quantity}"))
     if not points and min(ends) >= HIGH and most < 1:  # no error has no place on a logarithmic axis
         return (lambda values: 100 * (1 - values)), "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
     if most > 1:  # of another kind than an accuracy
@@ -86,10 +85,9 @@ def _shown(runs, quantity, points):
 
 def _draw_band(axes, rows, quantity, show, points):
     """One standard deviation about the validation curve, where it was measured."""
-    epochs, spread = _column(rows, f"val_{quantity}_std")
-    if not len(spread):
+    epochs, centre, spread = _columns(rows, f"val_{quantity}", f"val_{quantity}_std")
+    if not len(epochs):
         return
-    centre = _column([row for row in rows if f"val_{quantity}_std" in row], f"val_{quantity}")[1]
     low, high = show(centre - spread), show(centre + spread)
     if points:
         axes.vlines(epochs, low, high, color=drawing.COLORS[0], alpha=0.15, linewidth=20)
@@ -114,7 +112,7 @@ def draw_convergence(groups, examples=None):
     """
     if not groups:
         raise ValueError("There are no groups of runs to draw.")
-    groups = {title: _runs(histories) for title, histories in groups.items()}
+    groups = {title: _runs(histories)[0] for title, histories in groups.items()}
     names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
     figure = drawing.new_figure(3.6 * len(groups) + 1.8, 4.0)
     panels, metrics = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], []
@@ -124,7 +122,7 @@ def draw_convergence(groups, examples=None):
             if metric is None:
                 raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
             metrics.append(metric.removeprefix("val_").replace("_", " "))
-            epochs, values = _column(rows, metric)
+            epochs, values = _columns(rows, metric)
             drawing.add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
         drawing.label_axes(axes, "epoch" if examples is None else "training examples seen", "")
         if examples is not None:
@@ -143,14 +141,13 @@ def draw_loss_comparison(histories, losses=None):
     Args:
         histories, losses: see `draw_training_curves`, also for the errors.
     """
-    runs = _runs(histories)
-    kinds = _kinds(runs, losses)
+    runs, kinds = _runs(histories, losses)
     panels = list(dict.fromkeys(kinds.values()))
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.4)
     for axes, kind in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for number, (name, rows) in enumerate(runs.items()):
             if kinds[name] == kind:
-                drawing.add_line(axes, number, *_column(rows, "loss"), name or "training")
+                drawing.add_line(axes, number, *_columns(rows, "loss"), name or "training")
         drawing.label_axes(axes, "epoch", f"training loss, {kind}" if kind else "training loss")
         drawing.log_scale(axes)
     return drawing.add_legend(figure)
@@ -175,8 +172,7 @@ def draw_accuracy_by_iterations(accuracies):
     """
     if not any(accuracies.values()):
         raise ValueError(f"There is no accuracy to draw. Received: {accuracies!r}")
-    figure = drawing.new_figure(6.4, 4.0)
-    axes = figure.subplots()
+    axes = drawing.new_figure(6.4, 4.0).subplots()
     for number, (name, values) in enumerate(accuracies.items()):
         color, marker = drawing.COLORS[number % len(drawing.COLORS)], drawing.MARKERS[number % len(drawing.MARKERS)]
         if None in values:
@@ -187,11 +183,11 @@ def draw_accuracy_by_iterations(accuracies):
             axes.errorbar(x, y, deviations, color=color, marker=marker, markersize=5, capsize=3, label=name)
     drawing.label_axes(axes, "routing iterations", "test accuracy (%)")
     drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
-    return drawing.add_legend(figure)
+    return drawing.add_legend(axes.figure)
 
 
-def _runs(history):
-    """Checks runs and returns their rows by name, the loss of feedback units subtracted."""
+def _runs(history, losses=None):
+    """Checks runs; returns the rows of each, the loss of feedback units subtracted, and its kind of loss, by name."""
     one = not isinstance(history, dict) or _of_fit(history)
     runs = {name: _rows(run) for name, run in ({"": history} if one else history).items()}
     for name, rows in runs.items():
@@ -199,7 +195,10 @@ def _runs(history):
             raise ValueError(f'The history {name!r} needs rows with "epoch" and "loss". Received: {list(rows)[:1]!r}')
     if not runs:
         raise ValueError("There is no run to show.")
-    return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}
+    if lacking := [name for name in runs if losses is not None and name not in losses]:
+        raise ValueError(f"`losses` must name the loss of each run. Received none for {lacking[0]!r}: {losses!r}")
+    kinds = {name: None if losses is None else losses[name] for name in runs}
+    return {name: [_without_feedback(row) for row in rows] for name, rows in runs.items()}, kinds
 
 
 def _of_fit(lists):
@@ -219,20 +218,13 @@ def _rows(history):
     return [{"epoch": epoch, **dict(zip(whole, row, strict=True))} for epoch, row in zip(epochs, rows, strict=True)]
 
 
-def _kinds(runs, losses):
-    """The kind of loss of each run."""
-    if lacking := [name for name in runs if losses is not None and name not in losses]:
-        raise ValueError(f"`losses` must name the loss of each run. Received none for {lacking[0]!r}: {losses!r}")
-    return {name: None if losses is None else losses[name] for name in runs}
-
-
 def _without_feedback(row):
     """The row without the loss of feedback units, so that training compares with validation."""
     fed = float(row.get("feedback") or 0)
     return {**row, "loss": float(row["loss"]) - fed} if fed and row.get("loss") not in (None, "") else row
 
 
-def _column(rows, key):
-    """Epochs and values of a quantity, where it was measured."""
-    measured = [(float(row["epoch"]), float(row[key])) for row in rows if row.get(key) not in (None, "")]
-    return np.array(measured).reshape(-1, 2).T
+def _columns(rows, *keys):
+    """Epochs, and the values of some quantities, where all of them were measured."""
+    measured = [row for row in rows if all(row.get(key) not in (None, "") for key in keys)]
+    return np.array([[float(row[key]) for row in measured] for key in ("epoch", *keys)])

@@ -5,7 +5,6 @@ import numpy as np
 from tf_capsules.analysis.plots import drawing
 
 _STYLES = ("-", "--", ":")
-_MOST_CLASSES = 12  # in a picture
 
 
 def draw_vote_distances(measured, farthest=None, class_names=None):
@@ -29,7 +28,7 @@ def draw_vote_distances(measured, farthest=None, class_names=None):
     farthest = _end_of_axis(distances[-1], couplings[-1]) if farthest is None else farthest
     assigned = np.argsort(-couplings[-1].sum((0, 1)), kind="stable")
     likely = dict.fromkeys([*measured.labels, *measured.predictions, *assigned])
-    shown = sorted(list(likely)[:_MOST_CLASSES])
+    shown = sorted(list(likely)[: drawing.MOST_CLASSES])
     edges = np.linspace(0, farthest, 31)
     figure = drawing.new_figure(1.2 + 1.75 * len(shown), 1.2 + 1.45 * len(measured.images))
     ratios = [0.8] + [1] * len(shown)
