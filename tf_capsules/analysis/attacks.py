@@ -12,8 +12,7 @@ import numpy as np
 from tf_capsules.analysis.inference import labels_of
 from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.datasets import augment
-from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.routing.arguments import is_number, is_positive
+from tf_capsules.routing.arguments import is_number, one_of, positive_int, positive_number
 
 EPSILONS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 ATTACKS = {"fgsm": "fast gradient sign method", "bim": "basic iterative method"}
@@ -58,10 +57,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
     gradient = InputGradient(gradient) if isinstance(gradient, keras.Model) else gradient
     images = checked_images(images, bounds)
     epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
-    if step_size is None:
-        step_size = epsilon / steps
-    elif not is_positive(step_size):
-        raise ValueError(f"`step_size` must be a number above 0. Received: {step_size!r}")
+    step_size = epsilon / steps if step_size is None else positive_number("step_size", step_size, "a number above 0")
     attacked = images
     for _ in range(steps):
         attacked = _moved(attacked, _direction(gradient, attacked, labels, targeted), step_size, bounds)
@@ -94,13 +90,11 @@ class AttackedImages:
     """Images under a growing attack, and the classes that the attacked model predicts.
 
     Attributes:
-        attack: "fgsm" or "bim".
+        attack, labels, bounds: as given to `measure_attacked_images`.
         epsilons: (steps,), 0 first.
         images: (steps, images, height, width, channels).
         predictions: (steps, images).
-        labels: (images,).
         classes: number of the model's classes.
-        bounds: None, or the lowest and the highest value of a pixel.
     """
 
     attack: str

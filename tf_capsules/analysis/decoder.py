@@ -16,16 +16,13 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
     Source: Sabour et al. 2017, section 5.1 and figure 4. The changed capsule is not squashed again.
 
     Args:
-        model: a `CapsuleClassifier` with a decoder.
+        model: see `reconstruct_parts`, also for the errors.
         image: (height, width, channels).
         label: the class whose capsule is changed and decoded.
         offsets: the numbers to add to a dimension; by default -0.25 to 0.25 in steps of 0.05.
 
     Returns:
         (dimensions, offsets, height, width, channels). The dimensions of a matrix pose are counted row by row.
-
-    Raises:
-        ValueError: no decoder, a label that is no class, or an image of another shape.
     """
     _need_decoder(model)
     poses = predict(model, image[None])["poses"][0]
@@ -87,13 +84,10 @@ def measure_reconstructions(model, images, labels, right=6, wrong=2):
     Source: Sabour et al. 2017, figure 3.
 
     Args:
-        model, images: see `reconstruct_parts`.
+        model, images: see `reconstruct_parts`, also for the errors.
         labels: (batch,).
-        right: how many correctly classified images to show at most: the first ones.
+        right: how many correctly classified images to show at most: the first ones. A ValueError if no image is shown.
         wrong: how many wrongly classified images to show at most, each twice: decoded from prediction and from label.
-
-    Raises:
-        ValueError: no image to show; for the other errors see `reconstruct_parts`.
     """
     _need_decoder(model)
     inference.check_counts(right, wrong)
@@ -113,11 +107,10 @@ class OverlappingReconstructions:
     """Images of two objects, and each object as the decoder makes it.
 
     Attributes:
-        images: (examples, height, width, channels), both objects together.
-        parts: (examples, 2, height, width, channels), each object alone.
-        labels, predictions, wrong: (examples, 2): the true classes; the two most active classes; the first label with
-            the least active class. A class in both labels and predictions has the same place in both.
-        decoded: (3, examples, 2, height, width, channels), from these three choices.
+        images, parts, labels: as given to `measure_overlapping_reconstructions`.
+        predictions, wrong: (examples, 2): the two most active classes; the first label with the least active class. A
+            class in both labels and predictions has the same place in both.
+        decoded: (3, examples, 2, height, width, channels), from labels, predictions and wrong.
         classes: number of the model's classes.
     """
 
@@ -136,12 +129,9 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     Source: Sabour et al. 2017, figure 5.
 
     Args:
-        model, images: see `reconstruct_parts`; the merged images.
+        model, images: see `reconstruct_parts`, also for the errors; the merged images.
         parts: (batch, 2, height, width, channels), the single objects.
-        part_labels: (batch, 2), their classes.
-
-    Raises:
-        ValueError: arrays that do not fit; for the other errors see `reconstruct_parts`.
+        part_labels: (batch, 2), their classes. A ValueError for arrays that do not fit.
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):

@@ -46,8 +46,7 @@ class InputGradient:
         (batch, height, width, channels), float32, the gradient of each image's own loss, in inference mode.
 
     Raises:
-        ValueError: an unknown loss, or one without a value for each image; images of another shape, labels that are no
-            classes, or an infinite gradient.
+        ValueError: an unknown loss, or one without a value for each image; other images or labels; infinite gradients.
 
     Example:
         >>> model = keras.Sequential([keras.Input((2, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(4, "softmax")])

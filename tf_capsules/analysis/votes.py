@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_capsules.analysis import inference
-from tf_capsules.analysis.inference import in_batches, inputs_at, labels_of, predict_classes, to_numpy
+from tf_capsules.analysis.inference import check_counts, in_batches, inputs_at, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import check_shares, find_layer, stopped_layers
 from tf_capsules.routing.arguments import is_whole
 
@@ -50,15 +49,12 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
 
     Args:
         model: a `CapsuleClassifier` with a fully connected routing layer whose parents are the classes.
-        images, layer, batch_size: see `measure_vote_distances`.
-        labels: (batch,).
-        bins: an odd number, at least 3.
+        images, layer, batch_size: see `measure_vote_distances`, also for the errors.
+        labels: (batch,); a ValueError for labels that do not fit.
+        bins: an odd number, at least 3; else a ValueError.
 
     Returns:
         A pair of arrays (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
-
-    Raises:
-        ValueError: a layer of another kind, bins that are even or below 3, or images and labels that do not fit.
     """
     routing = find_layer(model, layer)
     if not is_whole(bins, 3) or not bins % 2:
@@ -104,21 +100,17 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Source: Hinton et al. 2018, figure 2.
 
     Args:
-        model: a `CapsuleClassifier` with a fully connected routing layer named "class_capsules".
-        images, labels: (batch, height, width, channels) and (batch,).
+        model, images, labels: see `measure_vote_similarities`, also for the errors; the layer is "class_capsules".
         right: how many correctly classified images to show at most: the first ones, each of another class.
-        wrong: how many wrongly classified images to show at most, of further classes.
-
-    Raises:
-        ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
+        wrong: how many wrongly classified images to show at most, of further classes. A ValueError if no image is left.
     """
     find_layer(model, "class_capsules")
-    inference.check_counts(right, wrong)
+    check_counts(right, wrong)
     predictions, labels = predict_classes(model, images, labels)
     hits = _first_of_each_class(labels, np.flatnonzero(predictions == labels), right)
     others = np.flatnonzero((predictions != labels) & ~np.isin(labels, labels[hits]))
     index = hits + _first_of_each_class(labels, others, wrong)
-    inference.check_counts(right, wrong, index)
+    check_counts(right, wrong, index)
     shown = np.asarray(images)[index]
     return ExampleVotes(shown, labels[index], predictions[index], *measure_vote_distances(model, shown))
 
