@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from tf_capsules.files import lock, read_csv, reading, replacing, write_csv
-from tf_capsules.models.weights.keras_file import save_epoch, save_random_states, seal
+from tf_capsules.models.weights.keras_file import save_state, seal
 from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
@@ -103,8 +103,7 @@ class RunFolder:
         with replacing(self.path / name) as part:
             model.save_weights(part)
             seal(part)
-            save_random_states(model, part)
-            save_epoch(part, epoch)
+            save_state(model, part, epoch)
 
     def checkpoints(self):
         """Finished epochs with a checkpoint, ascending."""

@@ -40,20 +40,15 @@ def seal(path: str | os.PathLike):
         file.attrs["sha256"] = _checksum(file)
 
 
-def save_random_states(model: keras.Model, path: str | os.PathLike):
-    """Adds to a file of Keras weights what it lacks: the states of random generators, such as those of dropout."""
+def save_state(model: keras.Model, path: str | os.PathLike, epoch: int):
+    """Adds to a file of Keras weights the finished epochs and the states of random generators, such as of dropout."""
     with h5py.File(path, "r+") as file:
+        file.attrs["epoch"] = epoch
         file.attrs["random_states"] = [ops.convert_to_numpy(state) for state in _random_states(model)]
 
 
-def save_epoch(path: str | os.PathLike, epoch: int):
-    """Adds to a file of Keras weights the number of finished epochs."""
-    with h5py.File(path, "r+") as file:
-        file.attrs["epoch"] = epoch
-
-
 def saved_epoch(path: str | os.PathLike):
-    """What `save_epoch` wrote; None for a file of a version that did not."""
+    """The number of finished epochs; None for a file of a version that did not save it."""
     with reading(path, "does not hold weights"), h5py.File(path) as file:
         return int(file.attrs["epoch"]) if "epoch" in file.attrs else None
 
@@ -76,7 +71,7 @@ def _hdf5(path):
 
 
 def load_random_states(model: keras.Model, path: str | os.PathLike):
-    """The inverse of `save_random_states`; a file of a version that did not save them leaves them as they are."""
+    """Restores what `save_state` wrote; a file of a version that did not save them leaves them as they are."""
     with h5py.File(path) as file:
         saved = file.attrs.get("random_states", ())
     states = _random_states(model)
