@@ -19,11 +19,9 @@ class SoftmaxCrossentropy(Loss):
         name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
-        y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1.
+        y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1. A number that is no class
+            makes the loss NaN.
         y_pred: logits, or probabilities, (batch, classes).
-
-    Returns:
-        A scalar, the mean over the batch; NaN if a number is no class.
 
     Raises:
         ValueError: predictions of other shapes; labels that are neither class numbers nor one row a sample.

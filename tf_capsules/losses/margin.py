@@ -17,8 +17,7 @@ class MarginLoss(Loss):
     `sum_k T_k max(0, present - |v_k|)^2 + down_weight (1 - T_k) max(0, |v_k| - absent)^2`.
 
     Args:
-        present: the length that the capsule of a present class should exceed.
-        absent: the length that the capsule of an absent class should stay below.
+        present, absent: lengths, see above.
         down_weight: weight of the absent classes.
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes: for ten classes 1/20 of the paper's, so that a reconstruction loss beside it weighs 20 times more.

@@ -22,8 +22,7 @@ class PairedKLDivergence(Loss):
         name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
-        y_true: features (batch, features), y.
-        y_pred: features (batch, features), x.
+        y_true, y_pred: features (batch, features), y and x.
 
     Raises:
         ValueError: features of another shape.

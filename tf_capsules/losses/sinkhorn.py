@@ -116,8 +116,7 @@ class SinkhornDivergence(Loss):
         name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
-        y_true: features (batch, features), y.
-        y_pred: features (batch, features), x.
+        y_true, y_pred: features (batch, features), y and x.
         sample_weight: None, or (batch,) or (batch, 1), nonnegative; or one number for all.
 
     Raises:

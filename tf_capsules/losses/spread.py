@@ -17,22 +17,18 @@ class SpreadMargin(keras.layers.Layer):
     `0.2 + 0.79 sigmoid(min(10, step / scale - 4))`, with a scale of 50,000 steps; "ramp": the released code of Li et
     al. 2018: linear between the first and the last thirtieth of the training, constant within them.
 
-    The step count is a weight of this layer, like the moving mean of a batch normalization. Each call with `training`
-    adds 1 on every backend. The count is saved and loaded with the network, so resumed training goes on from it. A
-    `CapsuleClassifier` takes the layer over from the loss that it is compiled with. Any other network must contain the
-    layer. After `load_model`, compile such a network with a new `SpreadLoss` of its margin layer: the loaded loss has
-    lost the link.
+    The step count is a weight of this layer, to which each call with `training` adds 1. It is saved and loaded with the
+    network, so resumed training goes on from it. A `CapsuleClassifier` takes the layer over from the loss that it is
+    compiled with. Any other network must contain the layer. After `load_model`, compile such a network with a new
+    `SpreadLoss` of its margin layer: the loaded loss has lost the link.
 
     Args:
         schedule: "sigmoid", "linear" or "ramp".
         scale: "sigmoid" is at its midpoint after `4 * scale` steps, the other schedules end after `scale` steps.
 
     Call arguments:
-        activations: of any shape.
+        activations: of any shape, returned as they are.
         training: whether this is a training step.
-
-    Returns:
-        The activations as they are.
 
     Raises:
         ValueError: an unknown schedule, or a scale below 1.
@@ -107,11 +103,9 @@ class SpreadLoss(Loss):
         name, reduction, dtype: of `keras.losses.Loss`; computed in at least float32.
 
     Call arguments:
-        y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes).
+        y_true: class numbers (batch,) or (batch, 1), or one-hot rows (batch, classes). A row that does not name exactly
+            one class makes the loss NaN.
         y_pred: class activations (batch, classes) in (0, 1), without softmax.
-
-    Returns:
-        A scalar, the mean over the batch; NaN if a row does not name exactly one class.
 
     Raises:
         ValueError: a margin that is not a number above 0, or a margin layer outside the network; labels or predictions

@@ -1,10 +1,10 @@
-"""Backbones, which lie below the capsules: Keras models from images to a feature map."""
+"""Backbones, which lie below the capsules: Keras models from images to a map (batch, height, width, channels)."""
 
 from collections.abc import Callable, Sequence
 
 import keras
 
-from tf_capsules.argument_types import Shape, Size, Tensor
+from tf_capsules.argument_types import Dtype, Shape, Size, Tensor
 from tf_capsules.layers.arguments import CHANNELS_LAST, image_sizes, positive_int, positive_ints
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.connections import alike
@@ -39,8 +39,8 @@ def padded_convolution(
     return keras.layers.Conv2D(filters, kernel_size, strides, **options, **CHANNELS_LAST)(x)
 
 
-def batch_normalized(x: Tensor):
-    return BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+def batch_normalized(x: Tensor, name: str | None = None, dtype: Dtype = None):
+    return BatchNormalization(momentum=0.9, epsilon=1e-5, name=name, dtype=dtype)(x)
 
 
 def SimpleBackbone(
@@ -56,12 +56,8 @@ def SimpleBackbone(
 
     Args:
         image_shape, name: as of all networks, see `tf_capsules.models`.
-        filters: channels of the feature map.
-        kernel_size: of the convolution.
+        filters, kernel_size: of the convolution.
         batch_norm: whether batch normalization comes between the convolution and ReLU.
-
-    Returns:
-        A Keras model from images to (batch, new height, new width, filters).
 
     Example:
         >>> SimpleBackbone().output_shape
@@ -83,7 +79,8 @@ def ResNetBackbone(
 ):
     """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
 
-    Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters).
+    Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters). The first
+    convolution ends with the layer "stem", stage s, from 1, with "stage_s".
 
     Args:
         image_shape, name: as of all networks, see `tf_capsules.models`.
@@ -91,10 +88,6 @@ def ResNetBackbone(
         filters: channels of each stage.
         blocks: basic blocks of each stage.
         convolution: makes each convolution, called as `padded_convolution`.
-
-    Returns:
-        A Keras model from images to (batch, new height, new width, filters of the last stage). The first convolution
-        ends with the layer "stem", stage s, from 1, with "stage_s".
 
     Raises:
         ValueError: arguments out of range, or `filters` and `blocks` of different lengths.

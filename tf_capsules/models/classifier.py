@@ -17,22 +17,16 @@ from tf_capsules.routing.precision import at_least_float32
 class CapsuleClassifier(keras.Model):
     """A classifier with class capsules, which may learn to reconstruct its input.
 
-    It is called with its input only: images, or whatever the encoder takes. `compile` it with a loss and metrics on the
+    It is called with the input of the encoder, and returns its outputs. `compile` it with a loss and metrics on the
     activations. With a decoder, `fit` adds the reconstruction loss of the capsule that the label selects (Sabour et al.
     2017, section 4.1). `compile` also adds the step count of a loss with a `SpreadMargin` to the network.
 
     Args:
-        encoder: model from images (batch, height, width, channels) to a dict of "activations" (batch, classes), "poses"
-            (batch, classes, *pose), and any further outputs.
+        encoder: model from images (batch, height, width, channels), or other inputs, to a dict of "activations" (batch,
+            classes), "poses" (batch, classes, *pose), and any further outputs.
         decoder: layer from masked poses to images, or None.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
         logits: true: "activations" are logits of a softmax; false: they are probabilities, which need not sum to 1.
-
-    Call arguments:
-        images: (batch, height, width, channels).
-
-    Returns:
-        A dict of "activations" (batch, classes), "poses" (batch, classes, *pose), and the encoder's further outputs.
 
     Labels for `fit` and `evaluate` are class numbers (batch,), or one-hot or multi-hot rows (batch, classes). Where an
     image has several parts to reconstruct, they are a dict of "label" (rows), "parts" (batch, parts, height, width,
@@ -140,15 +134,12 @@ class CapsuleClassifier(keras.Model):
         return super().export(filepath, format, verbose, input_signature or [inputs], **kwargs)
 
     def reconstruct(self, poses, labels=None, training=False):
-        """Images decoded from one class capsule a sample.
+        """Images (batch, height, width, channels) in (0, 1), decoded from one class capsule a sample.
 
         Args:
             poses: (batch, classes, *pose).
             labels: the classes whose capsules are kept, class numbers (batch,) or one-hot rows; None keeps the longest.
             training: whether this is a training step, for the decoder.
-
-        Returns:
-            (batch, height, width, channels) in (0, 1).
 
         Raises:
             ValueError: the model has no decoder.

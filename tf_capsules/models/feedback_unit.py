@@ -17,7 +17,7 @@ from tf_capsules.routing.squash import squash as squashed
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class FeedbackAgreement(KeepsInnerStates):
-    """The divergence between a lower map and its prediction from a higher map, in the features of a critic.
+    """The divergence, a scalar, of a lower map from its prediction by a higher map, in the features of a critic.
 
     Source: Li et al. 2018, appendix B; sizes, strides and initial values are those of their released code. A generator
     predicts the lower map: a 3x3 transposed convolution in groups of capsule channels, batch normalization, ReLU and
@@ -41,9 +41,6 @@ class FeedbackAgreement(KeepsInnerStates):
         higher: likewise, of the same height and width, or half of it, rounded up.
         sample_weight: None, or weights (batch,) for the divergence.
         training: whether batch normalization uses the statistics of the batch.
-
-    Returns:
-        A scalar, the divergence.
 
     Raises:
         ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
@@ -92,9 +89,8 @@ class FeedbackAgreement(KeepsInnerStates):
         self.size = tuple(size)
         self.strides = tuple(1 if few == many else 2 for few, many in zip(smaller, size, strict=True))
         dims = higher_channels // self.groups, channels // self.groups
-        deviation = (2 / (9 * (dims[1] + higher_channels))) ** 0.5
-        initializer = keras.initializers.RandomNormal(stddev=deviation)
-        self.kernel = self.add_weight((3, 3, self.groups, *dims), initializer, name="kernel")
+        drawn = keras.initializers.RandomNormal(stddev=(2 / (9 * (dims[1] + higher_channels))) ** 0.5)
+        self.kernel = self.add_weight((3, 3, self.groups, *dims), drawn, name="kernel")
         self.bias = self.add_weight((channels,), unit_normal(), name="bias")
         self.normalization = _normalization(self.dtype_policy)
         self.normalization.build((None, *self.size, channels))

@@ -3,9 +3,9 @@
 import keras
 
 from tf_capsules.argument_types import Shape, Size, Weights
-from tf_capsules.layers import BatchNormalization, CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
+from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
-from tf_capsules.models.backbones import columns_of, fan_in_uniform, features_of, image_input
+from tf_capsules.models.backbones import batch_normalized, columns_of, fan_in_uniform, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
@@ -49,17 +49,14 @@ def ImageCapsNet(
     one_of("pointwise_initializer", pointwise_initializer, ("kaiming", "uniform"))
     images = image_input(image_shape, classes, 29 if backbone is None else 1)
     scaling = keras.initializers.VarianceScaling
-
     # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
-    def normalized(x, name):
-        return BatchNormalization(momentum=0.9, epsilon=1e-5, dtype="float32", name=name)(x)
-
     if backbone is None:
         x = CoordinateChannels(name="coordinates")(images)
         for block in range(6):
             kernel = scaling(2.0, "fan_in", "untruncated_normal")
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
-            x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(normalized(x, f"norm_{block + 1}"))
+            x = batch_normalized(x, f"norm_{block + 1}", "float32")
+            x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(x)
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
     else:
         x = features_of(images, backbone)
@@ -71,8 +68,10 @@ def ImageCapsNet(
         bias = fan_in_uniform(x.shape[-1])
         return {"kernel_initializer": scaling(1 / 3, "fan_in", "uniform"), "bias_initializer": bias}
 
-    logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(normalized(x, "norm_scores"))
-    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(normalized(x, "norm_poses"))
+    logits = batch_normalized(x, "norm_scores", "float32")
+    logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(logits)
+    poses = batch_normalized(x, "norm_poses", "float32")
+    poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(poses)
     return _classifier(images, poses, logits, parts, classes, columns_of(pose), iterations, density, weights, name)
 
 
@@ -91,7 +90,9 @@ def TextCapsNet(
 ) -> CapsuleClassifier:
     """The network for the Stanford Sentiment Treebank: hidden states of a frozen transformer, two routing layers.
 
-    Source: Heinsen 2019, section 4.1; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large.
+    Source: Heinsen 2019, section 4.1; 142,912 parameters for five classes, 141,376 for two, on GPT-2 large. The network
+    is called with a dict of "embeddings" (batch, tokens, layers, width) and "mask" (batch, tokens) in [0, 1]. Its
+    activations are logits.
 
     Args:
         layers, width: number and width of the hidden states; GPT-2 large has 37 of width 1,280.
@@ -100,10 +101,6 @@ def TextCapsNet(
         classes, parts, iterations, density, weights, name: see `ImageCapsNet`.
         norm: see `SequenceCapsules`: "pre" (the paper) or "post" (the author's later code and published weights;
             140,480 and 138,944 parameters).
-
-    Returns:
-        A `CapsuleClassifier`, not compiled, called with a dict of "embeddings" (batch, tokens, layers, width) and
-        "mask" (batch, tokens) in [0, 1]. Its activations are logits.
 
     Example:
         >>> TextCapsNet().count_params()
@@ -134,12 +131,14 @@ def SelfAttentionCapsNet(
     Source: ours, after the suggestion of Heinsen 2019, section 6; blocks of Vaswani et al. 2017, section 3, with the
     normalization before each part and GELU. The network reads only the lowest hidden state of the transformer: the
     frozen embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, but one each, routed to the
-    classes directly: the simplest network with a routing layer on top. The size of the poses hardly affects that of the
-    network: the kernel of the routing layer has classes x pose x pose numbers. The kernel of a second layer has parts x
-    classes x pose x pose and would soon be most of the network (21 million for 64 parts and poses of 256).
+    classes directly. The kernel of that routing layer has classes x pose x pose numbers, that of a second layer parts x
+    classes x pose x pose: soon most of the network (21 million for 64 parts and poses of 256).
+
+    A mask between 0 and 1 comes from mixed examples: attention treats such a token like any other, and routing uses the
+    fraction.
 
     Args:
-        layers, width: number (any) and width of the hidden states; the inputs are those of `TextCapsNet`.
+        layers, width: number (any) and width of the hidden states; inputs and outputs are those of `TextCapsNet`.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
         iterations, density: see `HeinsenRouting`.
         dim: width of the blocks, a multiple of `heads`.
@@ -148,10 +147,6 @@ def SelfAttentionCapsNet(
         parts: None, or the number of capsules of a further layer between tokens and classes, as in `TextCapsNet`.
         pose: columns of every pose, from the tokens to the classes; every pose has one row.
         dropout: rate of dropout on the attention's weights and on the output of each part of a block.
-
-    Returns:
-        A model as of `TextCapsNet`. A mask between 0 and 1 comes from mixed examples: attention treats such a token
-        like any other, and routing uses the fraction.
 
     Example:
         >>> SelfAttentionCapsNet(layers=7, width=384, pose=4).count_params()
@@ -189,11 +184,8 @@ def MeanPooling(
     """The baseline without capsules: hidden states, averaged over the tokens, and one dense layer.
 
     Args:
-        layers, width: see `TextCapsNet`.
+        layers, width: see `TextCapsNet`, whose inputs it takes.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
-
-    Returns:
-        A `keras.Model`, not compiled, called as `TextCapsNet`. It returns class probabilities (batch, classes).
     """
     inputs, embeddings, mask = _hidden_states(layers, width)
     # A Keras mask is true or false; this one has weights.

@@ -53,9 +53,6 @@ def CapNet(
         votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
             "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
 
-    Returns:
-        A `CapsuleClassifier`, not compiled; its activations are the lengths of the class capsules.
-
     Example:
         >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape
         (None, 10, 16)
@@ -89,8 +86,9 @@ def CapNet(
                 options["parents_per_chunk"] = 16
             return [DynamicRouting(capsules, dim, **options)(*x)]
         options |= dict(normalization=normalization, inverse_temperature=tuple(range(1, iterations + 1)))
-        options |= dict(epsilon=1e-12, variance_floor=1e-12, beta_u_initializer=_unit(), beta_a_initializer=_unit())
-        options |= dict(use_bias=True, bias_initializer=unit_normal())
+        for beta in ("beta_u", "beta_a"):
+            options[f"{beta}_initializer"] = keras.initializers.RandomUniform(0.0, 1.0)
+        options |= dict(epsilon=1e-12, variance_floor=1e-12, use_bias=True, bias_initializer=unit_normal())
         if votes_memory == "auto":
             options |= dict(votes_memory="recompute", children_per_chunk=1)
         return EMRouting(capsules, dim, **options)(*x)[:2]
@@ -144,7 +142,7 @@ def EncapNet(
     strides 2 from the second module on, and several 1x1 ones (Type II). With 3 of these in each of four modules it has
     18 layers and, with "both" coefficients and both skips, 36,544,064 trainable parameters. The network of 101 layers
     is `layers=(3, 20, 60, 12), coefficients=(None, None, "both", "both"), skips=("convolution", "layer")`; how its 95
-    layers are shared out is not published.
+    layers are shared out is not published. Layers are "module_m_type_1" and "module_m_type_2_n", m and n from 1.
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
@@ -156,9 +154,6 @@ def EncapNet(
         exclude_own: see `CapConv`.
         stem: "plain": a 3x3 convolution; or "strided": the same with strides 2, then 3x3 max pooling with strides 2,
             for images of 128 and more (not published).
-
-    Returns:
-        A `CapsuleClassifier`. Its encoder's layers are "module_m_type_1" and "module_m_type_2_n", m and n from 1.
 
     Example:
         >>> network = EncapNet((16, 16, 3), types=4, layers=(1, 1))
@@ -200,11 +195,10 @@ def SameShapeCNN(
 ) -> keras.Model:
     """The convolutional network with CapNet's shapes, 1,575,690 trainable parameters (Li et al. 2018, table 1 (c)).
 
+    Its outputs (batch, classes) are linear; the paper's margin loss is on them.
+
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-
-    Returns:
-        A Keras model from images to linear outputs (batch, classes), not compiled; the paper's margin loss is on them.
     """
     return _convolutional(image_shape, classes, ((32, 1), (64, 1), (128, 2), (256, 2), (512, 1)), weights, name)
 
@@ -214,11 +208,7 @@ def SameSizeCNN(
 ) -> keras.Model:
     """The convolutional network with CapNet's size, 9,624,782 trainable parameters (Li et al. 2018, table 1 (d)).
 
-    Args:
-        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-
-    Returns:
-        A Keras model from images to linear outputs (batch, classes), not compiled.
+    Arguments and outputs are as of `SameShapeCNN`.
     """
     return _convolutional(image_shape, classes, ((32, 1), (256, 1), (512, 2), (512, 2), (1300, 1)), weights, name)
 
@@ -233,14 +223,12 @@ def ResNetTwin(
 ) -> keras.Model:
     """The residual network whose stages have the shapes of EncapNet's modules: 11,156,778 parameters for 10 classes.
 
-    Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks.
+    Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks. Stage s, from 1, ends
+    with the layer "stage_s".
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         filters, blocks: of each stage.
-
-    Returns:
-        A Keras model from images to class probabilities (batch, classes). Stage s, from 1, ends with "stage_s".
 
     Example:
         >>> ResNetTwin().get_layer("stage_4").output.shape
@@ -285,7 +273,3 @@ def _on_grid(x, rows, columns):
     axes = range(4, 3 + len(x.shape[1:]))
     x = keras.layers.Reshape((_TYPES, rows, columns, *x.shape[2:]), dtype="float32")(x)
     return keras.layers.Permute((2, 3, 1, *axes), dtype="float32")(x)
-
-
-def _unit():
-    return keras.initializers.RandomUniform(0.0, 1.0)

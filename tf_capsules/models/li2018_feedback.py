@@ -29,7 +29,7 @@ def feedback(
     weight: float = 10.0,
     **transport: Unpack[Transport],
 ):
-    """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training.
+    """An `EncapNet` or a `ResNetTwin` with the paper's feedback agreement units, for training: see `with_feedback`.
 
     Source: Li et al. 2018, section 3.2, figure 3 (a) and the ablations of section 5.1 (table 3).
 
@@ -43,9 +43,6 @@ def feedback(
         divergence: "transport", or "kl".
         weight: of the units' divergences.
         transport: arguments of `SinkhornDivergence`.
-
-    Returns:
-        A `FeedbackClassifier` or `FeedbackModel`, not compiled.
 
     Raises:
         ValueError: arguments out of range, another network.

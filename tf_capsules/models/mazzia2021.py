@@ -43,8 +43,7 @@ def EfficientCapsNet(
         normalization: "batch" after a ReLU, or "instance" (each map of each example) after a leaky ReLU of 0.3.
         primary_kernel_size, primary_strides: of the primary capsules' filters; None: the whole feature map. The paper
             has 5 and 2 for MultiMNIST.
-        pose: entries of a primary capsule's pose.
-        dim: entries of a class capsule's pose.
+        pose, dim: entries of the pose of a primary capsule and of a class capsule.
         decoder: "dense" (512 and 1024 hidden units), "upsampling" (convolutions, for images of 48x48), or None.
         reconstruction_weight: factor on the summed squared error; None: the paper's 0.392 times the mean squared error.
         weights: as of all networks; or the path of the authors' smallNORB file.

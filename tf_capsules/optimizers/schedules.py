@@ -62,9 +62,6 @@ def one_cycle(
         warmup: share of the steps before the turn, between 0 and 1.
         inverted: whether the cycle goes from `high` down to `low` and back, as for beta_1.
 
-    Returns:
-        A `keras.optimizers.schedules.CosineDecay`.
-
     Raises:
         ValueError: a value out of its range.
 
