@@ -3,9 +3,12 @@
 import inspect
 import pathlib
 
+from tf_capsules.analysis import robustness
 from tf_capsules.cli.options import IMAGES, add_results, add_runs, add_settings, given_settings, print_pictures
 from tf_capsules.files import writable
+from tf_capsules.runs import find_run
 from tf_capsules.runs.attack import RunAttack
+from tf_capsules.runs.folder import short_names
 
 _PARAMETERS = inspect.signature(RunAttack).parameters.values()
 _DEFAULTS = {one.name: one.default for one in _PARAMETERS if one.default is not one.empty}
@@ -38,10 +41,6 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.analysis import robustness
-    from tf_capsules.runs import find_run
-    from tf_capsules.runs.folder import short_names
-
     writable(pathlib.Path(options.output, "picture"))
     changes = given_settings(options) | {"dtype": "float32"}
     names = short_names(options.folders)

@@ -1,6 +1,9 @@
 """`tf-capsules cost`."""
 
+from tf_capsules import recipes
 from tf_capsules.cli.options import add_settings, given_settings
+from tf_capsules.runs import Settings
+from tf_capsules.runs.compiling import estimate_recipe_cost
 
 HELP = "Estimate what a recipe takes before it is trained: multiply-adds, votes, memory."
 
@@ -15,10 +18,6 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules import recipes
-    from tf_capsules.runs import Settings
-    from tf_capsules.runs.cost import estimate_recipe_cost
-
     settings = Settings(**given_settings(options))
     recipe = recipes.get(options.recipe)
     settings.check(recipe)

@@ -1,6 +1,8 @@
 """`tf-capsules evaluate`."""
 
+from tf_capsules import runs
 from tf_capsules.cli.options import DATA, add_results, add_runs, add_settings, given_settings, print_accuracy
+from tf_capsules.runs.evaluation import describe_crops
 
 HELP = "Evaluate a run, or several as an ensemble, on its own or another test split."
 
@@ -23,9 +25,6 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules import runs
-    from tf_capsules.runs.evaluation import describe_crops
-
     loaded = [runs.find_run(folder, options.weights, **given_settings(options)) for folder in options.folders]
     first = loaded[0]
     crops = int(options.crops) if (options.crops or "").isdecimal() else options.crops

@@ -1,7 +1,7 @@
 """`tf-capsules export`."""
 
 from tf_capsules.cli.options import add_settings, add_weights, given_settings
-from tf_capsules.runs.exporting import FORMATS
+from tf_capsules.runs.exporting import FORMATS, export_run, find_run_to_export, plan_export
 
 HELP = "Export a run for serving without this package."
 
@@ -31,8 +31,6 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.runs.exporting import export_run, find_run_to_export, plan_export
-
     wanted = dict(default=options.default, warmup=options.warmup, version=options.version)
     form, _ = plan_export(options.target, options.format, **wanted)
     run = find_run_to_export(options.folder, form, options.weights, **given_settings(options))

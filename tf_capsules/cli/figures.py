@@ -4,6 +4,8 @@ import pathlib
 
 from tf_capsules.cli.options import IMAGES, add_runs, add_settings, given_settings, print_pictures
 from tf_capsules.files import writable
+from tf_capsules.runs import find_run
+from tf_capsules.runs.figures import save_curves, save_figures
 
 HELP = "Draw a run's figures; several runs: their curves side by side."
 
@@ -15,9 +17,6 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.runs import find_run
-    from tf_capsules.runs.figures import save_curves, save_figures
-
     given, several = given_settings(options), len(options.folders) > 1
     own = pathlib.Path("figures" if several else options.folders[0])
     writable(pathlib.Path(options.output or (own if own.is_dir() else "."), "figures", "picture"))

@@ -3,6 +3,10 @@
 import dataclasses
 import difflib
 
+from tf_capsules import datasets, recipes
+from tf_capsules.models import weights
+from tf_capsules.recipes.measured import measured
+
 HELP = "List recipes, data sets or shipped weights, or show all of one recipe."
 
 
@@ -12,22 +16,19 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules import datasets, recipes
-    from tf_capsules.models import weights
-
     if options.what == "recipes":
         return _list_recipes()
-    if options.what not in ("datasets", "weights"):
-        if near := difflib.get_close_matches(options.what, ("recipes", "datasets", "weights"), n=1):
-            raise ValueError(f"There is no list {options.what!r}. Did you mean {near[0]}?")
-        return _show(recipes.get(options.what))
     if options.what == "datasets":
         rows = [
             (name, f"{text}{'' if shape is None else f', {classes} classes, ' + 'x'.join(map(str, shape))}")
             for name, text, shape, classes in datasets.describe()
         ]
-    else:
+    elif options.what == "weights":
         rows = [(name, str(weights.FOLDER / f"{name}.md")) for name in weights.names()]
+    elif near := difflib.get_close_matches(options.what, ("recipes", "datasets", "weights"), n=1):
+        raise ValueError(f"There is no list {options.what!r}. Did you mean {near[0]}?")
+    else:
+        return _show(recipes.get(options.what))
     width = max((len(name) for name, _ in rows), default=0)
     for name, text in rows:
         print(f"{name:{width}}  {text}")
@@ -42,15 +43,11 @@ def _show(recipe):
 
 
 def _measured_here(recipe):
-    from tf_capsules.recipes.measured import measured
-
     found = measured(recipe)
     return found.text(recipe.measure) if found else "not measured"
 
 
 def _list_recipes():
-    from tf_capsules import recipes
-
     rows, figures = [recipes.get(name) for name in recipes.names()], {}
     for recipe in rows:
         figure = recipe.published or "-"

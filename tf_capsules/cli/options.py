@@ -7,10 +7,6 @@ from tf_capsules.runs.settings import DECLARED
 
 IMAGES = ("dataset", "data", "image_size", "class_list", "box_file", "data_dir", "download")
 DATA = (*IMAGES, "test_limit", "transformer", "cache", "cache_limit")
-PROCESSES = ("processes", "process", "coordinator")
-
-# Options of train and of table. A table names iterations in its rows, and each row is trained by one process.
-TRAINING = tuple(name for name in DECLARED if name not in ("iterations", *PROCESSES))
 
 
 def add_settings(parser, names, **help):

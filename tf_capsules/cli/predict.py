@@ -1,5 +1,7 @@
 """`tf-capsules predict`."""
 
+from tf_capsules.runs.prediction import ExportedModel, save_attribution
+
 HELP = "Classify image files, or texts with a picture of what each token was used for."
 
 
@@ -14,17 +16,11 @@ def add_parser(parser):
 
 
 def run(options):
-    from tf_capsules.runs.prediction import ExportedModel, save_attribution
-
     model = ExportedModel(options.model)
     for given, (classes, answer) in zip(options.inputs, model.predict(options.inputs), strict=True):
         name = given if len(given) <= 100 or model.takes_images else f"{given[:97]}..."
         print(f"{name}: {'; '.join(f'{label}, probability {value:.3f}' for label, value in classes)}")
-        if "shares" not in answer:
-            continue
-        picture = save_attribution(answer, options.output)
-        if picture is None:
-            tokens = len(answer["tokens"])
-            print(f"the model read {tokens} tokens of this text, too many for a picture")
-        else:
-            print(f"picture: {picture}")
+        if "shares" in answer:
+            picture = save_attribution(answer, options.output)
+            too_many = f"the model read {len(answer['tokens'])} tokens of this text, too many for a picture"
+            print(too_many if picture is None else f"picture: {picture}")

@@ -2,7 +2,10 @@
 
 import pathlib
 
-from tf_capsules.cli.options import TRAINING, add_settings, given_settings, print_pictures
+from tf_capsules.cli.options import add_settings, given_settings, print_pictures
+from tf_capsules.runs import Settings, table
+from tf_capsules.runs.figures import save_figure
+from tf_capsules.runs.settings import DECLARED
 
 HELP = "Train several recipes on equal terms, row by row. The same command goes on after an interruption."
 
@@ -21,13 +24,12 @@ def add_parser(parser):
         help="file of results; rows that it has are not measured again (default: table.csv in the folder)",
     )
     parser.add_argument("--no-test", action="store_true", help="train and draw the curves, without a test at the end")
-    add_settings(parser, TRAINING)
+    # Its rows name iterations, and each is trained by one process.
+    elsewhere = ("iterations", "processes", "process", "coordinator")
+    add_settings(parser, [name for name in DECLARED if name not in elsewhere])
 
 
 def run(options):
-    from tf_capsules.runs import Settings, table
-    from tf_capsules.runs.figures import save_figure
-
     folder = pathlib.Path(options.output)
     results = pathlib.Path(options.results or folder / "table.csv")
     settings = Settings(**given_settings(options))

@@ -2,15 +2,13 @@
 
 import pathlib
 
-from tf_capsules.cli.options import (
-    PROCESSES,
-    TRAINING,
-    add_results,
-    add_settings,
-    given_settings,
-    print_accuracy,
-    print_pictures,
-)
+from tf_capsules import recipes, runs
+from tf_capsules.cli.options import add_results, add_settings, given_settings, print_accuracy, print_pictures
+from tf_capsules.export.answers import need_tensorflow
+from tf_capsules.runs.configuration import resumed
+from tf_capsules.runs.exporting import export_run, serve_example
+from tf_capsules.runs.figures import save_figures
+from tf_capsules.runs.settings import DECLARED
 
 HELP = "Train a recipe; then draw its figures, export it and serve one prediction."
 
@@ -24,19 +22,13 @@ def add_parser(parser):
         help="continue the run in the folder, or start one if there is none; without RECIPE the folder must hold one, "
         "whose recipe and settings apply",
     )
-    add_settings(parser, (*TRAINING, *PROCESSES, "iterations"))
+    add_settings(parser, DECLARED)
     add_results(parser)
     parser.add_argument("--no-export", action="store_true", help="stop after training and figures")
     parser.add_argument("--no-figures", action="store_true", help="draw none")
 
 
 def run(options):
-    from tf_capsules import recipes, runs
-    from tf_capsules.export.answers import need_tensorflow
-    from tf_capsules.runs.configuration import resumed
-    from tf_capsules.runs.exporting import export_run, serve_example
-    from tf_capsules.runs.figures import save_figures
-
     name, given = options.recipe, given_settings(options)
     output = pathlib.Path(options.output or pathlib.Path("runs") / (name or recipes.DEFAULT))
     recipe, settings = None, runs.Settings(**given)

@@ -6,7 +6,8 @@ import time
 import numpy as np
 
 from tf_capsules.analysis import attacks as methods
-from tf_capsules.analysis import robustness
+from tf_capsules.analysis import plots, robustness
+from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.runs.figures import save_figure
 from tf_capsules.runs.results import append_row, check_row, environment, peak_memory_mb
 from tf_capsules.runs.run import check_same_inputs
@@ -46,8 +47,6 @@ class RunAttack:
         only_right=False,
         results=None,
     ):
-        from tf_capsules.analysis.input_gradient import InputGradient
-
         if limit < 1 or seed < 0:
             raise ValueError(f"--limit must be at least 1, --seed at least 0. Received: {limit}, {seed}")
         for run in runs.values():
@@ -85,12 +84,10 @@ class RunAttack:
 
     def save_figures(self, folder):
         """Draws accuracy against epsilon, and some attacked images of each run; yields the paths."""
-        from tf_capsules.analysis import plots
-
         folder = pathlib.Path(folder)
         yield save_figure(plots.draw_robustness(self.rows, self.units), folder / "robustness.png")
-        shown = {name: value for name, value in self.options.items() if name in ("epsilons", "steps", "bounds")}
-        shown |= {"attack": self.rows[-1]["attack"]}
+        shown = {name: self.options[name] for name in ("epsilons", "steps", "bounds")}
+        shown["attack"] = self.rows[-1]["attack"]
         chosen = np.ones(len(self.labels), bool)
         if self.options["only_right"]:
             chosen = np.all([one.classify(self.images) == self.labels for one in self.gradients.values()], axis=0)

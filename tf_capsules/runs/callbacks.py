@@ -7,6 +7,7 @@ import time
 import keras
 import numpy as np
 
+from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
 from tf_capsules.runs.distributed import without_distribution
 from tf_capsules.runs.errors import TrainingError, reported
 
@@ -59,16 +60,13 @@ class Recorder(keras.callbacks.Callback):
         self.rows.append(row)
         if self.folder is not None:
             with without_distribution():
-                self._keep(row)
+                self.folder.write_history(self.rows)
+                if row[self.monitor] == max(each[self.monitor] for each in self.rows):
+                    self.folder.save_weights(self.model, "best.weights.h5", epoch + 1)
+                self.folder.save_weights(self.model, f"last-{epoch + 1:04d}.weights.h5", epoch + 1)
+                if not self.keep:
+                    self.folder.remove_older_checkpoints()
         self.model.stop_training = row[self.monitor] >= self.stop_at
-
-    def _keep(self, row):
-        self.folder.write_history(self.rows)
-        if row[self.monitor] == max(r[self.monitor] for r in self.rows):
-            self.folder.save_weights(self.model, "best.weights.h5", row["epoch"])
-        self.folder.save_weights(self.model, f"last-{row['epoch']:04d}.weights.h5", row["epoch"])
-        if not self.keep:
-            self.folder.remove_older_checkpoints()
 
 
 class Progress(keras.callbacks.Callback):
@@ -97,8 +95,6 @@ class Progress(keras.callbacks.Callback):
 
 def diagnostics(folder, model, data):
     """The callback that measures routing, in a list."""
-    from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
-
     inputs = next(iter(data.validation(batch_size=50, limit=50)))[0]
     reported(measure_couplings, model, inputs)
     logs = folder.path / "tensorboard" if importlib.util.find_spec("tensorflow") else None

@@ -49,11 +49,6 @@ def _path(value):
     raise TrainingError(f"{hint} Received: {value!r}")
 
 
-def shared_settings(config):
-    """The settings of a configuration that all processes of a run have in common."""
-    return {name: value for name, value in config["settings"].items() if not DECLARED[name].outside_run}
-
-
 def check_folder(folder, config, recipe, resume):
     """Checks that a run fits into its folder; a TrainingError for other files, or a run that can't go on like this.
 
@@ -159,13 +154,9 @@ def _differences(before, after):
                 continue  # what was set is the recipe's own value
             if key not in free and kept.get(key) != value:
                 changed[key] = f"{key} {kept.get(key)!r}, now {value!r}"
-    changed = list(changed.values())
-    epochs = [config["resolved"].get("epochs") for config in (before, after)]
-    if epochs[0] != epochs[1]:
-        for part, reason in _OVER_THE_WHOLE_RUN.items():
-            if after["resolved"][part]:
-                changed.append(f"epochs {epochs[0]}, now {epochs[1]}: {reason}")
-    return changed
+    then, now = (config["resolved"].get("epochs") for config in (before, after))
+    reasons = [reason for part, reason in _OVER_THE_WHOLE_RUN.items() if then != now and after["resolved"][part]]
+    return [*changed.values(), *(f"epochs {then}, now {now}: {reason}" for reason in reasons)]
 
 
 def _defaults(kind):
@@ -173,6 +164,6 @@ def _defaults(kind):
     defaults = {
         field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         for field in dataclasses.fields(kind)
-        if field.name not in _FUNCTIONS or kind is Settings
     }
-    return _plain({name: value for name, value in defaults.items() if value is not dataclasses.MISSING})
+    absent = dataclasses.MISSING
+    return _plain({name: value for name, value in defaults.items() if value is not absent and not callable(value)})

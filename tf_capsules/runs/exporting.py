@@ -9,6 +9,7 @@ import tempfile
 
 import numpy as np
 
+from tf_capsules import export, text
 from tf_capsules.files import writable
 from tf_capsules.runs.folder import EXPORTED, RunFolder
 from tf_capsules.runs.run import find_run
@@ -37,8 +38,6 @@ print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() i
 
 def plan_export(target=None, format=None, default="float32", warmup=False, version=None):
     """The format and the path of an export, None for one in the run folder; arguments and errors: see `export_run`."""
-    from tf_capsules import export
-
     if target is not None:
         writable(target)
     suffix = pathlib.Path(target or "").suffix.lower()
@@ -84,8 +83,6 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
     Raises:
         ValueError: arguments that do not go together, or do not fit the run's inputs.
     """
-    from tf_capsules import export, text
-
     format, target = plan_export(target, format, default, warmup, version)
     inside = run.folder / FORMATS[format]
     target = inside if target is None else target

@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 
+from tf_capsules.analysis.plots import draw_sentence_attribution
 from tf_capsules.datasets.folder import upright
 from tf_capsules.export.serving import is_saved_model
 from tf_capsules.files import reading
@@ -139,8 +140,6 @@ def _upright(path):
 
 def save_attribution(answer, folder):
     """Draws into a folder what each token of a text was used for; returns the path, or None for too many tokens."""
-    from tf_capsules.analysis.plots import draw_sentence_attribution
-
     if len(answer["tokens"]) > MOST_TOKENS:
         return None
     tokens = [token.decode() for token in answer["tokens"]]

@@ -95,8 +95,7 @@ class Run:
         With `raw` the inputs are as a server gets them: images before the recipe's preprocessing, or texts.
         """
         if raw and self.data.transformer is not None:
-            texts, labels = self.data.test_split
-            return texts[:count], labels[:count]
+            return tuple(part[:count] for part in self.data.test_split)
         options = {"preprocess": ()} if raw else {}
         examples = next(iter(self.data.test(batch_size=count, limit=count, **options)))
         return keras.tree.map_structure(keras.ops.convert_to_numpy, examples)
@@ -149,7 +148,6 @@ def load_run(folder, weights="last", recipe=None, **changes):
     history = folder.history(trained.metric)
     if len(history) < (number or 0):
         raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
-    result = folder.result()
     other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
     other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
     if other_data:  # they are for tests: the length of an epoch is not theirs
@@ -161,16 +159,12 @@ def load_run(folder, weights="last", recipe=None, **changes):
         epoch = best["epoch"]
     last = number if weights == "last" else max(folder.checkpoints(), default=None)
     history = history[:last]  # history is written before the weights
-    remarks = []
-    if number is None:
-        remarks.append(BEST)
-    elif number != last:
-        remarks.append(f"weights of epoch {number}")
+    remarks = [BEST] if number is None else [f"weights of epoch {number}"] if number != last else []
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
     if other_data:
         remarks.append(f"trained on {before.data or trained_on.name}")
-    remark = "; ".join(remarks)
+    remark, result = "; ".join(remarks), folder.result()
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
@@ -239,8 +233,7 @@ def run_of_weights(recipe, weights, **changes):
     recipe = settings.apply(published)
     options = dict(weights=weights)
     if not has_decoder(reported(find, weights)):
-        names = {"decoder", "decoder_units"} & set(inspect.signature(recipe.model).parameters)
-        options |= dict.fromkeys(names)
+        options |= dict.fromkeys({"decoder", "decoder_units"} & set(inspect.signature(recipe.model).parameters))
     data = reported(load_data, recipe, settings)
     spec = data.spec.noted(f"weights {pathlib.Path(weights).name}", train_size=0)
     data = dataclasses.replace(data, spec=spec)

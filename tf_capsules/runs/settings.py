@@ -255,14 +255,11 @@ class Settings:
     def with_absolute_paths(self):
         """The same settings, its paths independent of the current folder."""
         paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.path}
-        paths = {name: path for name, path in paths.items() if path is not None and "://" not in str(path)}
-        names = {} if self.transformer is None else {"transformer": str(self.transformer)}
-        if not pathlib.Path(paths.get("transformer", "")).is_dir():
-            paths.pop("transformer", None)  # a name
-        if self.cache == "none":
-            del paths["cache"]
-        paths = {name: str(pathlib.Path(path).expanduser().resolve()) for name, path in paths.items()}
-        return dataclasses.replace(self, **names | paths)
+        for name, path in paths.items():
+            if path is not None and (name, path) != ("cache", "none"):
+                no_path = "://" in str(path) or (name == "transformer" and not pathlib.Path(path).is_dir())
+                paths[name] = str(path if no_path else pathlib.Path(path).expanduser().resolve())
+        return dataclasses.replace(self, **paths)
 
 
 DECLARED = declared(Settings)

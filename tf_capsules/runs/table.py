@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from tf_capsules import recipes
+from tf_capsules.analysis import plots
 from tf_capsules.files import read_csv
 from tf_capsules.recipes.measured import of_the_full_test
 from tf_capsules.runs.configuration import WORDS
@@ -105,8 +106,6 @@ def draw_table(names, folder):
 
     Rows without a finished epoch in the folder are left out. Returns None if that leaves no row.
     """
-    from tf_capsules.analysis import plots
-
     shared, groups = _common_words(names), {}
     for row in map(Row, names):
         if points := _curve(row, RunFolder(pathlib.Path(folder) / row.name)):
@@ -128,8 +127,6 @@ def draw_iterations(names, found):
 
     `found` is the result of `make_table`. Returns None unless a recipe has rows with several numbers of iterations.
     """
-    from tf_capsules.analysis import plots
-
     shared, accuracies = _common_words(names), {}
     for row, result in zip(map(Row, names), found, strict=True):
         name = row.recipe.name.removeprefix(shared).strip("-") or row.recipe.name

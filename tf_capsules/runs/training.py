@@ -11,7 +11,7 @@ from tf_capsules.lazy import tf
 from tf_capsules.models.weights.keras_file import load_random_states
 from tf_capsules.runs.callbacks import Progress, Recorder, diagnostics
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
-from tf_capsules.runs.configuration import check_folder, check_same_data, configuration, shared_settings
+from tf_capsules.runs.configuration import check_folder, check_same_data, configuration
 from tf_capsules.runs.data import load_data
 from tf_capsules.runs.distributed import join_processes, mirrored_strategy
 from tf_capsules.runs.errors import TrainingError, reported
@@ -19,7 +19,7 @@ from tf_capsules.runs.figures import check_names
 from tf_capsules.runs.folder import RunFolder
 from tf_capsules.runs.results import append_row, check_row, describe_result, has_row, lacks_bfloat16, of_process
 from tf_capsules.runs.run import Run
-from tf_capsules.runs.settings import Settings
+from tf_capsules.runs.settings import DECLARED, Settings
 
 _FEW_STEPS = 5  # an epoch
 
@@ -54,7 +54,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     folder = RunFolder(output)
     group = join_processes(settings, recipe.batch_size)
     asked = configuration(recipe, settings)
-    group.check_equal(recipe=asked["recipe"], settings=shared_settings(asked), resolved=asked["resolved"])
+    shared = {name: value for name, value in asked["settings"].items() if not DECLARED[name].outside_run}
+    group.check_equal(recipe=asked["recipe"], settings=shared, resolved=asked["resolved"])
     config, done = group.run_on_first(check_folder, folder, asked, recipe, resume)
     strategy = mirrored_strategy(settings.devices, recipe.batch_size) if settings.strategy == "mirrored" else None
     keras.utils.set_random_seed(settings.seed)
