@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
-from tf_capsules.runs.distributed import without_distribution
+from tf_capsules.runs.compiling import temporarily
 from tf_capsules.runs.errors import TrainingError, reported
 
 
@@ -59,7 +59,8 @@ class Recorder(keras.callbacks.Callback):
             row[f"val_{name}_std"] = float(np.diff(sums, prepend=0.0).std())
         self.rows.append(row)
         if self.folder is not None:
-            with without_distribution():
+            # Without the distribution, one process can create variables without the others.
+            with temporarily(None, keras.distribution.distribution, keras.distribution.set_distribution):
                 self.folder.write_history(self.rows)
                 if row[self.monitor] == max(each[self.monitor] for each in self.rows):
                     self.folder.save_weights(self.model, "best.weights.h5", epoch + 1)

@@ -25,19 +25,19 @@ def build_model(recipe, spec, dtype="float32", initial_weights=True):
     options = dict(recipe.model_options)
     if not initial_weights and "weights" in options:
         options["weights"] = None
-    with _dtype_policy(dtype):
+    with temporarily(dtype, keras.config.dtype_policy, keras.config.set_dtype_policy):
         return recipe.model(**spec.model_arguments, **options)
 
 
 @contextlib.contextmanager
-def _dtype_policy(dtype):
-    """Layers that are made inside have this dtype policy."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(dtype)
+def temporarily(value, read, write):
+    """Inside, a global setting of Keras has this value; `read` and `write` are its functions."""
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        keras.config.set_dtype_policy(before)
+        write(before)
 
 
 def for_model(model, batches):
@@ -110,7 +110,7 @@ def compile_learner(model, recipe, spec, jit="auto"):
     compile_model(model, recipe, spec, jit)
     if recipe.feedback is None:
         return model
-    with _dtype_policy(model.dtype_policy):
+    with temporarily(model.dtype_policy, keras.config.dtype_policy, keras.config.set_dtype_policy):
         learner = recipe.feedback(model, **recipe.feedback_options)
     compile_model(learner, recipe, spec, jit)
     return learner

@@ -95,17 +95,6 @@ class ProcessGroup:
         return np.asarray(multihost_utils.broadcast_one_to_all(sent)).tobytes()
 
 
-@contextlib.contextmanager
-def without_distribution():
-    """Disables the Keras distribution for a while, so that one process can create variables without the others."""
-    distribution = keras.distribution.distribution()
-    keras.distribution.set_distribution(None)
-    try:
-        yield
-    finally:
-        keras.distribution.set_distribution(distribution)
-
-
 def join_processes(settings, batch_size):
     """Joins the processes that train together, waits until all are there, and returns the `ProcessGroup`.
 
