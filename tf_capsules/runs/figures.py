@@ -196,8 +196,7 @@ def save_figures(run, folder=None):
     folder = run.folder / "figures" if folder is None else pathlib.Path(folder)
     for name, figure in draw(run):
         yield save_figure(figure, folder / f"{name}.png")
-    rows = read_rows(run.folder / "diagnostics.csv")
-    if rows:
+    if rows := read_rows(run.folder / "diagnostics.csv"):
         yield save_figure(plots.draw_routing_diagnostics(rows), folder / "routing_diagnostics.png")
 
 
