@@ -56,6 +56,11 @@ class ViewPoses:
         """Number of images whose most active capsule is not that of the true category."""
         return int((self.activated != self.views.labels[:, None]).sum())
 
+    @property
+    def changes(self):
+        """The `PoseChanges` of each toy."""
+        return compare_poses(self.poses)
+
 
 class PoseChanges(NamedTuple):
     """|p(t) - p(0)| / |p(0)|, |p(t)| / |p(0)| and cos(p(t), p(0)), each (..., views, pose vectors)."""

@@ -3,7 +3,7 @@
 from tf_capsules import recipes
 from tf_capsules.cli.options import add_settings, given_settings
 from tf_capsules.runs import Settings
-from tf_capsules.runs.compiling import estimate_recipe_cost
+from tf_capsules.runs.cost import estimate_recipe_cost
 
 HELP = "Estimate what a recipe takes before it is trained: multiply-adds, votes, memory."
 

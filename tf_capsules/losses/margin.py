@@ -17,7 +17,7 @@ class MarginLoss(Loss):
     `sum_k T_k max(0, present - |v_k|)^2 + down_weight (1 - T_k) max(0, |v_k| - absent)^2`.
 
     Args:
-        present, absent: lengths, see above.
+        present, absent: the lengths that the capsule of a present class should exceed, and of an absent one stay below.
         down_weight: weight of the absent classes.
         variant: "paper"; or "code": the authors' released code, which halves the terms and averages them over the
             classes: for ten classes 1/20 of the paper's, so that a reconstruction loss beside it weighs 20 times more.

@@ -10,7 +10,7 @@ from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
 from tf_capsules.models.backbones import columns_of, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
-from tf_capsules.models.sabour2017 import convolutional_network
+from tf_capsules.models.convolutional import convolutional_network
 
 _CONVOLUTION, _WINDOW = 5, 3  # rows and columns of the convolution's kernel, and of a window of capsules
 
@@ -54,9 +54,12 @@ def MatrixCapsNet(
         coordinates: whether a child's position is added to its votes for the classes.
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None; or a factor on the sum of the squared kernel weights, which is then added to the loss.
-        logits: false: "activations" (batch, classes) are in (0, 1), the logistic function of the further output
-            "logits"; true: they are these logits, those of a softmax over the classes, for a cross-entropy.
+        logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
         backbone: None; or a Keras model from images to a feature map, in place of the convolution and without `l2`.
+
+    Returns:
+        A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of
+        its further output "logits"; with `logits=True` they are these logits.
 
     Example:
         >>> MatrixCapsNet().count_params()

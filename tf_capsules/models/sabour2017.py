@@ -10,7 +10,7 @@ from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
 from tf_capsules.models.backbones import features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
-from tf_capsules.models.weights import load_weights
+from tf_capsules.models.convolutional import convolutional_network
 
 
 def CapsNet(
@@ -43,7 +43,8 @@ def CapsNet(
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-        filters, kernel_size: of the first convolution.
+        filters: channels of the first convolution.
+        kernel_size: of the first convolution.
         types: types of primary capsules.
         pose: entries of a primary capsule's pose.
         primary_kernel_size, primary_strides: of the primary capsules' convolution.
@@ -114,35 +115,3 @@ def PoolingCNN(
     """
     options: dict[str, Any] = dict(pooling=True, dropout=dropout, activation=activation, weights=weights, name=name)
     return convolutional_network(image_shape, classes, ((512, 9), (256, 5)), (1024,), **options)
-
-
-def convolutional_network(
-    image_shape: Shape,
-    classes: int,
-    convolutions: Sequence[Sequence[int]],
-    hidden: Sequence[int],
-    pooling: bool = False,
-    dropout: float = 0.0,
-    activation: str | Callable | None = "softmax",
-    weights: Weights = None,
-    name: str | None = None,
-):
-    """A baseline without capsules: convolutions, hidden layers, one output a class.
-
-    Args:
-        image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-        convolutions: (channels, kernel size) of each convolution, "same" padding, ReLU.
-        hidden: units of each hidden layer, ReLU.
-        pooling: whether 2x2 max pooling follows each convolution.
-        dropout: share of the last hidden units that is dropped in training.
-        activation: "sigmoid" where several classes may be present, "softmax" where one is.
-    """
-    layers = keras.layers
-    stack = [image_input(image_shape, classes, 2 ** len(convolutions) if pooling else 1)]
-    for channels, kernel_size in convolutions:
-        stack += [layers.Conv2D(channels, kernel_size, padding="same", activation="relu", **CHANNELS_LAST)]
-        stack += [layers.MaxPooling2D(**CHANNELS_LAST)] if pooling else []
-    stack += [layers.Flatten(**CHANNELS_LAST), *(layers.Dense(units, "relu") for units in hidden)]
-    stack += [layers.Dropout(dropout)] if dropout else []
-    stack += [layers.Dense(classes, activation, dtype="float32", name="probabilities")]
-    return load_weights(keras.Sequential(stack, name=name), weights)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tf_capsules.analysis.plots import drawing
-from tf_capsules.analysis.viewpoints import ViewPoses, compare_poses, project_poses
+from tf_capsules.analysis.viewpoints import ViewPoses, project_poses
 
 
 def draw_pose_curves(measured):
@@ -21,7 +21,7 @@ def draw_pose_curves(measured):
     names = (r"$\|p_t - p_0\|\,/\,\|p_0\|$", r"$\|p_t\|\,/\,\|p_0\|$", r"$\cos(p_t,\,p_0)$")
     figure = drawing.new_figure(2.5 * vectors + 1.2, 7.2)
     grid = figure.subplots(3, vectors, sharex=True, sharey="row", squeeze=False)
-    for row, name, values in zip(grid, names, compare_poses(measured.poses), strict=True):
+    for row, name, values in zip(grid, names, measured.changes, strict=True):
         for vector, axes in enumerate(row):
             axes.plot(views.degrees, values[..., vector].T, color=drawing.COLORS[4], linewidth=0.6, alpha=0.55)
             axes.plot(views.degrees, values[..., vector].mean(0), color=drawing.DARK_BLUE, linewidth=2.2)
