@@ -4,14 +4,18 @@ import dataclasses
 
 import keras
 import pytest
+from backend import slow_on_jax
 from layers.contract import run_layer_contract
 from sweep import LAYERS, MODELS
 
 import tf_capsules.layers
 import tf_capsules.models
 
+# On JAX each layer in all its forms, and each network in one.
+FURTHER = [pytest.param(name, marks=slow_on_jax) if " " in name else name for name in MODELS]
 
-@pytest.mark.parametrize("name", [*LAYERS, *MODELS])
+
+@pytest.mark.parametrize("name", [*LAYERS, *FURTHER])
 def test_keeps_the_contract(name, tmp_path):
     run_layer_contract((LAYERS | MODELS)[name], tmp_path)
 

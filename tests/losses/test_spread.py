@@ -3,7 +3,7 @@ import copy
 import keras
 import numpy as np
 import pytest
-from backend import array
+from backend import EAGER, array
 from oracle import read
 from sweep import MODELS
 
@@ -146,13 +146,13 @@ def test_half_precision_passes_through_and_is_compared_in_float32(dtype):
 
 def test_a_loss_is_copied_without_the_steps_of_its_network():
     model = MODELS["CapsNet without decoder"].make()
-    model.compile("sgd", SpreadLoss(SpreadMargin.over(100)), run_eagerly=True)
+    model.compile("sgd", SpreadLoss(SpreadMargin.over(100)), run_eagerly=EAGER)
     images, labels = np.ones((2, 11, 10, 2), "float32"), np.array([0, 1])
     model.train_on_batch(images, labels)
     loss = copy.deepcopy(model.loss)
     assert loss.get_config() == model.loss.get_config()
     other = MODELS["CapsNet without decoder"].make()
-    other.compile("sgd", loss, run_eagerly=True)
+    other.compile("sgd", loss, run_eagerly=EAGER)
     other.train_on_batch(images, labels)
     assert [array(one.loss.margin.steps) for one in (model, other)] == [1, 1]
 
