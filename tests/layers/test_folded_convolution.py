@@ -1,12 +1,16 @@
+import types
+
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from backend import BACKEND
 from keras import ops
 
 from tf_capsules.layers import PrimaryCapsules
 from tf_capsules.layers.folded_convolution import FoldedConv2D, folded_convolution
 
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="other backends don't use oneDNN's kernels")
 RNG = np.random.default_rng(0)
 
 
@@ -31,8 +35,9 @@ def test_convolution_and_its_gradients_are_tensorflows(image, kernel, strides):
         np.testing.assert_allclose(ours, theirs, atol=1e-11)
 
 
-def folds(monkeypatch, layer, features):
+def folds(monkeypatch, layer, features, device="CPU"):
     calls = []
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda: [types.SimpleNamespace(device_type=device)])
     monkeypatch.setattr(
         "tf_capsules.layers.folded_convolution.folded_convolution",
         lambda *given: calls.append(1) or folded_convolution(*given),
@@ -56,6 +61,14 @@ def folds(monkeypatch, layer, features):
 def test_where_it_folds(monkeypatch, options, expected):
     layer = FoldedConv2D(**{"filters": 4, "kernel_size": 9, "strides": 2, "dtype": "mixed_bfloat16"} | options)
     assert folds(monkeypatch, layer, np.zeros((2, 12, 12, 64), "float32")) is expected
+
+
+def test_other_devices_and_unknown_sizes_do_not_fold(monkeypatch):
+    layer = FoldedConv2D(4, 9, 2, dtype="mixed_bfloat16")
+    assert not folds(monkeypatch, layer, np.zeros((2, 12, 12, 64), "float32"), device="GPU")
+    for shape in ((None, None, None, 64), (None, 12, 12, None), (None,) * 4):
+        graph = tf.function(layer).get_concrete_function(tf.TensorSpec(shape))
+        assert not folds(monkeypatch, graph, tf.zeros((2, 12, 12, 64)))
 
 
 def test_primary_capsules_fold_and_agree_with_kerass_convolution(monkeypatch):

@@ -148,7 +148,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
 
     multiply_adds, beside, of_rows = tracer.measure(step, len(layers) + 1)
     rows, counted = [], set()
-    for layer, numbers in zip(layers, of_rows, strict=False):
+    for layer, numbers in zip(layers, of_rows[:-1], strict=True):
         results = keras.tree.flatten([results for *_, results in calls[layer]])
         activations = sum(tracer.size_of(tensor) for tensor in results if hasattr(tensor, "shape"))
         own = {id(weight): math.prod(weight.shape) for weight in layer.weights if id(weight) not in counted}

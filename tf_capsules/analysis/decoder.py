@@ -107,9 +107,9 @@ class OverlappingReconstructions:
     """Images of two objects, and each object as the decoder makes it.
 
     Attributes:
-        images, parts, labels: as given to `measure_overlapping_reconstructions`.
-        predictions, wrong: (examples, 2): the two most active classes; the first label with the least active class. A
-            class in both labels and predictions has the same place in both.
+        images, parts: as given to `measure_overlapping_reconstructions`.
+        labels, predictions, wrong: (examples, 2): the true classes; the two most active classes; the first label with
+            the least active class. A class in both labels and predictions has the same place in both.
         decoded: (3, examples, 2, height, width, channels), from labels, predictions and wrong.
         classes: number of the model's classes.
     """
@@ -129,9 +129,12 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
     Source: Sabour et al. 2017, figure 5.
 
     Args:
-        model, images: see `reconstruct_parts`, also for the errors; the merged images.
+        model, images: see `reconstruct_parts`; the images hold both objects.
         parts: (batch, 2, height, width, channels), the single objects.
-        part_labels: (batch, 2), their classes. A ValueError for arrays that do not fit.
+        part_labels: (batch, 2), their classes.
+
+    Raises:
+        ValueError: arrays that do not fit; for the other errors see `reconstruct_parts`.
     """
     images, parts, labels = np.asarray(images), np.asarray(parts), np.asarray(part_labels)
     if parts.shape != (len(images), 2, *images.shape[1:]) or labels.shape != (len(images), 2):

@@ -49,12 +49,15 @@ def measure_vote_similarities(model, images, labels, layer="class_capsules", bin
 
     Args:
         model: a `CapsuleClassifier` with a fully connected routing layer whose parents are the classes.
-        images, layer, batch_size: see `measure_vote_distances`, also for the errors.
-        labels: (batch,); a ValueError for labels that do not fit.
-        bins: an odd number, at least 3; else a ValueError.
+        images, layer, batch_size: see `measure_vote_distances`.
+        labels: (batch,).
+        bins: an odd number, at least 3.
 
     Returns:
         A pair of arrays (bins,): the share of the votes in each bin, and their mean length, NaN in an empty bin.
+
+    Raises:
+        ValueError: a layer of another kind, bins that are even or below 3, or images and labels that do not fit.
     """
     routing = find_layer(model, layer)
     if not is_whole(bins, 3) or not bins % 2:
@@ -100,9 +103,13 @@ def measure_example_votes(model, images, labels, right=2, wrong=1):
     Source: Hinton et al. 2018, figure 2.
 
     Args:
-        model, images, labels: see `measure_vote_similarities`, also for the errors; the layer is "class_capsules".
+        model, images: see `measure_vote_distances`; the layer is "class_capsules".
+        labels: (batch,).
         right: how many correctly classified images to show at most: the first ones, each of another class.
-        wrong: how many wrongly classified images to show at most, of further classes. A ValueError if no image is left.
+        wrong: how many wrongly classified images to show at most, of further classes.
+
+    Raises:
+        ValueError: no image to show, a layer of another kind, or images and labels that do not fit.
     """
     find_layer(model, "class_capsules")
     check_counts(right, wrong)

@@ -37,17 +37,28 @@ class AnsweringLayer(Configured):
 
     A call returns poses only, or a tuple in the order of `answers`; with `return_couplings=True` the coupling
     coefficients come last. `routed` returns the same by name.
+
+    Attributes:
+        answers: names of a call's results, as in `Routed`, without the couplings.
+        capsules: number of parents; None: each call gives it.
+        dim: columns of a parent's pose.
+        plan: how votes are held, once built.
+        costs_alike: whether a first iteration takes as much memory for votes as later ones.
+        windows: of a convolutional layer, once built; None for a fully connected one.
+        couplings_contain_activations: whether a child's couplings are multiplied by its activation.
+        couplings_are_shares: whether the couplings say how a child's votes are divided, and nothing else.
+        logits_add_agreements: whether each iteration adds the agreements of votes and poses to the routing logits.
     """
 
-    answers: tuple[str, ...] = ("poses",)  # names of a call's results, as in `Routed`, without the couplings
-    capsules: int | None  # number of parents; None: each call gives it
-    dim: int  # columns of a parent's pose
-    plan: Plan  # how votes are held, once built
-    windows: Any = None  # of a convolutional layer, once built
-    costs_alike = False  # whether a first iteration takes as much memory for votes as later ones
-    couplings_contain_activations = False  # whether a child's couplings are multiplied by its activation
-    couplings_are_shares = True  # whether the couplings say how a child's votes are divided, and nothing else
-    logits_add_agreements = False  # whether each iteration adds the agreements of votes and poses to the routing logits
+    answers: tuple[str, ...] = ("poses",)
+    capsules: int | None
+    dim: int
+    plan: Plan
+    costs_alike = False
+    windows: Any = None
+    couplings_contain_activations = False
+    couplings_are_shares = True
+    logits_add_agreements = False
 
     def routed(self, *args, **kwargs):
         """Calls the layer, and returns its answers by name, a `Routed`."""

@@ -18,7 +18,9 @@ class RoutingLayer(AnsweringLayer):
     Args:
         capsules: number of parents; None for a layer that gets it with each call, which only a class with
             `capsules_by_call` can do.
-        dim, votes_memory, sharing: see `EMRouting`.
+        dim: columns of a parent's pose; for vectors the number of entries.
+        votes_memory: "auto", "store" or "recompute", see the layers.
+        sharing: which children share transformations: "none"; "positions": all children of a type; or "all".
         kwargs: of `keras.layers.Layer`.
     """
 

@@ -18,7 +18,8 @@ class ConcurrentRouting(KeepsInnerStates):
 
     In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers
     are updated at once, with the same weights. Each layer reads two previous results: those of the layer below, and its
-    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds the layers.
+    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds
+    the layers; analysis measures costs and couplings of each.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 

@@ -78,7 +78,7 @@ class EMRouting(EMRoutingLayer):
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on the costs; "data": `100 capsules / children`, without those that are masked; "min_max":
             an example's lie in [-5, 5].
-        gradients: "all": through all iterations; "last": through the last one only.
+        gradients: "all": through all iterations; "last": through the last M-step only, its couplings held fixed.
         epsilon: added, in divisions, to each parent's mass (the sum of couplings times activations), and with
             "min_max" to the range of the costs.
         variance_floor: added to each variance.

@@ -68,8 +68,9 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, arguments of coefficients for a layer without, poses that are not vectors on
-            a grid, a residual of another shape. Keras's `Conv2D` (aide branch, skip) takes no batch of 0 examples on
-            TensorFlow.
+            a grid, a residual of another shape.
+
+    The aide branch and the skip are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -273,7 +274,7 @@ class _GroupedConvolution(Configured):
 
     def __init__(self, dim: int, kernel_size: int, strides: int, weight_options: dict, **kwargs):
         super().__init__(**kwargs)
-        self.dim, self.kernel_size, self.strides = dim, kernel_size, strides
+        self.dim, self.kernel_size, self.strides, self.weight_options = dim, kernel_size, strides, weight_options
         self._set_weight_options(weight_options)
 
     def build(self, input_shape):

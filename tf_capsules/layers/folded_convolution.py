@@ -11,10 +11,11 @@ from tf_capsules.lazy import tf
 class FoldedConv2D(keras.layers.Conv2D):
     """Keras's convolution, faster in bfloat16 on CPUs where a large kernel over many channels has strides.
 
-    oneDNN, TensorFlow's library on CPUs, has fast kernels in bfloat16 for stride 1 alone. Weights, arguments and, but
-    for rounding, results are Keras's. Its own computation runs in other dtypes, on other backends and devices, with
-    stride 1, with padding "same", for images of unknown size, below 64 channels, and where zeros would make the kernel
-    more than a quarter larger (9 x 9 with stride 2 has 10 x 10, 3 x 3 has 4 x 4).
+    oneDNN, TensorFlow's library on CPUs, has fast kernels in bfloat16 for stride 1 alone (measured on a CPU with AMX).
+    Weights, arguments and, but for rounding, results are Keras's. Keras's own computation runs for stride 1, padding
+    "same", groups, dilation, maps of unknown size or with fewer than 64 channels, and where zeros would make the kernel
+    more than a quarter larger: 9 x 9 with stride 2 becomes 10 x 10, but 3 x 3 would become 4 x 4. It also runs in other
+    dtypes, on other backends, and where TensorFlow sees other devices than CPUs.
     """
 
     def convolution_op(self, inputs, kernel):
@@ -30,11 +31,11 @@ class FoldedConv2D(keras.layers.Conv2D):
             and keras.backend.standardize_dtype(inputs.dtype) == "bfloat16"
             and max(self.strides) > 1
             and filled <= 1.25 * math.prod(self.kernel_size)
-            and inputs.shape[-1] >= 64
             and (self.padding, self.data_format) == ("valid", "channels_last")
             and (self.groups, max(self.dilation_rate)) == (1, 1)
             and None not in inputs.shape[1:]
-            and not tf.config.list_logical_devices("GPU")
+            and inputs.shape[-1] >= 64
+            and all(device.device_type == "CPU" for device in tf.config.list_logical_devices())
         )
 
 
@@ -66,7 +67,7 @@ def _convolution(x, kernel):
     def gradient(*args, upstream=None):
         upstream = args[0] if upstream is None else upstream
         rows, columns, channels, filters = kernel.shape
-        height, width = upstream.shape[1:3]
+        height, width = (size - length + 1 for size, length in zip(x.shape[1:3], kernel.shape[:2], strict=True))
         errors = ops.reshape(upstream, (-1, filters))
 
         def weight_gradient(i, j):  # a product of matrices: oneDNN's own kernel takes twice as long

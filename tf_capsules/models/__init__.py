@@ -9,8 +9,9 @@ Args:
     name: of the model.
 
 Returns:
-    A model that is not compiled: a `CapsuleClassifier`, whose activations are by default the lengths of the class
-    capsules; or, of a network without capsules, a Keras model from images to class probabilities (batch, classes).
+    A model that is not compiled: a `CapsuleClassifier`, whose activations are the lengths of the class capsules unless
+    the function says otherwise; or, of a network without capsules, a Keras model from images to class probabilities
+    (batch, classes).
 
 Raises:
     ValueError: arguments out of range, an image that is too small, unknown weights.

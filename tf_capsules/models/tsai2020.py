@@ -178,7 +178,7 @@ def EMCapsNet(
     weights: Weights = None,
     name: str | None = "em_capsnet",
 ) -> CapsuleClassifier:
-    """The EM routing network of the paper's comparison: that of Hinton et al. 2018 on another backbone.
+    """The EM routing network of the paper's comparison: `MatrixCapsNet` on another backbone, with its activations.
 
     Source: Tsai et al. 2020, tables 6 and 7; trainable parameters without the betas (148 with ten classes): 452,896,
     and 1,710,432 with the residual backbone.

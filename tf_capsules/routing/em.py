@@ -41,8 +41,8 @@ def em_routing(
         votes: `tf_capsules.routing.votes.Votes` with the children's activations, not negative; 0 where masked.
         beta_u, beta_a: cost of a unit of mass for each entry of a pose, benefit of being active, (parents,); None: 0.
         iterations, inverse_temperature (lambda), normalization, gradients, epsilon, variance_floor: see
-            `tf_capsules.layers.EMRouting`. In windows "data" counts the types at one position as parents, and the
-            children of one parent.
+            `tf_capsules.layers.EMRouting`. In windows the parents that "data" counts are the types at one position,
+            and the children those of one window.
         competition: from logits to couplings, both (batch, children, parents or 1), such as `Windows.couple` for a
             batch of parent positions; None: all parents compete for a child.
         children: how many "data" counts, (batch, 1), for a batch with masked ones; None: all.

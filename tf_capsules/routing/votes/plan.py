@@ -17,10 +17,15 @@ FEWEST_FOR_HEINSEN = 8  # variances come close to epsilon
 
 
 class VotesCost(NamedTuple):
-    """The memory for the votes of a call, in bytes."""
+    """The memory for the votes of a call.
 
-    tensor: int  # of the votes, if they were held as a tensor
-    held: int  # what the layer holds: its votes, or what replaces them for each (child, parent) pair
+    Attributes:
+        tensor: bytes of the votes, if they were held as a tensor.
+        held: bytes that the layer holds: its votes, or what replaces them for each (child, parent) pair.
+    """
+
+    tensor: int
+    held: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Plan:
         return children < self.fewest if self.fewest and children is not None else False
 
     def cost(self, batch, children, pairs, iterates, return_couplings=False):
-        """The `VotesCost` of a call. Children and pairs are those of an example; `iterates`: more than once."""
+        """The `VotesCost` of a call with so many children and pairs an example; `iterates`: whether more than once."""
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children, return_couplings):
             return VotesCost(tensor, tensor)
