@@ -86,7 +86,7 @@ class Cost:
         what = "a training step" if self.training else "an inference"
         counted = f"Multiply-adds of layers: of the forward pass; {what}"
         counted = what.capitalize() if self.total("multiply_adds") is None else counted
-        beyond = " A process took 1.1 to 1.6 times as much." if "runtime" in self.memory else ""
+        beyond = " A process took up to 1.6 times as much." if "runtime" in self.memory else ""
         parts = ", ".join(f"{name} {_mib(size)}" for name, size in self.memory.items())
         lines += [
             f"Bytes in MiB, of a batch of {self.batch_size}. {counted} has {self.multiply_adds:,} multiply-adds.",
@@ -99,7 +99,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
     """Estimates what a network takes, from its step as the backend traces it. Computes nothing; returns a `Cost`.
 
     With TensorFlow, memory counts each tensor of the graph from the operation that makes it to its last reader, plus a
-    part for TensorFlow itself. It leaves out gaps of the allocator and scratch memory: a process took 1.1 to 1.6 times
+    part for TensorFlow itself. It leaves out gaps of the allocator and scratch memory: a process took up to 1.6 times
     as much in the training steps of six networks on two CPU cores (`benchmarks/cost_estimate.py`). With JAX, XLA
     compiles the step for the devices at hand and reports the memory and the floating-point operations of the whole
     step, nothing by layer. Multiply-adds are half of these operations.
