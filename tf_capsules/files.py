@@ -99,7 +99,6 @@ def replacing(path):
         elif path.exists():  # a filled folder can't be renamed over: it is moved aside for that moment
             if not before:
                 raise FileExistsError(f"Another process created {path} in the meantime; it is not replaced.")
-            _remove(aside)
             os.replace(path, aside)
             os.utime(aside)
         os.replace(part, path)

@@ -323,6 +323,7 @@ def test_the_command(capsys):
         (["sabour2017-digits", "--batch-size", "0"], "--batch-size must be at least 1. Received: 0"),
         (["sabour2017-digits", "--image-shape", "9x9"], "--image-shape is HEIGHTxWIDTHxCHANNELS. Received: 9x9"),
         (["li2018-mnist-cnn", "--iterations", "2"], "--iterations 2 needs a network that routes"),
+        (["sabour2017-digits", "--size", "5"], "`size` is for input axes of unknown size. Received 5"),
     ],
 )
 def test_wrong_commands(options, message, capsys):

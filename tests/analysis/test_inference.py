@@ -4,7 +4,7 @@ import pytest
 from analysis.capsnets import array
 
 from tf_capsules.analysis import inference
-from tf_capsules.analysis.inference import inputs_of
+from tf_capsules.analysis.inference import inputs_at
 from tf_capsules.layers import EMRouting
 from tf_capsules.models.heinsen2019 import TextCapsNet
 
@@ -40,7 +40,7 @@ def test_inputs_keep_the_mask_that_keras_passes_on():
     model = keras.Model([poses, activations], routed)
     given = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
     given[:, 4:] = 0
-    found = inputs_of(routing, model, [given, np.ones((2, 6), "float32")])
+    found = inputs_at(routing, model)([given, np.ones((2, 6), "float32")])
     want, unmasked = (array(one[0]) for one in (model([given, np.ones((2, 6))]), routing(given)))
     np.testing.assert_allclose(array(routing(*found, return_couplings=True)[0]), want, atol=1e-6)
     assert np.abs(want - unmasked).max() > 1e-3

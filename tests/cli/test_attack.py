@@ -38,7 +38,7 @@ def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
     config = (other / "config.json").read_text()
     (other / "config.json").write_text(config.replace('"9"', '"nine"'))
     for arguments, message in (
-        ([str(other)], "need the same inputs, preprocessing and classes. Received: ["),
+        ([str(other)], "need the same inputs, preprocessing, classes and metric. Received: ["),
         (["--limit", "0"], "--limit must be at least 1, --seed at least 0. Received: 0, 0"),
         (["--loss", "hinge"], "must be one of 'crossentropy', 'trained'. Received: 'hinge'"),
         (["--attacks", "pgd"], "must be one of 'fgsm', 'bim'. Received: 'pgd'"),

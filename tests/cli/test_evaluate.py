@@ -12,11 +12,12 @@ from tf_capsules import cli, datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
 
 
-def test_evaluate_repeats_the_accuracy_of_training(eager, trained, capsys):
+def test_evaluate_repeats_the_accuracy_of_training(eager, trained, tmp_path, capsys):
     folder, lines = trained
     assert cli.main(["evaluate", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == lines[-1]
-    assert cli.main(["evaluate", str(folder), str(folder)]) == 0
+    again = shutil.copytree(folder, tmp_path / "again")
+    assert cli.main(["evaluate", str(folder), str(again)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert "ensemble of 2" in said[0] and said[-1] == lines[-1]
     results = folder.parent / "evaluated.csv"
@@ -109,7 +110,9 @@ def test_runs_of_one_ensemble_take_the_same_images(trained, tmp_path, capsys):
     assert config.count('"9"') == 1
     (other / "config.json").write_text(config.replace('"9"', '"nine"'))
     assert cli.main(["evaluate", str(folder), str(other)]) == 2
-    assert "need the same inputs, preprocessing and classes. Received: [" in capsys.readouterr().err
+    assert "need the same inputs, preprocessing, classes and metric. Received: [" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(folder), str(folder)]) == 2
+    assert f"A run is named twice: {folder}, {folder}" in capsys.readouterr().err
 
 
 def with_config(folder, path, **changes):

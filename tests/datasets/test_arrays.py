@@ -34,6 +34,13 @@ def test_an_epoch_holds_every_example_once_in_its_own_order():
     assert len({tuple(epoch) for epoch in epochs + [list(range(11))]}) == 4
 
 
+def test_the_order_of_a_pass_is_drawn_once(monkeypatch):
+    drawn, draw = [], np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda key: drawn.append(key) or draw(key))
+    numbers(ArrayBatches(*arrays(), 4, training=True, seed=50_123, epochs=3))
+    assert [key for key in drawn if np.size(key) == 2] == [(50_123, 0), (50_123, 1), (50_123, 2)]
+
+
 def test_starting_later_gives_the_same_batches():
     options = {"preprocess": STEPS, "training": True, "seed": 7, "epochs": 5, "pad": True}
     whole, rest = ArrayBatches(*arrays(), 4, **options), ArrayBatches(*arrays(), 4, initial_epoch=3, **options)

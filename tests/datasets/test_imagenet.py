@@ -171,6 +171,10 @@ def test_clear_errors(prepared, classes, tmp_path):
     wrong(FileNotFoundError, "class list .*absent", class_list=tmp_path / "absent")
     wrong(FileNotFoundError, "box file .*absent", box_file=tmp_path / "absent")
     file = tmp_path / "file"
+    for content in (b"\x89PNG", b"n" * 200_000):
+        file.write_bytes(content)
+        wrong(ValueError, f"{file} is no class list: ", class_list=file)
+        wrong(ValueError, f"{file} is no box file: ", box_file=file)
     for text, match in (
         ("n01440764\nn00000000", "'n00000000' is no class"),
         ("n01440764", "two classes or more.*1 line"),
@@ -185,6 +189,13 @@ def test_clear_errors(prepared, classes, tmp_path):
     wrong(
         ValueError, f"train split has no boxes of 1 classes, the first is {NAMES[2]}", class_list=classes, box_file=file
     )
+
+
+def test_wrong_files_are_told_before_the_index_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(imagenet, "_sources", lambda *arguments: pytest.fail("the index is read"))
+    for name in ("class_list", "box_file"):
+        with pytest.raises(FileNotFoundError, match="absent: there is no such file"):
+            datasets.load("imagenet", tmp_path, **{name: tmp_path / "absent"})
 
 
 def test_a_set_without_random_access_is_refused(tmp_path):

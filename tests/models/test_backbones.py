@@ -80,6 +80,7 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
             r"`backbone` takes images of \(784,\). Received `image_shape` \(28, 28, 1\)",
         ),
         (lambda: sabour2017.CapsNet(classes=0), "`classes`.*Received: 0"),
+        (lambda: hinton2018.MatrixCapsNet(pose=()), r"`pose` must be \(rows, columns\), .* Received: \(\)"),
         (
             lambda: hinton2018.MatrixCapsNet((64, 64, 1), backbone=BACKBONES["MobileNet"]()),
             r"`backbone` takes images of \(64, 64, 3\). Received `image_shape` \(64, 64, 1\)",

@@ -24,6 +24,7 @@ sabour2017-mnist,mnist,,iterations 1; jit off,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,network types=4,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,loss downweight=1,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,warmup 0.1,60000,20,128,0.001,1,accuracy,0.1
+sabour2017-mnist + sabour2017-mnist,mnist,,,60000,20 + 30,128,0.001,0 + 1,accuracy,0.1
 """
 
 

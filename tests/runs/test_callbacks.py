@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from small_runs import RECTIFIED, SHORT, TINY, write_arrays
 
-from tf_capsules.runs import RunFolder, Settings, TrainingError, callbacks, train, training
+from tf_capsules.runs import RunFolder, Settings, TrainingError, callbacks, load_run, train, training
 from tf_capsules.runs.callbacks import Recorder
 
 
@@ -53,7 +53,7 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_
 
     def half_written(model, path, **kwargs):
         saved.append(path)
-        if len(saved) > 2:  # the first epoch saves two files: the best and the last weights
+        if len(saved) > 1:  # in the second epoch
             pathlib.Path(path).write_bytes(b"half")
             raise Killed
         save(model, path, **kwargs)
@@ -68,6 +68,28 @@ def test_killed_while_writing_leaves_the_last_checkpoint_whole(eager, rectified_
     assert [row["epoch"] for row in folder.history()] == [1, 2]
     for a, b in zip(rectified_run.model.get_weights(), resumed.model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_best_weights_are_those_of_the_history_also_after_a_kill_before_they_were_written(eager, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    clean_up, learns = RunFolder.clean_up, TINY.replace(batch_size=10, learning_rate=0.01)
+
+    def killed(folder, history, *options):
+        if len(history) == 2:
+            raise Killed
+        clean_up(folder, history, *options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "clean_up", killed)
+        with pytest.raises(Killed):
+            train(learns, tmp_path / "run", SHORT, verbose=0)
+    train(learns, tmp_path / "run", SHORT, resume=True, verbose=0)
+    first, second = RunFolder(tmp_path / "run").history()
+    assert second["val_accuracy"] > first["val_accuracy"]
+    best = load_run(tmp_path / "run", "best", recipe=learns)
+    assert best.epoch == 2 and best.evaluate()["accuracy"] == pytest.approx(second["val_accuracy"])
 
 
 def test_a_constant_rate_under_a_strategy_is_kept():

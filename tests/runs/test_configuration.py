@@ -9,6 +9,7 @@ from backend import array
 from small_runs import SHORT, TINY, write_arrays
 
 from tf_capsules import recipes
+from tf_capsules.files import write_csv
 from tf_capsules.runs import RunFolder, Settings, TrainingError, load_run, train
 from tf_capsules.runs.configuration import check_folder, configuration, recorded_recipe, resumed
 from tf_capsules.runs.data_spec import ImageSpec
@@ -165,7 +166,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 def finish_epoch(folder):
     """Writes the files of a run after its first epoch, with made-up numbers."""
     columns = ("epoch", "learning_rate", "seconds", "loss", "val_loss", "val_accuracy")
-    folder.write_history([dict.fromkeys(columns, 1)])
+    write_csv(folder.path / "history.csv", [dict.fromkeys(columns, 1)])
     (folder.path / "last-0001.weights.h5").touch()
 
 

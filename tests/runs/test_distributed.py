@@ -45,7 +45,8 @@ together = dict(processes=processes, process=process, coordinator=coordinator) i
 # 131 examples in batches of 50: of the last batch process 0 has 25, process 1 has 6 and a fill.
 settings = runs.Settings(train_limit=131, test_limit=31, **together)
 recipe = RECTIFIED.replace(loss=SpreadLoss, margin_schedule="sigmoid", learning_rate=0.1, epochs=3)
-run = runs.train(recipe, folder, settings, resume=True, verbose=0)
+row = folder + ".csv" if process == 0 else None  # process 0 alone writes
+run = runs.train(recipe, folder, settings, resume=True, verbose=0, results=row)
 run.model.predict_on_batch(run.examples(3)[0])  # each can call it without the others
 print(run.result["value"], run.result["strategy"])
 """
@@ -118,6 +119,7 @@ def test_two_processes_give_the_weights_of_one_also_after_one_was_killed(tmp_pat
         second.communicate()
     assert RunFolder(tmp_path / "two").checkpoints() == [2], errors[-3000:]
     resumed = answers(start(TRAIN, tmp_path / "two"))
+    assert len((tmp_path / "two.csv").read_text().splitlines()) == 2
     [[alone]] = answers(whole)
     value, strategy = alone.split(" ", 1)
     assert strategy == "none"

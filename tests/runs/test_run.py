@@ -167,9 +167,11 @@ def test_a_fine_tuned_run_needs_its_initial_weights_no_more(eager, run, tmp_path
         train(own, tmp_path / "other", settings, verbose=0)
 
 
-def test_weights_without_a_decoder_make_a_network_without_one(tmp_path):
+def test_weights_without_a_decoder_make_a_network_without_one(tmp_path, monkeypatch):
     write_arrays(tmp_path / "mine.npz", 10, (28, 28, 1))
-    bare = run_of_weights("mazzia2021-mnist", "mazzia2021-mnist", data=str(tmp_path / "mine.npz"))
+    monkeypatch.chdir(tmp_path)
+    bare = run_of_weights("mazzia2021-mnist", "mazzia2021-mnist", data="mine.npz")
+    assert bare.settings.stated() == [f"data {tmp_path / 'mine.npz'}"]
     assert bare.model.decoder is None and set(bare.evaluate()) == {"loss", "accuracy"}
     assert has_decoder(module.find("mazzia2021-mnist")) is False
     bare.model.save(tmp_path / "bare.keras")
@@ -255,6 +257,12 @@ def test_the_row_of_an_ensemble_is_of_all_its_runs(run):
     assert both.row["parameters"] == 2 * alone.row["parameters"] and both.row["recipe"] == f"{TINY.name} + {TINY.name}"
 
 
+def test_runs_of_one_ensemble_have_one_metric(run):
+    other = dataclasses.replace(run, recipe=run.recipe.replace(metric="top_5"))
+    with pytest.raises(ValueError, match="same inputs, preprocessing, classes and metric. .*top_5"):
+        next(evaluate_runs([run, other]))
+
+
 def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):
     monkeypatch.setattr(recipes, "get", lambda name: TINY)
     part = run.result["note"]
@@ -273,7 +281,8 @@ def test_other_data_are_told_by_their_whole_path(eager, run_on_arrays, tmp_path,
     assert row["settings"] == f"data {tmp_path / 'o.npz'}"
     own = run_on_arrays.settings.data
     assert row["note"] == f"trained on {own}"
-    assert measured_row(load_run(run_on_arrays.folder, data=own))["note"] == ""
+    for same in (own, None):
+        assert measured_row(load_run(run_on_arrays.folder, data=same))["note"] == ""
 
 
 def test_the_length_of_an_epoch_is_not_that_of_other_data(eager, tmp_path, monkeypatch):

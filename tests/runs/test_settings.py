@@ -22,6 +22,7 @@ from tf_capsules.runs import Settings, TrainingError, load_run, train
         (Settings(dataset="mnits"), "--dataset must be one of .* Received: mnits"),
         (Settings(data="absent.npz"), "absent.npz: there is no such file"),
         (Settings(data="absent.npz", dataset="mnist"), "--data absent.npz replaces the data set: leave out --dataset"),
+        (Settings(cache_limit=3.0), "--cache-limit 3.0 is for recipes on texts; sabour2017-digits is on images"),
         (Settings(devices=2), "--devices 2 needs --strategy mirrored"),
         (Settings(image_size=16), "--image-size 16 is for a folder of images. Received: digits"),
         (
@@ -98,4 +99,7 @@ def test_paths_are_absolute_but_for_addresses(tmp_path, monkeypatch):
         settings = Settings(data_dir=given)
         settings.check(TINY)
         assert settings.with_absolute_paths().data_dir == kept
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "gpt2").mkdir()
+    assert Settings(transformer="~/gpt2").with_absolute_paths().transformer == str(tmp_path / "gpt2")
     assert Settings(transformer=pathlib.Path("a-name")).with_absolute_paths().transformer == "a-name"

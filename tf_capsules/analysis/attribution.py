@@ -4,7 +4,7 @@ import functools
 
 from keras import ops
 
-from tf_capsules.analysis.inference import inputs_of
+from tf_capsules.analysis.inference import inputs_at
 from tf_capsules.layers import SequenceCapsules
 
 
@@ -43,7 +43,7 @@ def class_shares(model, inputs, return_outputs=False):
     if not layers:
         expected = 'whose encoder ends in the HeinsenRouting layers "parts" and "classes", or in "classes" alone'
         raise ValueError(f"Shares need a CapsuleClassifier {expected}. Received: {model!r}")
-    poses, first_logits = inputs_of(layers[0], model, inputs)
+    poses, first_logits = inputs_at(layers[0], model)(inputs)
     logits, couplings = first_logits, []
     for layer in layers:
         poses, logits, variances, last = layer(poses, logits, return_couplings=True)

@@ -182,6 +182,9 @@ def _specs(model, batch_size, size):
             raise ValueError(f"The input {given} has axes of unknown size: give it as `size` (in a command: --size).")
         return keras.KerasTensor(shape, tensor.dtype)
 
+    shapes = [tuple(tensor.shape[1:]) for tensor in keras.tree.flatten(inputs)]
+    if size is not None and not any(None in shape for shape in shapes):
+        raise ValueError(f"`size` is for input axes of unknown size. Received {size} for inputs {shapes}.")
     return keras.tree.map_structure(spec, inputs)
 
 

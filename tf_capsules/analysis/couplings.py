@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_capsules.analysis.inference import graph_of, inputs_of, to_numpy
+from tf_capsules.analysis.inference import graph_of, inputs_at, to_numpy
 from tf_capsules.analysis.routing_layers import gives_couplings, present_children, stopped_layers
 from tf_capsules.models.feedback import without_feedback
 
@@ -29,7 +29,7 @@ def measure_couplings(model, inputs):
     model = without_feedback(model)
     found = {}
     for layer in filter(gives_couplings, graph_of(model).layers):
-        children = inputs_of(layer, model, inputs)
+        children = inputs_at(layer, model)(inputs)
         if hasattr(layer, "chain"):
             results = layer(*children, return_iterations=True)
             for number, one in enumerate(layer.chain):

@@ -86,6 +86,11 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         if self.log_dir is not None:
             self._log(epoch, lengths)
 
+    def on_train_end(self, logs=None):
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
     def _warn(self, row):
         """Warns once for each layer and finding, from the second epoch on: a first epoch is too early to judge."""
         found = {}

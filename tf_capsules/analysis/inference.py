@@ -32,13 +32,8 @@ def graph_of(model):
     return graph
 
 
-def inputs_of(layer, model, inputs):
-    """The arguments of a layer's first call, in their order up to the last array, when its model gets `inputs`."""
-    return inputs_at(layer, model)(inputs)
-
-
 def inputs_at(layer, model):
-    """A function of a model's inputs: `inputs_of` for many batches."""
+    """A function of a model's inputs: the arguments of a layer's first call, in their order up to the last array."""
     graph, is_tensor = graph_of(model), keras.utils.is_keras_tensor
     nodes = itertools.chain(*graph._nodes_by_depth.values())  # of this network; others may call the layer, too
     call = min((node for node in nodes if node.operation is layer), key=layer._inbound_nodes.index)

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.couplings import last_couplings
-from tf_capsules.analysis.inference import in_batches, inputs_of
+from tf_capsules.analysis.inference import in_batches, inputs_at
 from tf_capsules.analysis.routing_layers import activations_of, check_shares, gives_couplings
 from tf_capsules.analysis.routing_maps import follow_shares, normalized
 from tf_capsules.layers.connections import children_of, on_grid
@@ -82,7 +82,7 @@ def measure_parse_tree(model, image):
         check_shares(layer)
         if reordered:
             raise ValueError(f"The capsules below the layer {layer.name!r} are put into another order.")
-        routings += last_couplings(layer, inputs_of(layer, model, inputs))
+        routings += last_couplings(layer, inputs_at(layer, model)(inputs))
     if not routings:
         raise ValueError(f"The model {model.name!r} has no routing layer.")
     levels = []

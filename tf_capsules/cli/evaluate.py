@@ -3,6 +3,7 @@
 from tf_capsules import runs
 from tf_capsules.cli.options import DATA, add_results, add_runs, add_settings, given_settings, print_accuracy
 from tf_capsules.runs.evaluation import describe_crops
+from tf_capsules.runs.folder import short_names
 
 HELP = "Evaluate a run, or several as an ensemble, on its own or another test split."
 
@@ -25,6 +26,7 @@ def add_parser(parser):
 
 
 def run(options):
+    short_names(options.folders)  # none twice
     loaded = [runs.find_run(folder, options.weights, **given_settings(options)) for folder in options.folders]
     first = loaded[0]
     crops = int(options.crops) if (options.crops or "").isdecimal() else options.crops

@@ -1,5 +1,7 @@
 """Batches from arrays in memory, on any Keras backend and without TensorFlow."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -7,6 +9,12 @@ from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import ArrayDraw
 from tf_capsules.routing.arguments import is_whole
+
+
+@functools.lru_cache(maxsize=2)  # a batch may reach into the next pass
+def _order(seed, number, examples):
+    """The order of the examples in one pass over all of them."""
+    return np.random.default_rng((seed, number)).permutation(examples)
 
 
 class ShuffledBatches(keras.utils.PyDataset):
@@ -35,8 +43,7 @@ class ShuffledBatches(keras.utils.PyDataset):
         real = places < this.size
         positions, passes = this.order(epoch, places if this.pad else places[real])
         for number in np.unique(passes) if this.training else ():
-            order = np.random.default_rng((this.seed, number)).permutation(this.examples)
-            positions[passes == number] = order[positions[passes == number]]
+            positions[passes == number] = _order(this.seed, number, this.examples)[positions[passes == number]]
         made = slice(None) if this.mixup else own
         x, y = self._inputs(positions, passes, made), self._labels[positions[made]].astype(np.int32)
         if this.mixup:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from tf_capsules.datasets.pipeline import Dataset, Split
-from tf_capsules.files import read_npz, replacing, writable
+from tf_capsules.files import read_npz, reading, replacing, writable
 from tf_capsules.lazy import tf, tfds
 from tf_capsules.routing.arguments import positive_int
 
@@ -62,9 +62,14 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
 
 def _load(name, data_dir, download, image_size, class_list, box_file):
     positive_int("image_size", image_size)
-    sources, names = _sources(name, data_dir, download)
-    kept = names if class_list is None else _classes(pathlib.Path(class_list), names)
+    # These files are read before the index, which takes long.
+    kept = None if class_list is None else _classes(pathlib.Path(class_list))
     boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
+    sources, names = _sources(name, data_dir, download)
+    kept = names if kept is None else kept
+    if unknown := sorted(set(kept) - set(names)):
+        first = f"{unknown[0]!r} is no class of ImageNet 2012, whose first is {names[0]}"
+        raise ValueError(f"{class_list} is no class list: {first}")
     label_of = np.full(len(names), -1)
     label_of[[names.index(one) for one in kept]] = np.arange(len(kept))
     train, test = (_split(*source, label_of, kept, boxes, image_size, part) for part, source in sources.items())
@@ -168,14 +173,13 @@ def _square(picture, top, left, side):
     return tf.pad(inside, [[before[0], after[0]], [before[1], after[1]], [0, 0]])
 
 
-def _classes(file, names):
+def _classes(file):
     if not file.is_file():
         raise FileNotFoundError(f"class list {file}: there is no such file.")
-    kept = file.read_text(encoding="utf-8").split()
-    if unknown := sorted(set(kept) - set(names)):
-        raise ValueError(f"class list {file}: {unknown[0]!r} is no class of ImageNet 2012, whose first is {names[0]}")
-    if len(set(kept)) != len(kept) or len(kept) < 2:
-        raise ValueError(f"class list {file} must name two classes or more, each once. It has {len(kept)} lines.")
+    with reading(file, "is no class list"):
+        kept = file.read_text(encoding="utf-8").split()
+        if len(set(kept)) != len(kept) or len(kept) < 2:
+            raise ValueError(f"it must name two classes or more, each once. It has {len(kept)} lines.")
     return kept
 
 
@@ -184,7 +188,7 @@ def _boxes(file):
     if not file.is_file():
         raise FileNotFoundError(f"box file {file}: there is no such file.")
     boxes = {}
-    with open(file, newline="", encoding="utf-8") as lines:
+    with reading(file, "is no box file"), open(file, newline="", encoding="utf-8") as lines:
         for number, line in enumerate(csv.reader(lines), 1):
             try:
                 name, *box = line
@@ -193,6 +197,6 @@ def _boxes(file):
                 left = math.nan
             if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
                 expected = "file name, left, top, right, bottom, the last four as shares of width and height"
-                raise ValueError(f"box file {file}, line {number}: {','.join(line)!r} is not {expected}")
+                raise ValueError(f"line {number}: {','.join(line)!r} is not {expected}")
             boxes.setdefault(name, []).append((left, top, right, bottom))
     return boxes

@@ -145,6 +145,8 @@ def check_convolutions(convolutions: Sequence[Sequence[int]], channels: str = "t
 
 def columns_of(pose: Size):
     """The columns of a matrix pose (rows, columns), or the entries of a vector pose, which is a number."""
+    if pose in ((), []):
+        raise ValueError(f"`pose` must be (rows, columns), or a number of entries. Received: {pose!r}")
     return pose[-1] if isinstance(pose, (tuple, list)) else pose
 
 

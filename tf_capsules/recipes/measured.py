@@ -73,7 +73,7 @@ def _rows():
     for file in sorted(folder.glob("*.csv")) if folder else []:
         with reading(file, "can't be read as a table of results"):
             for row in read_csv(file):
-                if _COLUMNS <= set(row):  # no table of something else
+                if _COLUMNS <= set(row) and " + " not in row["recipe"]:  # no table of something else, no ensemble
                     numbers = {name: int(row[name]) for name in ("train_examples", "epochs")}
                     rows.append(row | numbers | {"value": float(row["value"])})
     return rows

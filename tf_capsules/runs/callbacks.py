@@ -8,12 +8,13 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis import RoutingDiagnostics, measure_couplings
+from tf_capsules.files import write_csv
 from tf_capsules.runs.compiling import temporarily
 from tf_capsules.runs.errors import TrainingError, reported
 
 
 class Recorder(keras.callbacks.Callback):
-    """After each epoch writes history, best and last weights, in this order; stops at a loss that is not finite.
+    """After each epoch writes history, last and best weights, in this order; stops at a loss that is not finite.
 
     The history has what Keras logs, the learning rate of the next step, and the standard deviation of validation over
     batches: `val_loss_std` and one such column for the metric (Heinsen 2019, figure 8). Training ends when the
@@ -61,12 +62,9 @@ class Recorder(keras.callbacks.Callback):
         if self.folder is not None:
             # Without the distribution, one process can create variables without the others.
             with temporarily(None, keras.distribution.distribution, keras.distribution.set_distribution):
-                self.folder.write_history(self.rows)
-                if row[self.monitor] == max(each[self.monitor] for each in self.rows):
-                    self.folder.save_weights(self.model, "best.weights.h5", epoch + 1)
-                self.folder.save_weights(self.model, f"last-{epoch + 1:04d}.weights.h5", epoch + 1)
-                if not self.keep:
-                    self.folder.remove_older_checkpoints()
+                write_csv(self.folder.path / "history.csv", self.rows)
+                self.folder.save_weights(self.model, epoch + 1)
+            self.folder.clean_up(self.rows, self.monitor, self.keep)
         self.model.stop_training = row[self.monitor] >= self.stop_at
 
 

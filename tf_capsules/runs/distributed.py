@@ -90,8 +90,9 @@ class ProcessGroup:
         return np.asarray(multihost_utils.process_allgather(np.int32(number)))
 
     def _bytes_from_first(self, content):
-        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
-        sent = np.frombuffer(content, np.uint8) if self.index == 0 else np.zeros(size, np.uint8)
+        size = np.array(divmod(len(content), 2**31), np.int32)  # in two numbers: JAX has no int64
+        high, low = map(int, multihost_utils.broadcast_one_to_all(size))
+        sent = np.frombuffer(content, np.uint8) if self.index == 0 else np.zeros(high * 2**31 + low, np.uint8)
         return np.asarray(multihost_utils.broadcast_one_to_all(sent)).tobytes()
 
 

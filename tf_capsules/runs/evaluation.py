@@ -34,7 +34,7 @@ def evaluate_runs(runs, crops=None, results=None):
         A `Measurement` for each part of the data: the test split; for novel viewpoints, before it, the familiar ones.
 
     Raises:
-        ValueError: no run, runs with different inputs, preprocessing or classes.
+        ValueError: no run, runs with different inputs, preprocessing, classes or metrics.
         TrainingError: see `check_crops` and `check_row`.
     """
     runs = [runs] if isinstance(runs, Run) else list(runs)

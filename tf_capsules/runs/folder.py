@@ -5,8 +5,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 
-from tf_capsules.files import lock, read_csv, reading, replacing, write_csv
+from tf_capsules.files import lock, read_csv, reading, replacing
 from tf_capsules.models.weights.keras_file import save_state, seal
 from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.data_spec import DataSpec
@@ -43,6 +44,8 @@ class RunFolder:
                 lock(handle, wait=False)
             except BlockingIOError:
                 raise TrainingError(f"Another process is training in {self.path}.") from None
+            for part in self.path.glob(".part.*.weights.h5"):  # of a process that was killed
+                part.unlink()
             yield
         finally:
             os.close(handle)  # also frees the lock, as the end of the process does
@@ -99,11 +102,22 @@ class RunFolder:
         """The dict in result.json, the row of results; {} before the end of the first training."""
         return self.read_json("result.json") if (self.path / "result.json").exists() else {}
 
-    def save_weights(self, model, name, epoch):
-        with replacing(self.path / name) as part:
+    def save_weights(self, model, epoch):
+        with replacing(self.path / f"last-{epoch:04d}.weights.h5") as part:
             model.save_weights(part)
             seal(part)
             save_state(model, part, epoch)
+
+    def clean_up(self, history, monitor, keep_epochs):
+        """Brings the weights into line with a history that ends with the last checkpoint, also after a kill.
+
+        If its last epoch is the best, its weights become the best; older checkpoints go, unless they are kept.
+        """
+        if history and history[-1][monitor] == max(row[monitor] for row in history):
+            with replacing(self.path / "best.weights.h5") as part:
+                shutil.copyfile(self.weights(), part)
+        for epoch in () if keep_epochs else self.checkpoints()[:-1]:
+            self.weights(epoch).unlink()
 
     def checkpoints(self):
         """Finished epochs with a checkpoint, ascending."""
@@ -113,11 +127,6 @@ class RunFolder:
         """The epoch of a checkpoint, by its name; None for another file."""
         match = re.fullmatch(r"last-(\d{4,})\.weights\.h5", path.name)
         return match and int(match[1])
-
-    def remove_older_checkpoints(self):
-        """Leaves the last one."""
-        for epoch in self.checkpoints()[:-1]:
-            self.weights(epoch).unlink()
 
     def weights(self, which="last"):
         """Path of the weights of the "last" or the "best" epoch, or of a kept epoch, by its number."""
@@ -145,9 +154,6 @@ class RunFolder:
         with reading(path, _HISTORY):
             rows = [{key: float(value) for key, value in row.items()} for row in read_csv(path, columns, _HISTORY)]
             return [{**row, "epoch": int(row["epoch"])} for row in rows]
-
-    def write_history(self, rows):
-        write_csv(self.path / "history.csv", rows)
 
 
 def short_names(paths):

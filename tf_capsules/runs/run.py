@@ -189,6 +189,7 @@ def _load_weights(learner, folder, weights):
 
 def _for_evaluation(settings, changes):
     """A run's settings with other values. With other data, what belongs to the replaced ones goes."""
+    changes = {name: value for name, value in changes.items() if value is not None or name not in ("dataset", "data")}
     gone = ["dataset", "data", "image_size", "class_list", "box_file"] if {"dataset", "data"} & set(changes) else []
     if changes.get("data") is not None:
         gone.append("data_dir")
@@ -227,7 +228,7 @@ def run_of_weights(recipe, weights, **changes):
     Raises:
         TrainingError: unusable data or weights.
     """
-    settings = Settings(**changes)
+    settings = Settings(**changes).with_absolute_paths()
     published = reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
     settings.check(published)
     recipe = settings.apply(published)
@@ -262,11 +263,12 @@ def find_run(name, weights="last", **changes):
 
 
 def check_same_inputs(runs, purpose):
-    """Raises a ValueError unless runs take the same inputs, preprocessed in the same way, and have the same classes."""
+    """Raises a ValueError unless runs have inputs, preprocessing, classes and metric in common."""
     kinds = [
         (run.trained_on.inputs, augment.in_evaluation(run.recipe.preprocess), run.trained_on.class_names)
+        + (run.recipe.metric,)
         + ((pathlib.Path(run.recipe.transformer).name,) if run.recipe.transformer else ())
         for run in runs
     ]
     if any(kind != kinds[0] for kind in kinds):
-        raise ValueError(f"{purpose} need the same inputs, preprocessing and classes. Received: {kinds}")
+        raise ValueError(f"{purpose} need the same inputs, preprocessing, classes and metric. Received: {kinds}")

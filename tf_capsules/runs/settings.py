@@ -161,10 +161,10 @@ class Settings:
 
     def _check_data(self, recipe):
         of_texts = recipe.transformer is not None
-        for name in ("transformer", "cache"):
-            value = getattr(self, name)
-            if value is not None and not of_texts:
-                raise TrainingError(f"--{name} {value} is for recipes on texts; {recipe.name} is on images.")
+        for one in map(DECLARED.get, ("transformer", "cache", "cache_limit")):
+            value = getattr(self, one.name)
+            if value != one.default and not of_texts:
+                raise TrainingError(f"{one.flag} {value} is for recipes on texts; {recipe.name} is on images.")
         if self.dataset is not None and self.dataset not in datasets.names():
             raise TrainingError(f"--dataset must be one of {', '.join(datasets.names())}. Received: {self.dataset}")
         others = [DECLARED[name].flag for name in ("dataset", "data_dir", "download") if getattr(self, name)]
@@ -257,8 +257,9 @@ class Settings:
         paths = {name: getattr(self, name) for name, one in DECLARED.items() if one.path}
         for name, path in paths.items():
             if path is not None and (name, path) != ("cache", "none"):
-                no_path = "://" in str(path) or (name == "transformer" and not pathlib.Path(path).is_dir())
-                paths[name] = str(path if no_path else pathlib.Path(path).expanduser().resolve())
+                full = pathlib.Path(path).expanduser()
+                no_path = "://" in str(path) or (name == "transformer" and not full.is_dir())
+                paths[name] = str(path if no_path else full.resolve())
         return dataclasses.replace(self, **paths)
 
 

@@ -34,8 +34,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, except
             those of folders, caches, downloads and processes, `stop_at`, `diagnostics`, and the number of epochs if no
             schedule depends on it. Weights end up the same as those of an uninterrupted run (bitwise with
-            `deterministic`). If no epoch is finished, a line says so and a new run starts; if all epochs are done,
-            nothing is trained.
+            `deterministic`, and with hidden states of texts kept, or not kept, as before). If no epoch is finished, a
+            line says so and a new run starts; if all epochs are done, nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.
@@ -83,12 +83,12 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
             raise TrainingError(f"--jit on does not go with {reason}.")
     if resume and verbose:
         _report_resumed(folder, done, recipe.epochs, reached)
-    if results is not None:
-        group.run_on_first(check_row, results)
+    group.run_on_first(lambda: results is None or check_row(results))  # all call it: `results` may be given to one
     # Each evaluation makes its batches again. They are always the same.
     batches = dict(batch_size=recipe.batch_size)
     batches |= {"pad": True, "part": group.part} if group.part else {"pad": strategy is not None}
     fit = None if done == recipe.epochs or reached else _prepared_fit(recipe, settings, data, model, done, batches)
+    tests = None if data.validation is data.test else for_model(model, data.test(**batches))
     measures = diagnostics(folder, model, data) if fit and settings.diagnostics else []
     # The folder is taken only now that data and model are there, so that a failed start leaves nothing behind.
     writes = group.index == 0
@@ -98,8 +98,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         stack.enter_context(group.scope())
         if writes:
             folder.write_json("config.json", config)
-            if done and not settings.keep_epochs:  # a kill may have left the one before the last
-                folder.remove_older_checkpoints()
+            if done:
+                folder.clean_up(history, f"val_{recipe.metric}", settings.keep_epochs)
         if fit:
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
@@ -111,8 +111,8 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
                 verbose = 2
             learner.fit(**fit, callbacks=callbacks, verbose=verbose)
             history = recorder.rows
-        if data.validation is not data.test:
-            measured = model.evaluate(for_model(model, data.test(**batches)), verbose=0, return_dict=True)
+        if tests is not None:
+            measured = model.evaluate(tests, verbose=0, return_dict=True)
     if group.part:  # a copy that this process can call by itself
         trained, model = model, build_model(recipe, spec, settings.dtype, initial_weights=False)
         compile_model(model, recipe, spec, settings.jit)

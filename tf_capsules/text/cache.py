@@ -29,7 +29,7 @@ class CacheTooLarge(ValueError):
 class LiveStates:
     """The hidden states of texts, a sequence of str, computed by a `FrozenTransformer` whenever they are asked for.
 
-    They are the same as from a cache, in float32.
+    They are those of a cache, before these are rounded to its dtype.
 
     Attributes:
         layers, width: of the hidden states.
