@@ -59,4 +59,7 @@ def _list_recipes():
             here = _measured_here(recipe)
             print(f"  {recipe.name:{name_width}}  {figures[recipe.name]:{width}}  {here:40}  {recipe.title}")
         print()
-    print("Columns: recipe, the paper's figure, the figure measured here, what it is.")
+    print(
+        "Columns: recipe, the paper's figure (of a short regime: of the same network, trained as in the paper), the "
+        "figure measured here, what it is."
+    )

@@ -42,7 +42,8 @@ class Recipe:
             the model itself is trained.
         figures: names of the pictures drawn after training (`tf_capsules.runs.figures`).
         source: where the paper has the experiment.
-        published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one.
+        published: the paper's figure, a test accuracy unless it says "error" or "top-5 error"; None without one. For a
+            short regime it is the figure of the same network in the paper's regime.
         device: what it was made for.
         note: what one has to know to compare: choices that the paper leaves open, departures from it.
 
@@ -135,7 +136,8 @@ class Recipe:
         source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
         regime = dict(source=source, device=device, epochs=epochs, warmup=self.warmup or 0.2)
         regime |= dict(decays=None, decay_steps=None, drops=()) | changes
-        return self.row(name, f"{title}, a short regime for two cores", **regime)
+        published = None if "model_options" in changes else self.published  # it is of this network
+        return self.row(name, f"{title}, a short regime for two cores", published, **regime)
 
     @property
     def schedule(self):
