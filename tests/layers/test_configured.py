@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.layers import Decoder, HeinsenRouting, InvertedAttentionRouting, SequenceCapsules, UpsamplingDecoder
+from tf_capsules.layers import (
+    Decoder,
+    DynamicRouting,
+    HeinsenRouting,
+    InvertedAttentionRouting,
+    SequenceCapsules,
+    UpsamplingDecoder,
+)
 
 POSES = np.ones((2, 3, 5), "float32")
 CASES = {
@@ -41,6 +48,23 @@ class Gated(Decoder):
 def test_a_subclass_may_have_initializers_of_its_own():
     layer = Gated((4, 5, 1), units=(6,), kernel_initializer="zeros")
     assert (array(layer(POSES)) == 0.5).all() and layer.get_config()["gate_initializer"] == "ones"
+
+
+class OfOneSize(DynamicRouting):
+    """Keeps its argument under another name, and gives it back itself."""
+
+    def __init__(self, size, **kwargs):
+        super().__init__(2 * size, 4, **kwargs)
+        self.half = size
+
+    def get_config(self):
+        config = super().get_config() | {"size": self.half}
+        return {name: value for name, value in config.items() if name not in ("capsules", "dim")}
+
+
+def test_a_subclass_may_keep_its_arguments_under_other_names():
+    again = OfOneSize.from_config(OfOneSize(3, iterations=1).get_config())
+    assert (again.half, again.capsules, again.iterations) == (3, 6, 1)
 
 
 def test_each_hidden_layer_draws_its_own_weights():

@@ -86,3 +86,11 @@ def test_a_mask_keeps_its_digits_in_half_precision():
     _, logits = SequenceCapsules(4, dtype="mixed_bfloat16")(embeddings, mask=np.array(mask, "float32"))
     np.testing.assert_allclose(array(exact)[0, :3], np.log(0.999 / 0.001), rtol=1e-3)
     np.testing.assert_allclose(array(logits).astype("float32")[0, :3], array(exact)[0, :3], rtol=4e-3)
+
+
+@pytest.mark.parametrize(("built", "called"), [(1, 3), (3, 1)])
+def test_another_number_of_layers_is_refused(built, called):
+    layer = SequenceCapsules(3)
+    layer(np.zeros((2, 4, built, 5), "float32"))
+    with pytest.raises(ValueError, match=f"expected axis 2 .* to have value {built}"):
+        layer(np.zeros((2, 4, called, 5), "float32"))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from backend import array
 
-from tf_capsules.layers import UpsamplingDecoder
+from tf_capsules.layers import Decoder, UpsamplingDecoder
 
 
 def test_images_have_48_pixels_a_side_between_0_and_1():
@@ -52,3 +52,22 @@ def test_against_numpy():
     expected = 1 / (1 + np.exp(-convolved(x, *last)))
     assert expected.std() > 0.01
     np.testing.assert_allclose(array(decoder(poses)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("decoder", [UpsamplingDecoder, lambda: Decoder((2, 2, 1), (3,))])
+def test_other_capsules_than_it_was_built_for_are_refused(decoder):
+    layer = decoder()
+    layer(np.zeros((1, 5, 16), "float32"))
+    for shape in ((1, 10, 16), (1, 10, 8), (1, 80)):
+        with pytest.raises(ValueError, match="is incompatible with the layer"):
+            layer(np.zeros(shape, "float32"))
+
+
+@pytest.mark.parametrize("decoder", [UpsamplingDecoder, lambda: Decoder((2, 2, 1), (3,))])
+def test_weights_of_two_decoders_have_the_same_names(decoder):
+    paths = []
+    for _ in range(2):
+        layer = decoder()
+        layer.build((None, 5, 16))
+        paths.append([weight.path.partition("/")[2] for weight in layer.weights])
+    assert paths[0] == paths[1] and len(set(paths[0])) == len(paths[0])

@@ -107,6 +107,7 @@ def test_reconstruct_keeps_the_longest_or_the_label():
     images = array(model.reconstruct(poses))
     assert images.shape == IMAGES.shape
     np.testing.assert_allclose(images, array(model.reconstruct(poses, longest)), atol=1e-6)
+    np.testing.assert_allclose(images, array(model.reconstruct(poses, longest.tolist())), atol=1e-6)
     other = array(model.reconstruct(poses, (longest + 1) % CLASSES))
     assert np.abs(other - images).max() > 1e-4
 

@@ -240,6 +240,17 @@ def test_self_attention_network_says_what_does_not_fit():
         self_attention(density="laplace")
 
 
+@pytest.mark.parametrize(("option", "value"), [("pose", (2, 2)), ("parts", 0), ("classes", 0)])
+def test_a_wrong_argument_of_the_text_network_is_named(option, value):
+    with pytest.raises(ValueError, match=f"`{option}` must be a whole number of at least 1. Received: "):
+        TextCapsNet(3, 8, **{"classes": 2, option: value})
+
+
+def test_a_wrong_number_of_classes_of_the_mean_is_named():
+    with pytest.raises(ValueError, match="`classes` must be a whole number of at least 1. Received: 0"):
+        MeanPooling(3, 8, 0)
+
+
 def test_mean_pooling_weighs_tokens_by_the_mask():
     model, random = MeanPooling(layers=3, width=4, classes=5), np.random.default_rng(0)
     embeddings = random.normal(size=(3, 6, 3, 4)).astype("float32")

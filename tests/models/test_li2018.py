@@ -149,6 +149,7 @@ def test_capnet_without_votes_is_capnet_with_stored_votes():
         ("CapNet", dict(routing="em", iterations="3"), "`iterations`.*Received: '3'"),
         ("CapNet", dict(grid=(0, 2)), "`grid`.*Received: 0"),
         ("CapNet", dict(grid=2.5), "`grid`.*Received: 2.5"),
+        ("CapNet", dict(dim="a"), "`dim`.*Received: 'a'"),
         ("EncapNet", dict(coefficients="v3"), "`coefficients`.*Received: 'v3'"),
         ("EncapNet", dict(coefficients=("own", None)), "for each of 4 modules.*Received"),
         ("EncapNet", dict(skips=("stack", "layer")), "`skips`.*Received"),

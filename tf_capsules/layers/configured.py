@@ -62,6 +62,8 @@ class Configured(KeepsInnerStates):
         """The constructor's arguments, and those of the layers that it inherits from."""
         config = super().get_config()
         for name in arguments_of(type(self), Configured):
+            if not hasattr(self, name):  # a subclass keeps it under another name, and adds it
+                continue
             kind, value = name.rpartition("_")[2], getattr(self, name)
             plain = kind not in _GETTERS or value is None or isinstance(value, str)
             config[name] = plain_numbers(value) if plain else _GETTERS[kind][1](value)

@@ -31,6 +31,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": the backward pass recomputes the votes, unless the call returns couplings or
             `normalization` is "min_max"; "recompute": likewise, which excludes "min_max"; "store": they are kept.
+            On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`, masked ones included; "min_max"
             is over the types at each position.
         others: see `EMRouting`.

@@ -57,12 +57,15 @@ class Decoder(Configured):
         sizes = (*self.units, math.prod(self.image_shape))
         activations = ["relu"] * len(self.units) + ["sigmoid"]
         self.dense = [
-            keras.layers.Dense(size, activation, **self._weight_options(clone=True), **self._inner)
-            for size, activation in zip(sizes, activations, strict=True)
+            keras.layers.Dense(
+                size, activation, **self._weight_options(clone=True), **self._inner, name=f"dense_{number}"
+            )
+            for number, (size, activation) in enumerate(zip(sizes, activations, strict=True))
         ]
 
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         size = math.prod(input_shape[1:])
         for layer in self.dense:
             layer.build((None, size))

@@ -153,7 +153,8 @@ class ConvDynamicRouting(ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
-            them, unless the call returns couplings; "store": it uses stored votes.
+            them, unless the call returns couplings; "store": it uses stored votes. On JAX, forward-mode
+            differentiation (`jax.jvp`) needs "store".
         others: see `DynamicRouting`.
 
     Call arguments:

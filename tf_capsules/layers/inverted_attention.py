@@ -118,7 +118,8 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         use_activations: whether parents have activations (ablation C).
         votes_memory: "auto": with `use_activations` votes are stored. Without it the layer holds a child's pose for
             each (child, parent) pair, for a few examples at a time, and recomputes it in the backward pass. "store":
-            votes are always stored. "recompute": never, which excludes `use_activations`.
+            votes are always stored. "recompute": never, which excludes `use_activations`. On JAX, forward-mode
+            differentiation (`jax.jvp`) needs "store".
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, ..., beta_a_constraint: of the weights that they name; the betas are those of activations.
         seed: of the dropout and of a random initial pose.
@@ -218,7 +219,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
-            "store": it uses stored votes.
+            "store": it uses stored votes. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         others: see `InvertedAttentionRouting`; the children that `kernel_initializer` counts are those of a window.
 
     Call arguments:

@@ -67,6 +67,7 @@ class SequenceCapsules(Configured):
     def build(self, embeddings_shape, mask_shape=None):
         check_rank(self, embeddings_shape, "embeddings (batch, tokens, layers, width)")
         known_axes(self, embeddings_shape, {2: "number of layers", 3: "width of the embeddings"})
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes=dict(enumerate(embeddings_shape[2:], 2)))
         self.depth = self.add_weight(embeddings_shape[2:], "zeros", name="depth")
         self.dense.build(embeddings_shape)
         hidden = (*embeddings_shape[:-1], self.dim)

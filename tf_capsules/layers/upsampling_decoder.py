@@ -52,17 +52,18 @@ class UpsamplingDecoder(Configured):
         self._set_weight_options(locals())
         self.channels = positive_int("channels", channels)
         self.image_shape = (48, 48, self.channels)
-        self.dense = keras.layers.Dense(64, **self._weight_options(clone=True), **self._inner)
+        self.dense = keras.layers.Dense(64, **self._weight_options(clone=True), **self._inner, name="dense")
         self.enlarge = keras.layers.UpSampling2D(2, interpolation="bilinear", **self._inner, **CHANNELS_LAST)
-        self.convolutions = [self._convolution(filters) for filters in (64, 128, 128)]
-        self.last = self._convolution(self.channels, "sigmoid")
+        self.convolutions = [self._convolution(f"convolution_{n}", size) for n, size in enumerate((64, 128, 128))]
+        self.last = self._convolution("last", self.channels, "sigmoid")
 
-    def _convolution(self, filters, activation=None):
+    def _convolution(self, name, filters, activation=None):
         options = {**self._weight_options(clone=True), **self._inner, **CHANNELS_LAST}
-        return keras.layers.Conv2D(filters, 3, activation=activation, **options)
+        return keras.layers.Conv2D(filters, 3, activation=activation, name=name, **options)
 
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})
+        self.input_spec = keras.layers.InputSpec(shape=(None, *input_shape[1:]))
         self.dense.build((None, math.prod(input_shape[1:])))
         self.enlarge.build((None, None, None, 1))  # Keras quantizes no model with a layer that is not built
         channels = 1

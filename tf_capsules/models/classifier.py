@@ -146,7 +146,7 @@ class CapsuleClassifier(keras.Model):
         """
         if self.decoder is None:
             raise ValueError(f"The model {self.name!r} has no decoder.")
-        return self.decoder(self.label_mask(poses, labels), training=training)
+        return self.decoder(self.label_mask(poses, labels=labels), training=training)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         labels, sample_weight = _of_label(y), _of_label(sample_weight)

@@ -187,6 +187,7 @@ def MeanPooling(
         layers, width: see `TextCapsNet`, whose inputs it takes.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
     """
+    positive_int("classes", classes)
     inputs, embeddings, mask = _hidden_states(layers, width)
     # A Keras mask is true or false; this one has weights.
     total = keras.ops.einsum("bn,bnlm->blm", mask, embeddings)
@@ -206,8 +207,11 @@ def _hidden_states(layers, width):
 
 def _classifier(inputs, poses, logits, parts, classes, dim, iterations, density, weights, name):
     """The network above the primary capsules: routing to parts, unless `parts` is None, and to the classes."""
+    positive_int("classes", classes)
+    positive_int("pose", dim)
     options = dict(iterations=iterations, density=density, dtype="float32")
     if parts is not None:
+        positive_int("parts", parts)
         poses, logits, _ = HeinsenRouting(parts, dim, sharing="all", name="parts", **options)(poses, logits)
     sharing = "all" if parts is None else "none"
     poses, logits, variances = HeinsenRouting(classes, dim, sharing=sharing, name="classes", **options)(poses, logits)

@@ -72,6 +72,7 @@ def CapNet(
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
     poses = _capsules(features, 8)
     rows, columns = poses.shape[1:3] if grid is None else pair("grid", grid)
+    dim = positive_int("dim", dim)
 
     def routed(x, capsules, name):
         # Each layer gets initializers of its own.
