@@ -79,7 +79,7 @@ def test_a_run_killed_before_it_wrote_the_best_weights_writes_them_when_it_is_re
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "clean_up", killed)
+        patch.setattr(RunFolder, "keep_best_and_last", killed)
         with pytest.raises(Killed):
             train(TINY, tmp_path / "run", SHORT, verbose=0)
     assert not (tmp_path / "run" / "best.weights.h5").exists()

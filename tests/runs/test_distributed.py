@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -185,3 +186,15 @@ def test_wrong_settings_are_named_before_anything_is_joined(settings, backend, m
     monkeypatch.setattr(keras.backend, "backend", lambda: backend)
     with pytest.raises(TrainingError, match=message):
         Settings(**settings).check(recipes.get("sabour2017-digits"))
+
+
+def test_a_checkpoint_may_be_larger_than_a_number_of_32_bits(monkeypatch):
+    sent = []
+
+    def broadcast(array):
+        sent.append(array)
+        return np.array([1, 5], np.int32) if len(sent) == 1 else np.zeros(3, np.uint8)
+
+    monkeypatch.setattr(distributed, "multihost_utils", types.SimpleNamespace(broadcast_one_to_all=broadcast))
+    assert distributed.ProcessGroup(2, 1)._bytes_from_first(b"") == bytes(3)
+    assert sent[1].size == 2**31 + 5  # zeros that nothing fills

@@ -21,9 +21,9 @@ def test_the_last_checkpoint_is_left_and_is_the_best_if_it_has_the_highest_value
     for name in ("last-10000", "last-9999", "best"):
         (tmp_path / f"{name}.weights.h5").write_text(name)
     folder, best = RunFolder(tmp_path), tmp_path / "best.weights.h5"
-    folder.clean_up([{"value": 0.5}, {"value": 0.4}], "value", keep_epochs=True)
+    folder.keep_best_and_last([{"value": 0.5}, {"value": 0.4}], "value", keep_all=True)
     assert len(folder.checkpoints()) == 2 and best.read_text() == "best"
-    folder.clean_up([{"value": 0.5}, {"value": 0.5}], "value", keep_epochs=False)
+    folder.keep_best_and_last([{"value": 0.5}, {"value": 0.5}], "value", keep_all=False)
     assert best.read_text() == "last-10000"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.weights.h5", "last-10000.weights.h5"]
 

@@ -64,7 +64,7 @@ class Recorder(keras.callbacks.Callback):
             with temporarily(None, keras.distribution.distribution, keras.distribution.set_distribution):
                 write_csv(self.folder.path / "history.csv", self.rows)
                 self.folder.save_weights(self.model, epoch + 1)
-            self.folder.clean_up(self.rows, self.monitor, self.keep)
+            self.folder.keep_best_and_last(self.rows, self.monitor, self.keep)
         self.model.stop_training = row[self.monitor] >= self.stop_at
 
 

@@ -108,15 +108,15 @@ class RunFolder:
             seal(part)
             save_state(model, part, epoch)
 
-    def clean_up(self, history, monitor, keep_epochs):
+    def keep_best_and_last(self, history, monitor, keep_all):
         """Brings the weights into line with a history that ends with the last checkpoint, also after a kill.
 
-        If its last epoch is the best, its weights become the best; older checkpoints go, unless they are kept.
+        If its last epoch is the best, its weights become the best; older checkpoints go, unless all are kept.
         """
         if history and history[-1][monitor] == max(row[monitor] for row in history):
             with replacing(self.path / "best.weights.h5") as part:
                 shutil.copyfile(self.weights(), part)
-        for epoch in () if keep_epochs else self.checkpoints()[:-1]:
+        for epoch in () if keep_all else self.checkpoints()[:-1]:
             self.weights(epoch).unlink()
 
     def checkpoints(self):

@@ -99,7 +99,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         if writes:
             folder.write_json("config.json", config)
             if done:
-                folder.clean_up(history, f"val_{recipe.metric}", settings.keep_epochs)
+                folder.keep_best_and_last(history, f"val_{recipe.metric}", settings.keep_epochs)
         if fit:
             stops = settings.stop_at, settings.keep_epochs
             recorder = Recorder(folder if writes else None, recipe.metric, history, done, *stops)
