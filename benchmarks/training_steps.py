@@ -1,21 +1,24 @@
 """Measures a training step of the papers' networks, in milliseconds an image.
 
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
+    python benchmarks/training_steps.py --onednn
 
 The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
 two more forms: with Keras's layer in place of ours (batch normalization, or the strided convolution of primary
 capsules, which differs in bfloat16 alone), and with one routing iteration. One iteration has uniform couplings, so it
-is a mean in place of routing. Each form runs in its own process, in turn, three times. A row has the smallest of the
+is a mean in place of routing. With --onednn the one other form is ours with oneDNN, which TensorFlow uses on some CPUs
+only if it is asked to. Each form runs in its own process, in turn, three times. A row has the smallest of the
 three medians, since other work on a machine only ever adds time. Close other jobs first.
 """
 
 import argparse
+import os
 
 import networks
 from processes import alone, parsed
 
 OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
-CONVOLUTION = "Keras's convolution"
+CONVOLUTION, ONEDNN = "Keras's convolution", "ours, TF_ENABLE_ONEDNN_OPTS=1"
 ROWS = {
     "heinsen2019-smallnorb": (OURS, KERAS, MEAN),
     "tsai2020-cifar10@2": (OURS, KERAS, MEAN),
@@ -29,6 +32,8 @@ ROWS = {
 
 def measure(row, form, steps, dtype):
     """Seconds an image."""
+    if form == ONEDNN:
+        os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     import keras
 
     from tf_capsules.layers import BatchNormalization
@@ -49,13 +54,15 @@ def main():
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--dtype", choices=("float32", "mixed_bfloat16"), default="float32")
+    parser.add_argument("--onednn", action="store_true", help="compare with oneDNN in place of the other forms")
     parser.add_argument("--output", default="results/training_steps.csv")
     options = parsed(parser, measure)
     from tf_capsules.runs.results import append_row, environment
 
     for name in options.rows:
         same = CONVOLUTION if options.dtype == "float32" else None
-        seconds = {form: [] for form in ROWS[name] if form != same}
+        forms = (OURS, ONEDNN) if options.onednn else ROWS[name]
+        seconds = {form: [] for form in forms if form != same}
         for _ in range(3):
             for form, found in seconds.items():
                 found.append(alone(__file__, name, form, options.steps, options.dtype))

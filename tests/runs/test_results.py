@@ -1,7 +1,6 @@
 import re
 import signal
 import types
-from dataclasses import replace
 
 import keras
 import pytest
@@ -9,7 +8,7 @@ from small_runs import SHORT, TINY
 
 from tf_capsules.runs import TrainingError, train
 from tf_capsules.runs import results as module
-from tf_capsules.runs.results import COLUMNS, append_row, lacks_bfloat16
+from tf_capsules.runs.results import COLUMNS, append_row, cpu_hints
 
 
 def test_results_are_appended_and_other_columns_refused(tmp_path, run):
@@ -89,27 +88,34 @@ def test_a_file_of_results_that_cannot_take_the_row_is_refused_before_training(e
 
 
 @pytest.mark.parametrize(
-    ("about", "lacks"),
+    ("about", "float32", "onednn"),
     [
-        ("flags : fma avx2 avx512f", True),
-        ("flags : fma avx2 avx512f amx_bf16", False),
-        ("flags : avx512_bf16 avx512f", False),
-        ("Features : fp asimd", False),
-        (None, False),
+        ("flags : fma avx avx2", True, True),
+        ("flags : fma avx2 avx512f", True, True),
+        ("flags : fma avx2 avx512f avx512_vnni", True, False),
+        ("flags : fma avx2 avx512f amx_bf16", False, False),
+        ("flags : avx2 avx512_bf16 avx512f", False, False),
+        ("Features : fp asimd", False, False),
+        (None, False, False),
     ],
-    ids=["AVX-512", "AMX", "AVX-512 with bfloat16", "ARM", "unknown"],
+    ids=["AVX2", "AVX-512", "VNNI", "AMX", "AVX-512 with bfloat16", "ARM", "unknown"],
 )
-def test_a_cpu_without_instructions_for_bfloat16_is_known(tmp_path, about, lacks):
+def test_hints_tell_what_is_faster_on_this_cpu(tmp_path, monkeypatch, about, float32, onednn):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    cpu = tmp_path / "cpuinfo"
     if about is not None:
-        (tmp_path / "cpuinfo").write_text(about)
-    assert lacks_bfloat16(tmp_path / "cpuinfo") is lacks
+        cpu.write_text(about)
+    for dtype, slow in ("mixed_bfloat16", float32), ("float32", False):
+        hints = " ".join(cpu_hints(dtype, cpu))
+        assert ("--dtype float32" in hints, "TF_ENABLE_ONEDNN_OPTS=1" in hints) == (slow, onednn)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")  # on purpose
+    assert "ONEDNN" not in " ".join(cpu_hints("mixed_bfloat16", cpu))
 
 
-def test_a_training_hints_that_float32_is_faster(eager, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tf_capsules.runs.training.lacks_bfloat16", lambda: True)
-    for dtype, hints in ("mixed_bfloat16", 1), ("float32", 0):
-        train(TINY.replace(epochs=1), tmp_path / dtype, replace(SHORT, dtype=dtype))
-        assert capsys.readouterr().out.count("hint: this CPU has no instructions for bfloat16") == hints
+def test_a_training_prints_the_hints(eager, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tf_capsules.runs.training.cpu_hints", lambda dtype: [f"not {dtype}", "faster"])
+    train(TINY.replace(epochs=1), tmp_path / "run", SHORT)
+    assert "hint: not float32\nhint: faster\n" in capsys.readouterr().out
 
 
 def test_on_pytorch_devices_are_asked_of_it(monkeypatch):

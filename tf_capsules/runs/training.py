@@ -17,7 +17,7 @@ from tf_capsules.runs.distributed import join_processes, mirrored_strategy
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.figures import check_names
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import append_row, check_row, describe_result, has_row, lacks_bfloat16, of_process
+from tf_capsules.runs.results import append_row, check_row, cpu_hints, describe_result, has_row, of_process
 from tf_capsules.runs.run import Run
 from tf_capsules.runs.settings import DECLARED, Settings
 
@@ -173,8 +173,8 @@ def _report_start(folder, recipe, settings, data):
     if steps < _FEW_STEPS and settings.epoch_size is None:
         few = f"{steps} step{'s' * (steps > 1)} of up to {recipe.batch_size} examples"
         print(f"hint: an epoch has only {few}; a smaller --batch-size makes more steps and learns more", flush=True)
-    if settings.dtype == "mixed_bfloat16" and lacks_bfloat16():
-        print("hint: this CPU has no instructions for bfloat16; --dtype float32 is usually faster", flush=True)
+    for hint in cpu_hints(settings.dtype):
+        print(f"hint: {hint}", flush=True)
 
 
 def _report_resumed(folder, done, epochs, reached):
