@@ -90,3 +90,16 @@ def test_any_backbone_under_any_capsules(name, head, tmp_path):
 def test_images_that_cannot_be_taken_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "model, name, value",
+    [
+        (sabour2017.CapsNet, "kernel_size", 5),
+        (hinton2018.MatrixCapsNet, "padding", "same"),
+        (heinsen2019.ImageCapsNet, "filters", 32),
+    ],
+)
+def test_an_argument_of_what_the_backbone_replaces_is_refused(model, name, value):
+    with pytest.raises(ValueError, match=f"`{name}` is of a convolution that `backbone` replaces. Received: {value!r}"):
+        model(backbone=keras.layers.Identity(), **{name: value})

@@ -212,7 +212,8 @@ class Killed(training.Recorder):
 def dropping(image_shape, **options):
     images = keras.Input(image_shape)
     backbone = keras.Model(images, keras.layers.Dropout(0.5)(images))
-    return SPREAD.model(image_shape, backbone=backbone, **{**options, "primary_kernel_size": 3})
+    replaced = dict(filters=256, kernel_size=9)
+    return SPREAD.model(image_shape, backbone=backbone, **options | replaced | dict(primary_kernel_size=3))
 
 if sys.argv.pop(1) == "kill":
     training.Recorder = Killed

@@ -1,5 +1,6 @@
 """Backbones, which lie below the capsules: Keras models from images to a map (batch, height, width, channels)."""
 
+import inspect
 from collections.abc import Callable, Sequence
 
 import keras
@@ -148,6 +149,13 @@ def columns_of(pose: Size):
     if pose in ((), []):
         raise ValueError(f"`pose` must be (rows, columns), or a number of entries. Received: {pose!r}")
     return pose[-1] if isinstance(pose, (tuple, list)) else pose
+
+
+def check_replaced(model: Callable, **given):
+    """Raises a ValueError for an argument of what a backbone replaces in a network, unless it has its default."""
+    for name, value in given.items():
+        if value != inspect.signature(model).parameters[name].default:
+            raise ValueError(f"`{name}` is of a convolution that `backbone` replaces. Received: {value!r}")
 
 
 def features_of(images: Tensor, backbone: keras.Layer | None):

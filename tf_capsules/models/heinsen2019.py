@@ -5,7 +5,14 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
-from tf_capsules.models.backbones import batch_normalized, columns_of, fan_in_uniform, features_of, image_input
+from tf_capsules.models.backbones import (
+    batch_normalized,
+    check_replaced,
+    columns_of,
+    fan_in_uniform,
+    features_of,
+    image_input,
+)
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
@@ -38,7 +45,7 @@ def ImageCapsNet(
         pose: of every capsule: (rows, columns), or the number of entries of a vector.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
-        backbone: None; or a Keras model from images to a feature map, which replaces coordinates and convolutions.
+        backbone: None; or a Keras model from images to a feature map, in place of all before the capsules.
         weights: as of all networks; or a PyTorch file (.pt) that the author published, see
             `tf_capsules.models.weights.heinsen2019_published`.
 
@@ -59,6 +66,7 @@ def ImageCapsNet(
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(x)
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
     else:
+        check_replaced(ImageCapsNet, filters=filters)
         x = features_of(images, backbone)
 
     def pointwise():

@@ -8,7 +8,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
-from tf_capsules.models.backbones import columns_of, features_of, image_input
+from tf_capsules.models.backbones import check_replaced, columns_of, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
@@ -55,7 +55,7 @@ def MatrixCapsNet(
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None; or a factor on the sum of the squared kernel weights, which is then added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
-        backbone: None; or a Keras model from images to a feature map, in place of the convolution and without `l2`.
+        backbone: None; or a Keras model from images to a feature map, in place of convolution, `filters` and `l2`.
 
     Returns:
         A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of
@@ -84,6 +84,8 @@ def MatrixCapsNet(
     if backbone is None:
         options: dict[str, Any] = dict(padding=padding, activation="relu", name="convolution", **regularized)
         backbone = keras.layers.Conv2D(filters, _CONVOLUTION, 2, **options, **CHANNELS_LAST)
+    else:
+        check_replaced(MatrixCapsNet, filters=filters, padding=padding)
     x = features_of(images, backbone)
     options = dict(activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized)
     x = PrimaryCapsules(types, pose, **options)(x)

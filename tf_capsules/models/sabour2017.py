@@ -8,7 +8,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
-from tf_capsules.models.backbones import features_of, image_input
+from tf_capsules.models.backbones import check_replaced, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
@@ -54,7 +54,7 @@ def CapsNet(
         iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
-        backbone: None; or a Keras model from images to a feature map, which replaces the first convolution.
+        backbone: None; or a Keras model from images to a feature map, in place of convolution and its arguments.
 
     Example:
         >>> CapsNet().count_params()
@@ -65,6 +65,8 @@ def CapsNet(
         backbone = keras.layers.Conv2D(
             filters, kernel_size, padding=padding, activation="relu", name="convolution", **CHANNELS_LAST
         )
+    else:
+        check_replaced(CapsNet, filters=filters, kernel_size=kernel_size)
     x = features_of(images, backbone)
     primary: dict[str, Any] = dict(scale=primary_scale, name="primary_capsules")
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, padding, **primary)(x)
