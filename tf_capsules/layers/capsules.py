@@ -79,6 +79,9 @@ class LabelMask(keras.layers.Layer):
     def __init__(self, **kwargs):
         super().__init__(autocast=False, **kwargs)  # half precision would round class numbers
 
+    def build(self, poses_shape, labels_shape=None, activations_shape=None):
+        super().build(poses_shape)
+
     def call(self, poses, labels=None, activations=None):
         self.compute_output_shape(_shape(poses), activations_shape=None if activations is None else _shape(activations))
         poses = ops.cast(poses, self.compute_dtype)
