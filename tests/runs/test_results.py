@@ -107,9 +107,13 @@ def test_hints_tell_what_is_faster_on_this_cpu(tmp_path, monkeypatch, about, flo
         cpu.write_text(about)
     for dtype, slow in ("mixed_bfloat16", float32), ("float32", False):
         hints = " ".join(cpu_hints(dtype, cpu))
-        assert ("--dtype float32" in hints, "TF_ENABLE_ONEDNN_OPTS=1" in hints) == (slow, onednn)
+        asks = onednn and keras.backend.backend() == "tensorflow"
+        assert ("--dtype float32" in hints, "TF_ENABLE_ONEDNN_OPTS=1" in hints) == (slow, asks)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")  # on purpose
     assert "ONEDNN" not in " ".join(cpu_hints("mixed_bfloat16", cpu))
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
+    monkeypatch.setattr(module, "_devices", lambda: ["cpu:0", "gpu:0"])
+    assert cpu_hints("mixed_bfloat16", cpu) == []
 
 
 def test_a_training_prints_the_hints(eager, tmp_path, monkeypatch, capsys):

@@ -45,7 +45,8 @@ def ImageCapsNet(
         pose: of every capsule: (rows, columns), or the number of entries of a vector.
         iterations, density: see `HeinsenRouting`.
         pointwise_initializer: of the two 1x1 convolutions: "kaiming" (the paper) or "uniform" (the author's code).
-        backbone: None; or a Keras model from images to a feature map, in place of all before the capsules.
+        backbone: None; or a Keras model from images to a feature map, in place of coordinates and convolutions:
+            then leave out `filters`.
         weights: as of all networks; or a PyTorch file (.pt) that the author published, see
             `tf_capsules.models.weights.heinsen2019_published`.
 

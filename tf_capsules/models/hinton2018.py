@@ -55,7 +55,8 @@ def MatrixCapsNet(
         normalization: see `EMRouting`; the paper has 1.0.
         l2: None; or a factor on the sum of the squared kernel weights, which is then added to the loss.
         logits: whether the activations are the logits of a softmax over the classes, for a cross-entropy.
-        backbone: None; or a Keras model from images to a feature map, in place of convolution, `filters` and `l2`.
+        backbone: None; or a Keras model from images to a feature map, in place of the convolution: then leave out
+            `filters` and `padding`. It gets no `l2`.
 
     Returns:
         A `CapsuleClassifier`, not compiled. Its "activations" (batch, classes) are in (0, 1), the logistic function of

@@ -54,7 +54,8 @@ def CapsNet(
         iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
         decoder_units: units of the decoder's hidden layers; None for no decoder.
         reconstruction_weight: factor on the summed squared error of the reconstruction.
-        backbone: None; or a Keras model from images to a feature map, in place of convolution and its arguments.
+        backbone: None; or a Keras model from images to a feature map, in place of the first convolution: then leave
+            out `filters` and `kernel_size`.
 
     Example:
         >>> CapsNet().count_params()

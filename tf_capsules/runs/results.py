@@ -106,9 +106,12 @@ def _devices():
 
 def cpu_hints(dtype, cpu="/proc/cpuinfo"):
     """What makes training in this dtype faster on an x86 CPU, in words; Linux describes the CPU in the file `cpu`."""
-    if not os.path.exists(cpu) or not all(device.startswith("cpu") for device in _devices()):
+    try:
+        instructions, hints = pathlib.Path(cpu).read_text(), []
+    except OSError:
         return []
-    instructions, hints = pathlib.Path(cpu).read_text(), []
+    if not all(device.startswith("cpu") for device in _devices()):
+        return []
     if dtype == "mixed_bfloat16" and "avx" in instructions and "_bf16" not in instructions:
         hints.append("this CPU has no instructions for bfloat16; --dtype float32 is usually faster")
     asked = keras.backend.backend() != "tensorflow" or "TF_ENABLE_ONEDNN_OPTS" in os.environ
