@@ -73,13 +73,20 @@ def test_windowed_em_routing_equals_em_routing_in_value_and_gradient(case, dtype
 
 @pytest.mark.parametrize("case", CASES)
 def test_windows_with_few_active_children_are_as_exact_as_with_stored_votes(case):
-    """A window has 48 children, of which none to a few are active: their votes leave small variances, or none."""
+    """A window has 48 children, of which none to a few are active: their votes leave small variances, or none.
+
+    Both round, and on some processors differently: so each is compared with float64.
+    """
     poses, activations, *others = arguments((3,) if case != "last" else (), False, "float32", types=8)
     activations = activations * (np.random.default_rng(5).random(activations.shape) < 0.03)
-    run = [lambda *x, f=f: f(*x, **CASES[case]) for f in (recomputed, stored)]
-    found, wanted = (keras.tree.map_structure(array, f(poses, activations, *others)) for f in run)
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * np.abs(b).max())
+    run = [lambda *x, f=f: keras.tree.map_structure(array, f(*x, **CASES[case])) for f in (recomputed, stored)]
+    arrays = [x.astype("float32") for x in (poses, activations, *others)]
+    found, wanted = (f(*arrays) for f in run)
+    with float64():
+        exact = run[1](*(x.astype("float64") for x in arrays))
+    for a, b, true in zip(found, wanted, exact, strict=True):
+        assert a.dtype == b.dtype == "float32" and true.dtype == "float64"
+        assert np.abs(a - true).max() <= 2 * np.abs(b - true).max() + 1e-4 * np.abs(true).max()
 
 
 def test_gradients_are_exact_where_parents_have_one_child():
