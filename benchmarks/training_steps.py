@@ -1,7 +1,7 @@
 """Measures a training step of the papers' networks, in milliseconds an image.
 
     python benchmarks/training_steps.py [--steps 8] [--dtype float32] [--output results/training_steps.csv]
-    python benchmarks/training_steps.py --onednn
+    python benchmarks/training_steps.py --onednn --output results/training_steps_onednn.csv
 
 The networks, batch sizes, losses and optimizers are those of the recipes; the images are random. Networks run in up to
 two more forms: with Keras's layer in place of ours (batch normalization, or the strided convolution of primary
