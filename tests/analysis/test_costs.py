@@ -256,11 +256,11 @@ from tf_capsules.runs.results import peak_memory_mb
 model = CapsNet((28, 28, 1), classes=10, filters=64, kernel_size=5, types=8, decoder_units=None)
 model.compile("adam", MarginLoss(), jit_compile=False)
 model.optimizer.build(model.trainable_variables)
-images, labels = np.zeros((256, 28, 28, 1), "float32"), np.zeros(256, int)
+images, labels = np.zeros((512, 28, 28, 1), "float32"), np.zeros(512, int)
 before = peak_memory_mb()  # of this process alone, where `ru_maxrss` begins with that of its parent
 model.train_on_batch(images, labels)
 measured = peak_memory_mb() - before
-cost = estimate_cost(model, 256)
+cost = estimate_cost(model, 512)
 print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) / 2**20)
 """
 
@@ -268,12 +268,15 @@ print(measured, (cost.peak - cost.memory["weights"] - cost.memory["optimizer"]) 
 @pytest.mark.long
 @of_graphs
 def test_the_estimated_peak_is_near_the_measured_one():
-    """Measures in a separate process, above its memory before the first step."""
+    """Measures in a separate process, above its memory before the first step.
+
+    A step reuses some tens of MiB that imports have freed, so it must need many times as much.
+    """
     done = run_script(MEASURED)
     assert done.returncode == 0, done.stderr
     measured, estimated = map(float, done.stdout.split()[-2:])
-    assert measured > 200
-    assert 0.9 < measured / estimated < 1.7
+    assert measured > 400
+    assert 0.85 < measured / estimated < 1.7
 
 
 def test_inputs_of_unknown_size_are_given_one():

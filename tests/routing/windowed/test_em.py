@@ -90,15 +90,20 @@ def test_windows_with_few_active_children_are_as_exact_as_with_stored_votes(case
 
 
 def test_gradients_are_exact_where_parents_have_one_child():
-    """Their variances are at the floor, and slopes of 1 / variance must multiply nothing but small differences."""
+    """Their variances are at the floor, and slopes of 1 / variance must multiply nothing but small differences.
+
+    Those are rounding errors of votes here: up to 0.4% of the gradient, where large ones gave 500 times it.
+    """
     random = np.random.default_rng(1)
     shapes = (2, 4, 4, 1, 4, 4), (2, 4, 4, 1), (1, 3, 4, 5), (3,), (3,)
     arrays = [random.uniform(0.1, 1, size).astype("float32") for size in shapes]
     options = CASES["data"] | {"windows": Windows(4, 4, (1, 1))}
-    wanted = gradients_of(weighted(stored, options))(*arrays)[1]
     found = gradients_of(weighted(recomputed, options))(*arrays)[1]
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3 * np.abs(b).max())
+    with float64():
+        exact = gradients_of(weighted(stored, options))(*(x.astype("float64") for x in arrays))[1]
+    for a, b in zip(found, exact, strict=True):
+        assert a.dtype == "float32" and b.dtype == "float64"
+        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-2 * np.abs(b).max())
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
