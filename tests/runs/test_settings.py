@@ -4,7 +4,7 @@ import pathlib
 import keras
 import numpy as np
 import pytest
-from small_runs import DIGITS, SHORT, TINY
+from small_runs import DIGITS, SHORT, TINY, plain_network
 
 from tf_capsules import recipes
 from tf_capsules.runs import Settings, TrainingError, load_run, train
@@ -76,6 +76,28 @@ def test_arguments_of_the_network_are_set_kept_and_told(eager, tmp_path):
             train(TINY, tmp_path / "other", Settings(network=network))
     with pytest.raises(TrainingError, match="--network iterations=2: give --iterations 2"):
         train(TINY, tmp_path / "other", Settings(network={"iterations": 2}))
+    with pytest.raises(TrainingError, match="--network weights=a: give --weights a"):
+        train(TINY, tmp_path / "other", Settings(network={"weights": "a"}))
+
+
+def test_a_run_starts_from_given_weights(eager, tmp_path):
+    """At so small a learning rate they stay: the first epoch ends where the other run ended."""
+    before = train(TINY, tmp_path / "before", SHORT, verbose=0)
+    weights = before.folder / "last-0002.weights.h5"
+    settings = dataclasses.replace(SHORT, epochs=1, learning_rate=1e-9, weights=weights, seed=5)
+    after = train(TINY, tmp_path / "after", settings, verbose=0)
+    for a, b in zip(after.model.get_weights(), before.model.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert after.result["settings"].startswith(f"weights {weights}")
+    weights.unlink()
+    again = load_run(tmp_path / "after")
+    np.testing.assert_array_equal(again.model.get_weights()[0], after.model.get_weights()[0])
+    for given, message in ((weights, "no such file, nor a shipped set"), ("sabour2017-digits", "filters|shape")):
+        with pytest.raises(TrainingError, match=message):
+            train(TINY, tmp_path / "other", Settings(weights=given, iterations=3))
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(TrainingError, match="--weights a: plain_network of .* can't be given weights"):
+        train(TINY.replace(model=plain_network, model_options={}), tmp_path / "other", Settings(weights="a"))
 
 
 @pytest.mark.parametrize(
@@ -103,3 +125,6 @@ def test_paths_are_absolute_but_for_addresses(tmp_path, monkeypatch):
     (tmp_path / "gpt2").mkdir()
     assert Settings(transformer="~/gpt2").with_absolute_paths().transformer == str(tmp_path / "gpt2")
     assert Settings(transformer=pathlib.Path("a-name")).with_absolute_paths().transformer == "a-name"
+    (tmp_path / "a.weights.h5").touch()
+    assert Settings(weights="a.weights.h5").with_absolute_paths().weights == str(tmp_path / "a.weights.h5")
+    assert Settings(weights="a-name").with_absolute_paths().weights == "a-name"

@@ -26,7 +26,7 @@ from tf_capsules.runs.option import (
 
 _OF_IMAGENET = ("imagenet", "h_imagenet")
 # What a row of results states, if it was set; its other columns have the rest.
-_STATED = "warmup momentum_cycle mixup stop_at iterations network feedback loss data image_size".split()
+_STATED = "weights warmup momentum_cycle mixup stop_at iterations network feedback loss data image_size".split()
 _STATED += "class_list box_file train_limit epoch_size jit".split()
 
 
@@ -60,6 +60,12 @@ class Settings:
     )
     stop_at: float | None = option(
         "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False
+    )
+    weights: str | os.PathLike | None = option(
+        "to start from: a weights file, or the name of a shipped set (default: random ones)",
+        metavar="FILE",
+        recipe="model_options",
+        path=True,
     )
     iterations: int | None = option("of each routing layer of the network", AT_LEAST_1, recipe="model_options")
     network: dict | None = option(
@@ -137,6 +143,11 @@ class Settings:
             raise TrainingError(
                 f"--iterations {self.iterations} needs a network that routes; {network} of {recipe.name} does not."
             )
+        if self.weights is not None and "weights" not in parameters:
+            raise TrainingError(f"--weights {self.weights}: {network} of {recipe.name} can't be given weights.")
+        if "weights" in (self.network or {}):
+            file = self.network["weights"]
+            raise TrainingError(f"--network weights={file}: give --weights {file}.")
         of_data = {"image_shape", "classes"} if recipe.transformer is None else {"layers", "width", "classes"}
         check_arguments("network", self.network, recipe.model, {*of_data, "weights", "name"})
         if "iterations" in (self.network or {}):
@@ -258,7 +269,7 @@ class Settings:
         for name, path in paths.items():
             if path is not None and (name, path) != ("cache", "none"):
                 full = pathlib.Path(path).expanduser()
-                no_path = "://" in str(path) or (name == "transformer" and not full.is_dir())
+                no_path = "://" in str(path) or (name in ("transformer", "weights") and not full.exists())
                 paths[name] = str(path if no_path else full.resolve())
         return dataclasses.replace(self, **paths)
 
