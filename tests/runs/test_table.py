@@ -180,6 +180,7 @@ def test_rows_that_differ_in_more_than_iterations_keep_their_names(tmp_path, mon
         (["tsai2020-cifar10-cnn@2"], {}, "needs a network that routes"),
         (["sabour2017-digits"], {"epochs": 0}, "--epochs"),
         (["sabour2017-digits"], {"iterations": 2}, "names its own iterations .* Received: iterations 2"),
+        (["sabour2017-digits"], {"weights": "a.h5"}, "random weights, .* Received: weights a.h5"),
         (["sabour2017-digits"], {"processes": 2, "process": 0}, "one process. Received: processes 2, process 0"),
         (["sabour2017-digits"], {"network": {"layers": 2}}, "--network layers=2"),
         (["mazzia2021-mnist", "sabour2017-digits"], {"momentum_cycle": True}, "needs warmup"),

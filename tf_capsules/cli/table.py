@@ -24,8 +24,8 @@ def add_parser(parser):
         help="file of results; rows that it has are not measured again (default: table.csv in the folder)",
     )
     parser.add_argument("--no-test", action="store_true", help="train and draw the curves, without a test at the end")
-    # Its rows name iterations, and each is trained by one process.
-    elsewhere = ("iterations", "processes", "process", "coordinator")
+    # Its rows name iterations and start alike, and each is trained by one process.
+    elsewhere = ("weights", "iterations", "processes", "process", "coordinator")
     add_settings(parser, [name for name in DECLARED if name not in elsewhere])
 
 

@@ -76,9 +76,9 @@ def make_table(names, folder, settings, results, test=True):
     rows = [Row(name) for name in names]
     if not rows or len(set(names)) < len(names):
         raise TrainingError(f"A table needs at least one row, and no row twice. Received: {', '.join(names) or 'none'}")
-    given = {name: getattr(settings, name) for name in ("iterations", "processes", "process", "coordinator")}
+    given = {name: getattr(settings, name) for name in ("weights", "iterations", "processes", "process", "coordinator")}
     if given := [f"{name} {value}" for name, value in given.items() if value is not None]:
-        own = "A row names its own iterations (RECIPE@N), and is trained by one process."
+        own = "A row names its own iterations (RECIPE@N), starts from random weights, and is trained by one process."
         raise TrainingError(f"{own} Received: {', '.join(given)}")
     for row in rows:
         options = row.settings(settings)
