@@ -21,7 +21,7 @@ OURS, KERAS, MEAN = "ours", "Keras's batch normalization", "one iteration"
 CONVOLUTION, ONEDNN = "Keras's convolution", "ours, TF_ENABLE_ONEDNN_OPTS=1"
 ROWS = {
     "heinsen2019-smallnorb": (OURS, KERAS, MEAN),
-    "tsai2020-cifar10@2": (OURS, KERAS, MEAN),
+    "tsai2020-cifar10@2": (OURS, MEAN),
     "hinton2018-smallnorb-small@2": (OURS, MEAN),
     "li2018-cifar10-short": (OURS, KERAS),
     "sabour2017-mnist": (OURS, CONVOLUTION, MEAN),

@@ -20,6 +20,7 @@ sabour2017-mnist,mnist,evaluated with 1 iteration,,60000,40,128,0.001,1,accuracy
 sabour2017-mnist,mnist,familiar viewpoints,,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,fashion_mnist,,,60000,30,128,0.001,1,accuracy,0.9
 sabour2017-mnist,mnist,weights elsewhere,,0,0,128,0.001,1,accuracy,0.1
+sabour2017-mnist,mnist,,weights a.h5; jit off,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,iterations 1; jit off,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,network types=4,60000,40,128,0.001,1,accuracy,0.1
 sabour2017-mnist,mnist,,loss downweight=1,60000,40,128,0.001,1,accuracy,0.1

@@ -20,7 +20,8 @@ def measure_couplings(model, inputs):
     Returns:
         Dict from layer name to a list of arrays (batch, ..., children, parents), one for each iteration; 0 for children
         that take no part, such as the padding of texts. A `ConcurrentRouting` gives an entry for each layer of its
-        chain. Layers of your own are found by `return_couplings`; one without `iterations` is measured once.
+        chain. Layers of your own are found by `return_couplings`; one without `iterations` is measured once. Where a
+        model calls a layer several times, the first call is measured.
 
     Example:
         >>> {name: len(each) for name, each in measure_couplings(model, images).items()}

@@ -11,7 +11,7 @@ from tf_capsules.files import read_csv, reading
 _COLUMNS = set("recipe dataset note settings train_examples epochs batch_size learning_rate seed metric value".split())
 # Notes of crops, other iterations, data or weights, and parts of the data.
 _OF_ANOTHER_TEST = re.compile(" crops$|^familiar viewpoints$|^evaluated with |^trained on |^weights | test examples$")
-_OF_ANOTHER_NETWORK = re.compile(r"\b(iterations|network|loss|feedback|mixup) ")  # or loss
+_OF_ANOTHER_TRAINING = re.compile(r"\b(weights|iterations|network|loss|feedback|mixup) ")
 # Beside the package where it is installed, beside the checkout's `tf_capsules` otherwise.
 _PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)]
 
@@ -48,7 +48,7 @@ def measured(recipe):
     alike = {}  # rows by their conditions: the longest training wins; of equal ones, that with the least to tell
     for row in _rows():
         its_own = (row["recipe"], row["dataset"], row["metric"]) == own and 0 < row["epochs"] <= recipe.epochs
-        if its_own and not _OF_ANOTHER_NETWORK.search(row["settings"]) and of_the_full_test(row):
+        if its_own and not _OF_ANOTHER_TRAINING.search(row["settings"]) and of_the_full_test(row):
             steps, told = row["train_examples"] * row["epochs"], row["settings"] + row["note"]
             conditions = (steps, -len(told), told, row["batch_size"], row["learning_rate"])
             alike.setdefault(conditions, []).append(row)
