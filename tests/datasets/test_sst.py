@@ -116,6 +116,9 @@ def test_an_empty_file_is_named(trees):
     (trees / "dev.txt").write_text("\n")
     with pytest.raises(ValueError, match="dev.txt holds no trees"):
         sst(trees)
+    (trees / "dev.txt").write_text("(2 (2 a) (2 b))\n")
+    with pytest.raises(ValueError, match="dev.txt holds no positive or negative trees"):
+        sst(trees, labels="binary")
 
 
 def test_bad_labels_are_named(trees):

@@ -115,7 +115,7 @@ def test_the_range_of_images_is_not_checked_but_stated(model, tmp_path, converte
         assert "in [0, 1]" in onnx.load(tmp_path / "model").graph.input[0].doc_string
 
 
-def test_converters_refuse_half_precision_and_folders(model, tmp_path, converter):
+def test_converters_refuse_half_precision_quantized_layers_and_folders(model, tmp_path, converter):
     half = keras.Sequential(
         [keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5, dtype="mixed_bfloat16")]
     )
@@ -125,6 +125,13 @@ def test_converters_refuse_half_precision_and_folders(model, tmp_path, converter
             converter[0](network, tmp_path / "model")
     with pytest.raises(ValueError, match="is a folder"):
         converter[0](model, tmp_path)
+    if converter[1] is not run_onnx:
+        plain = keras.Sequential(
+            [keras.Input((8, 7, 1)), keras.layers.Flatten(), keras.layers.Dense(5, dtype="float32")]
+        )
+        plain.layers[-1].quantize("int8")
+        with pytest.raises(ValueError, match=r"does not take Keras's quantized layers \(dense.*, ...\)"):
+            converter[0](plain, tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 

@@ -1,7 +1,7 @@
 import pytest
 from small_runs import needs_tensorflow
 
-from tf_capsules.runs.exporting import export_run, plan_export
+from tf_capsules.runs.exporting import export_run, plan_export, serve_example
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,13 @@ def test_a_run_is_exported_as_its_target_says(run, tmp_path):
     assert (tmp_path / "m.tflite").read_bytes()[4:8] == b"TFL3"
     with pytest.raises(ValueError, match="--format embeddings is for texts. Received: sabour2017-digits"):
         export_run(run, format="embeddings")
+
+
+@pytest.mark.long
+@needs_tensorflow
+def test_an_example_is_served_by_an_export_of_either_default(run, tmp_path):
+    for default in ("float32", "uint8"):
+        by, answer = serve_example(run, export_run(run, tmp_path / default, default=default))
+        probabilities = run.model.predict(run.examples(1)[0], verbose=0)["activations"][0]
+        assert by == "TensorFlow" and answer["class"] == probabilities.argmax()
+        assert answer["probability"] == pytest.approx(probabilities.max(), abs=1e-3)

@@ -124,7 +124,9 @@ def test_paths_are_absolute_but_for_addresses(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "gpt2").mkdir()
     assert Settings(transformer="~/gpt2").with_absolute_paths().transformer == str(tmp_path / "gpt2")
-    assert Settings(transformer=pathlib.Path("a-name")).with_absolute_paths().transformer == "a-name"
     (tmp_path / "a.weights.h5").touch()
     assert Settings(weights="a.weights.h5").with_absolute_paths().weights == str(tmp_path / "a.weights.h5")
-    assert Settings(weights="a-name").with_absolute_paths().weights == "a-name"
+    (tmp_path / "sabour2017-digits").mkdir()  # a shipped set precedes it
+    assert Settings(weights="sabour2017-digits").with_absolute_paths().weights == "sabour2017-digits"
+    (tmp_path / "a-name").touch()  # not a transformer's folder
+    assert Settings(transformer=pathlib.Path("a-name")).with_absolute_paths().transformer == "a-name"

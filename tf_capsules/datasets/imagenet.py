@@ -9,6 +9,7 @@ import pathlib
 import keras
 import numpy as np
 
+from tf_capsules.datasets.encoded import decode_image
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import read_npz, reading, replacing, writable
 from tf_capsules.lazy import tf, tfds
@@ -146,8 +147,7 @@ def _split(source, index, label_of, classes, boxes, image_size, part):
 
     def example(tensors, index, draw):
         file = tf.numpy_function(read, [tensors["number"][index]], tf.string)
-        picture = tf.io.decode_image(tf.ensure_shape(file, ()), 3, expand_animations=False)
-        picture = tf.ensure_shape(picture, (None, None, 3))
+        picture = tf.ensure_shape(decode_image(tf.ensure_shape(file, ()), 3), (None, None, 3))
         size = tf.shape(picture)[:2]
         if boxes is None:
             side = tf.reduce_min(size)

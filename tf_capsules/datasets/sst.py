@@ -107,7 +107,7 @@ def examples(path, labels="fine", phrases=False):
                 texts.append(text)
                 numbers.append(label)
     if not texts:
-        raise ValueError(f"{path} holds no trees")
+        raise ValueError(f"{path} holds no {'trees' if labels == 'fine' else 'positive or negative trees'}")
     return texts, numbers
 
 

@@ -43,7 +43,7 @@ def check_outputs(model, outputs):
 
 def named(class_names):
     """Names of classes as a tensor of strings."""
-    if isinstance(class_names, (str, bytes, dict, set, frozenset)):
+    if isinstance(class_names, (str, bytes, dict, set, frozenset)) or not hasattr(class_names, "__len__"):
         raise ValueError(f"`class_names` has a name for each class, in their order. Received: {class_names!r}")
     return tf.constant([name if isinstance(name, bytes) else str(name) for name in class_names])
 
@@ -53,13 +53,14 @@ def class_answers(model, outputs, class_names):
     check_outputs(model, outputs)
     probabilities = tf.cast(class_probabilities(model, outputs), tf.float32)
     classes = probabilities.shape[-1]
-    if class_names is not None and len(class_names) != classes:
-        raise ValueError(f"The model has {classes} classes. Received {len(class_names)} names: {class_names!r}")
+    names = None if class_names is None else named(class_names)
+    if names is not None and names.shape[0] != classes:
+        raise ValueError(f"The model has {classes} classes. Received {names.shape[0]} names: {class_names!r}")
     answers = {"probabilities": probabilities, "class": tf.argmax(probabilities, axis=-1)}
     if isinstance(outputs, dict) and "poses" in outputs:
         answers["poses"] = tf.cast(outputs["poses"], tf.float32)
-    if class_names is not None:
-        answers["label"] = tf.gather(named(class_names), answers["class"])
+    if names is not None:
+        answers["label"] = tf.gather(names, answers["class"])
     return answers
 
 

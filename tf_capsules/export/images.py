@@ -5,6 +5,7 @@ import numpy as np
 
 from tf_capsules.analysis.inference import shape_of_images
 from tf_capsules.datasets import augment
+from tf_capsules.datasets.encoded import decode_image
 from tf_capsules.export import answers
 from tf_capsules.layers.arguments import image_sizes
 from tf_capsules.lazy import tf, tnp
@@ -68,8 +69,7 @@ def decoded(file, shape):
     animated = webp & (tf.bitwise.bitwise_and(tf.io.decode_raw(tf.strings.substr(head, 20, 1), tf.uint8)[0], 2) > 0)
     with tf.control_dependencies([tf.debugging.Assert(~animated, ["animated WebP files are not decoded"])]):
         file = tf.identity(file)
-    # Not every format can be decoded to a given number of channels. 1 or 2 are grey (with alpha), 3 or 4 are colours.
-    image = in_unit_range(tf.io.decode_image(file, channels=0, expand_animations=False))
+    image = in_unit_range(decode_image(file))  # 1 or 2 channels are grey (with alpha), 3 or 4 are colours
     colour = tf.shape(image)[-1] >= 3
     if channels == 1:
         luma = tf.constant([0.299, 0.587, 0.114])

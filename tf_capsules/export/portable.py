@@ -36,6 +36,9 @@ def export_litert(model, file, preprocess=(), image_shape=None):
         >>> ai_edge_litert.interpreter.Interpreter("digits.tflite").get_signature_runner()(images=images)["class"]
     """
     file = _free_file(file, "LiteRT", lambda old: old.read_bytes()[4:8] == b"TFL3")  # its FlatBuffers identifier
+    if quantized := [layer.name for layer in model._flatten_layers() if getattr(layer, "quantization_mode", None)]:
+        hint = "export the model without `quantize`, or as a SavedModel or ONNX"
+        raise ValueError(f"LiteRT's converter does not take Keras's quantized layers ({quantized[0]}, ...): {hint}.")
     concrete = _portable_answer("LiteRT", model, preprocess, image_shape).get_concrete_function()
 
     module = tf.Module()

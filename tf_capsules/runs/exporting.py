@@ -30,7 +30,8 @@ inputs = dict(np.load(sys.argv[2]))
 if "texts" in inputs:
     import tensorflow_text
     inputs["texts"] = np.char.encode(inputs["texts"], "utf-8")
-served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+served = signatures["serving_float32" if "serving_float32" in signatures else "serving_default"]
 answer = served(**{name: tf.constant(value) for name, value in inputs.items()})
 print(json.dumps({key: value.numpy().tolist() for key, value in answer.items() if key in ("class", "probabilities")}))
 """

@@ -8,7 +8,7 @@ import re
 
 import keras
 
-from tf_capsules import datasets
+from tf_capsules import datasets, models
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.option import (
     ABOVE_0,
@@ -269,7 +269,8 @@ class Settings:
         for name, path in paths.items():
             if path is not None and (name, path) != ("cache", "none"):
                 full = pathlib.Path(path).expanduser()
-                no_path = "://" in str(path) or (name in ("transformer", "weights") and not full.exists())
+                no_path = "://" in str(path) or (name == "transformer" and not full.is_dir())
+                no_path |= name == "weights" and str(path) in models.weights.names()  # `find` prefers these, too
                 paths[name] = str(path if no_path else full.resolve())
         return dataclasses.replace(self, **paths)
 

@@ -105,7 +105,8 @@ def _check(model, path):
     missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare) - wanted
     decoder = getattr(model, "decoder", None)
     if missed and decoder and missed == collections.Counter(weight.shape for weight in decoder.weights):
-        raise ValueError("it has no weights of a decoder; make the network without one")
+        one = "`decoder=None` or `decoder_units=None`, in a command `--network decoder=none` or decoder_units=none"
+        raise ValueError(f"it has no weights of a decoder; make the network without one: {one}")
     if missed or unused:
         lacks, has = (", ".join(map(str, list(each)[:3])) for each in (missed, unused))
         words = [f"lacks arrays of shape {lacks} that the network has"] if missed else []
