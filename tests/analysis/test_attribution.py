@@ -149,3 +149,15 @@ def test_other_networks_are_refused():
         assert routings(model) == ()
         with pytest.raises(ValueError, match='HeinsenRouting layers "parts" and "classes", .*name=plain'):
             class_shares(model, np.zeros((1, 8, 7, 1), "float32"))
+
+
+def test_shares_of_children_without_logits_with_a_mask_and_outputs_of_another_kind():
+    poses, mask = keras.Input((6, 4)), keras.Input((6,))
+    found, logits, variances = HeinsenRouting(3, 4, name="classes")(poses, mask=mask)
+    results = {"activations": keras.ops.sigmoid(logits), "poses": found, "variances": variances}
+    model = CapsuleClassifier(keras.Model([poses, mask], results))
+    x = [np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32"), np.float32([[1] * 6, [1, 0, 1, 0, 0, 1]])]
+    outputs, shares = class_shares(model, x, return_outputs=True)
+    assert shares.shape == (2, 6, 3)
+    np.testing.assert_allclose(array(shares).sum(-1), x[1] > 0, atol=1e-6)
+    np.testing.assert_allclose(array(outputs["activations"]), array(model(x)["activations"]), atol=1e-6)

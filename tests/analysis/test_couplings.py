@@ -204,3 +204,23 @@ def test_models_without_routing_are_refused():
 
     with pytest.raises(ValueError, match="functional"):
         measure_couplings(Own(), IMAGES)
+
+
+class OneShape(DynamicRouting):
+    def __init__(self, capsules, **kwargs):
+        kwargs.pop("dim", None)
+        super().__init__(capsules, dim=4, **kwargs)
+
+
+def test_layers_that_no_file_could_hold_are_measured():
+    """What a user passes need not be registered with Keras for a look at the couplings."""
+    poses = keras.Input((6, 4))
+    x = OneShape(5, kernel_initializer=lambda shape, dtype=None: keras.random.normal(shape, dtype=dtype, seed=1))(poses)
+    x = EMRouting(4, 4, inverse_temperature=[0.1, 0.2, 0.3], kernel_regularizer=lambda w: 0.0, name="em")(x)
+    model = keras.Model(poses, CapsuleLength()(x[0]))
+    inputs = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")
+    before = array(model(inputs))
+    for layer, each in zip(model.layers[1:], measure_couplings(model, inputs).values(), strict=False):
+        assert len(each) == 3 and np.abs(each[1] - each[0]).max() > 1e-4 and layer.iterations == 3
+    np.testing.assert_array_equal(model(inputs), before)
+    assert list(model.get_layer("em").inverse_temperature) == [0.1, 0.2, 0.3]

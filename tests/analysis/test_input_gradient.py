@@ -118,3 +118,10 @@ def test_logits_of_a_capsule_network_are_its_scores(images, labels):
     np.testing.assert_allclose(InputGradient(told)(images, labels), expected_gradient(images, labels), atol=1e-6)
     scores = CapsuleClassifier(keras.Model(inputs, {"activations": logits, "poses": logits}), logits=True)
     np.testing.assert_allclose(InputGradient(scores)(images, labels), expected_gradient(images, labels), atol=1e-6)
+
+
+@pytest.mark.parametrize("softmax", [keras.ops.softmax, keras.activations.softmax, keras.layers.Softmax()])
+def test_probabilities_are_no_logits_whatever_makes_them(gradient, images, labels, softmax):
+    model = linear(KERNEL, logits=True)
+    model = keras.Model(model.inputs, softmax(model.outputs[0]))
+    np.testing.assert_allclose(InputGradient(model)(images, labels), gradient(images, labels), atol=1e-6)

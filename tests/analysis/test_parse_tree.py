@@ -7,6 +7,8 @@ from sweep import MODELS
 from tf_capsules.analysis import measure_parse_tree, measure_routing_maps
 from tf_capsules.analysis.attribution import class_shares
 from tf_capsules.analysis.parse_tree import Level
+from tf_capsules.layers import CapsuleLength, DynamicRouting, PrimaryCapsules
+from tf_capsules.models import CapsuleClassifier
 from tf_capsules.models.heinsen2019 import TextCapsNet
 
 
@@ -71,6 +73,11 @@ def test_wrong_arguments():
         measure_parse_tree(model, np.zeros((3, 3, 1)))
     with pytest.raises(ValueError, match="below the layer 'class_capsules' are put into another order"):
         measure_parse_tree(MODELS["CapNet"].make(), np.zeros((4, 5, 3)))
+    poses = DynamicRouting(4, 4)(PrimaryCapsules(2, 4, 3)(images := keras.Input((5, 5, 1))))
+    poses = DynamicRouting(3, 4, name="last")(keras.ops.flip(poses, axis=1))
+    turned = keras.Model(images, {"activations": CapsuleLength()(poses), "poses": poses})
+    with pytest.raises(ValueError, match="below the layer 'last' are put into another order"):
+        measure_parse_tree(CapsuleClassifier(turned), np.zeros((5, 5, 1)))
     plain = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten(), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="A parse tree needs a CapsuleClassifier"):
         measure_parse_tree(plain, np.zeros((4, 4, 1)))

@@ -101,7 +101,7 @@ def test_categories_can_be_told_apart(toys):
 
 def test_factors_can_be_chosen():
     options = {"size": 8, "train_pairs": 10, "test_pairs": None}
-    test = datasets.load("rendered_toys", **options, elevations=[0, 8], azimuths=range(0, 18, 6), lightings=2).test
+    test = datasets.load("rendered_toys", **options, elevations=[0.0, 8.0], azimuths=range(0, 18, 6), lightings=2).test
     assert test.size == 5 * 5 * 2 * 3 and set(test.arrays["lighting"]) == {2}
     assert set(test.arrays["elevation"]) == {0, 8} and set(test.arrays["azimuth"]) == {0, 6, 12}
 

@@ -123,3 +123,9 @@ def test_a_copy_of_a_chain_takes_another_number_of_children():
     chain = ConcurrentRouting([InvertedAttentionRouting(3, 4)], 2)
     chain(np.ones((2, 5, 6), "float32"))
     assert ConcurrentRouting.from_config(chain.get_config())(np.ones((2, 7, 6), "float32")).shape == (2, 3, 4)
+
+
+def test_a_chain_that_is_made_untrainable_learns_nothing():
+    inputs = keras.Input((5, 6))
+    model = keras.Model(inputs, ConcurrentRouting([InvertedAttentionRouting(3, 4)], 2, trainable=False)(inputs))
+    assert not model.trainable_variables and len(model.variables) > 1

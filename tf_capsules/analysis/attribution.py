@@ -6,6 +6,8 @@ from keras import ops
 
 from tf_capsules.analysis.inference import inputs_at
 from tf_capsules.layers import SequenceCapsules
+from tf_capsules.layers.connections import masked, on_grid
+from tf_capsules.models.classifier import gives_logits
 
 
 def routings(model):
@@ -27,7 +29,7 @@ def class_shares(model, inputs, return_outputs=False):
         model: one of the capsule networks of Heinsen 2019, or another `CapsuleClassifier` whose encoder ends in the
             layers "parts" and "classes", or in "classes" alone, all `HeinsenRouting`; else a ValueError.
         inputs: what the model is called with.
-        return_outputs: also return the model's outputs, at no extra cost.
+        return_outputs: also return the model's outputs; at no extra cost if these are logits.
 
     Returns:
         (batch, tokens, layers, classes) for texts, 0 for masked tokens; (batch, rows, columns, types, classes) for
@@ -43,18 +45,23 @@ def class_shares(model, inputs, return_outputs=False):
     if not layers:
         expected = 'whose encoder ends in the HeinsenRouting layers "parts" and "classes", or in "classes" alone'
         raise ValueError(f"Shares need a CapsuleClassifier {expected}. Received: {model!r}")
-    poses, first_logits = inputs_at(layers[0], model)(inputs)
-    logits, couplings = first_logits, []
+    poses, logits, mask = (*inputs_at(layers[0], model)(inputs), None, None)[:3]
+    shape, couplings = ops.shape(poses)[: 4 if on_grid(poses.shape) else 2], []
+    activations = None if logits is None else ops.sigmoid(ops.cast(logits, layers[0].routing_dtype))
     for layer in layers:
-        poses, logits, variances, last = layer(poses, logits, return_couplings=True)
+        given = {"mask": mask} if layer is layers[0] else {}
+        poses, logits, variances, last = layer(poses, logits, **given, return_couplings=True)
         couplings.append(last)
-    activations = ops.sigmoid(ops.cast(ops.reshape(first_logits, ops.shape(couplings[0])[:2]), last.dtype))
-    shares = activations[..., None] * functools.reduce(ops.matmul, couplings)
-    shape = ops.shape(first_logits)
+    shares = functools.reduce(ops.matmul, couplings)
+    activations = masked(activations, mask, ops.shape(shares)[:2], shares.dtype)
+    if activations is not None:
+        shares = activations[..., None] * shares
     capsules = next((layer for layer in model.encoder.layers if isinstance(layer, SequenceCapsules)), None)
     if capsules is not None:
         depth = capsules.depth.shape[0]
         shape = (shape[0], shape[1] // depth, depth)
     shares = ops.reshape(shares, (*shape, ops.shape(shares)[-1]))
-    outputs = {"activations": logits, "poses": poses, "variances": variances}
-    return (outputs, shares) if return_outputs else shares
+    if not return_outputs:
+        return shares
+    own = {"activations": logits, "poses": poses, "variances": variances}
+    return own if gives_logits(model) else model(inputs, training=False), shares

@@ -142,6 +142,8 @@ def measure_overlapping_reconstructions(model, images, parts, part_labels):
         raise ValueError(f"`parts` are two objects of each image, `part_labels` their classes. Received {received}.")
     _need_decoder(model)
     check_labels(labels, classes_of(model))
+    if classes_of(model) < 2:
+        raise ValueError(f"Two objects need a model of two classes or more. {model.name!r} has one.")
     activations = predict(model, images)["activations"]
     predictions = activations.argsort(-1)[:, :-3:-1]
     # A predicted class that is a label takes the label's place, and so its colour.

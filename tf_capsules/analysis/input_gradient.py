@@ -8,7 +8,8 @@ from tf_capsules.analysis.inference import in_batches, labels_of, shape_of_image
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.lazy import jax, tf, torch
 from tf_capsules.models import class_outputs
-from tf_capsules.models.classifier import gives_logits
+from tf_capsules.models.classifier import gives_logits, layer_of_logits
+from tf_capsules.models.feedback import without_feedback
 from tf_capsules.routing.precision import at_least_float32
 
 LOSSES = ("crossentropy", "trained")
@@ -55,11 +56,11 @@ class InputGradient:
     """
 
     def __init__(self, model, loss="crossentropy", batch_size=100):
-        self.model = model
+        compiled = getattr(model, "loss", None)
+        self.model = model = without_feedback(model)
         self.batch_size = positive_int("batch_size", batch_size)
-        outputs = model.outputs[0] if isinstance(model, keras.Sequential) else getattr(model, "encoder", model).output
-        self.classes = class_outputs(outputs).shape[-1]
-        self._outputs, self._gradient = _compiled(model, _loss_function(model, loss))
+        self.classes = _scores(model).shape[-1]
+        self._outputs, self._gradient = _compiled(model, _loss_function(model, loss, compiled))
 
     def __call__(self, images, labels):
         labels = labels_of(images, labels, self.classes).astype("int32")
@@ -83,14 +84,20 @@ class InputGradient:
         return np.concatenate(parts)
 
 
-def _loss_function(model, loss):
+def _scores(model):
+    """The symbolic class outputs of a network."""
+    network = getattr(model, "encoder", model)
+    return class_outputs(network.outputs[0] if isinstance(network, keras.Sequential) else network.output)
+
+
+def _loss_function(model, loss, compiled):
     """A function of class numbers and the model's outputs that returns the loss of each sample."""
     if isinstance(loss, str):
         one_of("loss", loss, LOSSES)
     if loss == "crossentropy":
         return lambda labels, outputs: _crossentropy(model, labels, outputs)
     if loss == "trained":
-        loss = compiled = getattr(model, "loss", None)
+        loss = compiled
         if isinstance(loss, dict):
             loss = loss.get("activations")
         elif isinstance(loss, (list, tuple)):
@@ -117,8 +124,7 @@ def _crossentropy(model, labels, outputs):
     if gives_logits(model):
         logits = found
     elif not isinstance(outputs, dict):
-        linear = getattr(model.layers[-1], "activation", None) is keras.activations.linear  # of any sign
-        logits = found if linear else ops.log(found + _TINY)
+        logits = ops.log(found + _TINY) if layer_of_logits(_scores(model)) is None else found  # of any sign
     elif "logits" in outputs:
         # Activations that are exactly 0 or 1 in float32 have no gradient; their logits have.
         logits = at_least_float32(outputs["logits"])

@@ -6,10 +6,13 @@ import keras
 import numpy as np
 
 from tf_capsules.analysis.couplings import last_couplings
-from tf_capsules.analysis.inference import in_batches, inputs_at
+from tf_capsules.analysis.inference import graph_of, in_batches, inputs_at
 from tf_capsules.analysis.routing_layers import activations_of, check_shares, gives_couplings
 from tf_capsules.analysis.routing_maps import follow_shares, normalized
 from tf_capsules.layers.connections import children_of, on_grid
+
+# Layers and operations of Keras after which capsules are in another order.
+_REORDERING = ("Permute", "Transpose", "Swapaxes", "Moveaxis", "Flip", "Roll", "Rot90", "Take", "TakeAlongAxis")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +78,9 @@ def measure_parse_tree(model, image):
         raise ValueError(f"Parse trees are for images; for texts use `class_shares`. Received: {model!r}")
     (inputs,) = in_batches(model, np.asarray(image)[None], 1)
     routings, reordered = [], False
-    for layer in model.encoder.layers:
-        reordered |= bool(routings) and isinstance(layer, keras.layers.Permute)
-        if not gives_couplings(layer):
+    for layer in graph_of(model).operations:
+        reordered |= bool(routings) and type(layer).__name__ in _REORDERING
+        if not isinstance(layer, keras.Layer) or not gives_couplings(layer):
             continue
         check_shares(layer)
         if reordered:

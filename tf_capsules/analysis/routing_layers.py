@@ -43,12 +43,11 @@ def stopped_layers(routing, iterations=None):
 
 
 def _stopped(routing, iterations):
-    config = {**routing.get_config(), "iterations": iterations, "name": f"{routing.name}_{iterations}"}
-    if isinstance(config.get("inverse_temperature"), (tuple, list)):
-        config["inverse_temperature"] = config["inverse_temperature"][:iterations]
-    layer = type(routing).from_config(config)
-    layer.build_from_config(routing.get_build_config())
-    layer.set_weights(routing.get_weights())
+    # All else is shared. A configuration would not do: it need not hold functions of the user's own.
+    layer, changes = object.__new__(type(routing)), {"iterations": iterations}
+    if isinstance(temperatures := getattr(routing, "inverse_temperature", None), (tuple, list)):
+        changes["inverse_temperature"] = temperatures[:iterations]
+    vars(layer).update(vars(routing) | changes)
     return layer
 
 

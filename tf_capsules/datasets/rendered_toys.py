@@ -104,7 +104,7 @@ def _drawn(size, train_pairs, test_pairs, *parts):
     chosen = []
     for columns in parts:
         option, pairs = ("test_pairs", test_pairs) if chosen else ("train_pairs", train_pairs)
-        _check(columns)
+        columns = _whole(columns)
         most = len(columns["label"])
         if pairs is not None and not is_whole(pairs, 1, most):
             raise ValueError(f"{option} must be a whole number from 1 to {most:,}, or None for all, not {pairs!r}")
@@ -112,12 +112,13 @@ def _drawn(size, train_pairs, test_pairs, *parts):
     return [Split({"image": render(**columns, size=size)} | columns) for columns in chosen]
 
 
-def _check(columns):
-    """Raises a ValueError for a number that is not there."""
+def _whole(columns):
+    """The columns as whole numbers; a ValueError for a number that is not there."""
     for name, column in columns.items():
         wrong = column[(column < 0) | (column >= _FACTORS[name]) | (column % 1 != 0)]
         if wrong.size:
             raise ValueError(f"{name} is a whole number from 0 to {_FACTORS[name] - 1}, not {wrong[0]}")
+    return {name: column.astype(int) for name, column in columns.items()}
 
 
 def render(label, instance, elevation, azimuth, lighting, size=96):
@@ -135,10 +136,9 @@ def render(label, instance, elevation, azimuth, lighting, size=96):
         ValueError: a number that is not there.
     """
     columns = np.broadcast_arrays(*map(np.atleast_1d, (label, instance, elevation, azimuth, lighting)))
-    _check(dict(zip(_FACTORS, columns, strict=True)))
+    label, instance, elevation, azimuth, lighting = _whole(dict(zip(_FACTORS, columns, strict=True))).values()
     if not is_whole(size, 8):
         raise ValueError(f"size is a number of pixels, 8 or more, not {size!r}")
-    label, instance, elevation, azimuth, lighting = columns
     images = np.empty((len(label), size, size, 2), np.uint8)
     groups, group = np.unique(np.stack([label, instance, lighting]), axis=1, return_inverse=True)
     for number, (category, which, light) in enumerate(groups.T):

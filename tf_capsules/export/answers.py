@@ -5,10 +5,9 @@ import warnings
 import keras
 import numpy as np
 
-from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.lazy import tf
 from tf_capsules.models import CapsuleClassifier, class_outputs, class_probabilities
-from tf_capsules.models.classifier import gives_logits
+from tf_capsules.models.classifier import gives_logits, layer_of_logits
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
 
@@ -83,7 +82,7 @@ def warn_of_logits(model, example):
     outputs = getattr(network_of(model), "output", None)
     if outputs is not None:
         check_outputs(model, outputs)
-    layer = None if outputs is None or gives_logits(model) else _logits_layer(class_outputs(outputs))
+    layer = None if outputs is None or gives_logits(model) else layer_of_logits(class_outputs(outputs))
     if layer is not None:
         sign = f"its layer {layer.name!r} gives logits"
     else:
@@ -94,17 +93,3 @@ def warn_of_logits(model, example):
         sign = f"it answers with numbers such as {farthest:.2f}"
     served = f"The outputs of {model.name} are served as probabilities, but they are not probabilities: {sign}."
     warnings.warn(f"{served} Add keras.layers.Softmax() after them.", stacklevel=3)
-
-
-def _logits_layer(tensor):
-    """The layer that gives this symbolic tensor, if the tensor holds logits; else None."""
-    operation, node, index = tensor._keras_history
-    while isinstance(operation, keras.Sequential):
-        operation = operation.layers[-1]
-    if hasattr(operation, "outputs"):  # a functional model within another
-        return _logits_layer(operation.outputs[index])
-    linear = getattr(operation, "activation", None) is keras.activations.linear
-    if linear and isinstance(operation, keras.layers.Activation):  # such as the last one under mixed precision
-        return _logits_layer(operation._inbound_nodes[node].input_tensors[0])
-    routed = isinstance(operation, RoutingLayer) and operation.answers[index : index + 1] == ("logits",)
-    return operation if linear or routed else None

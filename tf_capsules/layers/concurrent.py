@@ -66,6 +66,8 @@ class ConcurrentRouting(KeepsInnerStates):
         for layer in self.chain:
             if not layer.built and type(layer).build is not keras.Layer.build:
                 layer.build(*shapes)
+            if not self.trainable:  # as Keras does where a layer is frozen that has been built
+                layer.trainable = False
             shapes = _spread(layer.compute_output_shape(*shapes), tuple)
         super().build(poses_shape)
 

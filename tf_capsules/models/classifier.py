@@ -8,6 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Tensor, Weights
 from tf_capsules.layers import CapsuleLength, LabelMask
 from tf_capsules.layers.arguments import truth_value
+from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.losses import ReconstructionLoss, SpreadLoss, SpreadMargin
 from tf_capsules.models.weights import load_weights
 from tf_capsules.routing.precision import at_least_float32
@@ -227,6 +228,20 @@ def class_outputs(outputs: Tensor):
 def gives_logits(model: keras.Model):
     """Whether the model declares that its outputs are logits; an attribute `logits` that is a layer does not count."""
     return getattr(model, "logits", None) is True
+
+
+def layer_of_logits(tensor):
+    """The layer that gives this symbolic tensor, if the tensor holds logits; else None."""
+    operation, node, index = tensor._keras_history
+    while isinstance(operation, keras.Sequential):
+        operation = operation.layers[-1]
+    if hasattr(operation, "outputs"):  # a functional model within another
+        return layer_of_logits(operation.outputs[index])
+    linear = getattr(operation, "activation", None) is keras.activations.linear
+    if linear and isinstance(operation, keras.layers.Activation):  # such as the last one under mixed precision
+        return layer_of_logits(operation._inbound_nodes[node].input_tensors[0])
+    routed = isinstance(operation, RoutingLayer) and operation.answers[index : index + 1] == ("logits",)
+    return operation if linear or routed else None
 
 
 def class_probabilities(model: keras.Model, outputs: Tensor):

@@ -16,7 +16,7 @@ def routing_maps(model, images, inputs=None, layer="routing", **options):
 def test_routing_maps_show_the_likeliest_classes(saved):
     model = AttentionCapsNet((11, 12, 1), 4, filters=5, types=3, pose=(2, 2), convolutions=((4, 3, 1),))
     images = np.random.default_rng(0).uniform(size=(3, 11, 12, 1)).astype("float32")
-    figure = saved(routing_maps(model, images, 2 * images, labels=[1, 0, 3], classes=2, class_names="abcd"))
+    figure = saved(routing_maps(model, images, 2 * images, labels=[[1], [0], [3]], classes=2, class_names="abcd"))
     panels = np.array(figure.axes[:9], object).reshape(3, 3)
     maps = measure_routing_maps(model, 2 * images)
     scores = model.predict_on_batch(2 * images)["activations"]
@@ -39,6 +39,8 @@ def test_routing_maps_of_a_functional_model_with_several_classes_an_image(saved)
     assert {axes.get_title() for axes in figure.axes[1:4]} == {"0", "1", "2"}
     with pytest.raises(ValueError, match=r"must name the classes of 2 images. Received: .1."):
         routing_maps(keras.Model(x, logits), images, labels=[1], layer="mine")
+    with pytest.raises(ValueError, match=r"or a row with 1 for some of 3. Received: .1, 0."):
+        routing_maps(keras.Model(x, logits), images, labels=[[1, 0], [0, 1]], layer="mine")
     with pytest.raises(ValueError, match=r"a probability for each of 3 classes. Received: \(2, 3, 2\)"):
         routing_maps(keras.Model(x, routed), images, layer="mine")
 

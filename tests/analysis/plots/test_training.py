@@ -62,6 +62,11 @@ def test_a_metric_above_1_is_no_percentage():
     np.testing.assert_allclose(lines(metric)["training"], [[1, 3], [2, 4]])
 
 
+def test_the_loss_of_an_output_is_not_drawn_as_a_metric():
+    both = [{"epoch": row["epoch"], "p_loss": 0.5, "val_p_loss": 0.5} | row for row in rows(0.5, 0.25)]
+    assert plots.draw_training_curves(both).axes[1].get_ylabel() == "accuracy (%)"
+
+
 def test_a_band_is_drawn_where_it_was_measured():
     some = rows(0.8, 0.4, 0.3)
     some[0]["val_loss_std"] = some[2]["val_loss_std"] = 0.1

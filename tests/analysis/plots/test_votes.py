@@ -11,6 +11,7 @@ from tf_capsules.analysis import (
     plots,
     predict,
 )
+from tf_capsules.analysis.plots.votes import _end_of_axis
 from tf_capsules.analysis.votes import ExampleVotes
 from tf_capsules.models.hinton2018 import MatrixCapsNet
 from tf_capsules.models.li2018 import CapNet
@@ -81,3 +82,8 @@ def test_vote_similarities_have_a_panel_a_model(saved):
     assert panel.get_title() == f"em: {shares[:10].sum():.0%} of the votes below 0"
     with pytest.raises(ValueError, match="no model"):
         plots.draw_vote_similarities({}, 6)
+
+
+def test_the_axis_ends_at_the_median_where_no_vote_is_near():
+    assert _end_of_axis(np.array([[7.0, 5.0, 6.0]]), np.ones((1, 3))) == 6
+    assert _end_of_axis(np.array([[0.01, 5.0, 6.0]]), np.ones((1, 3))) == 0.05

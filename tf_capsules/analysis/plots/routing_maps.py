@@ -14,7 +14,8 @@ def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class
         images: (batch, height, width, channels), as shown.
         maps: (batch, rows, columns, classes) of `measure_routing_maps`.
         probabilities: (batch, classes) of `predict_probabilities`; a ValueError if they, labels or names do not fit.
-        labels: true classes, (batch,), or (batch, classes) with 1 for each class of an image; None: unknown.
+        labels: true classes, (batch,) or (batch, 1), or (batch, classes) with 1 for each class of an image; None:
+            unknown.
         classes: number of classes shown for each image, the likeliest ones.
         class_names: a name for each class; None for numbers.
 
@@ -32,7 +33,7 @@ def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class
     percent = probabilities.min() >= 0 and probabilities.max() <= 1
     classes = min(classes, len(names))
     height, width = images.shape[1:3]
-    true = [np.flatnonzero(label) if np.ndim(label) else [label] for label in labels]
+    true = [_classes_of(label, len(names)) for label in labels]
     figure = new_figure(1.7 * (classes + 1) + 0.8, (1.7 * height / width + 0.3) * len(images) + 0.6)
     axes = figure.subplots(len(images), classes + 1, squeeze=False)
     likely = [np.argsort(-row, kind="stable")[:classes] for row in probabilities]
@@ -55,3 +56,13 @@ def draw_routing_maps(images, maps, probabilities, labels=None, classes=3, class
     likeliest = f"the {classes} likeliest classes{', with their probabilities' if percent else ''}"
     text = f"Colour: the share of a place's votes that reached a class, for {likeliest}. Even routing gives "
     return add_caption(figure, f"{text}{1 / len(names):.2g}.{' Bold: a true class.' if any(map(len, true)) else ''}")
+
+
+def _classes_of(label, count):
+    """The classes of an image, by its label: a number, also in a row of its own, or a row of `count`."""
+    row = np.asarray(label)
+    if row.ndim and row.size in (0, count):
+        return np.flatnonzero(row)
+    if row.size != 1:
+        raise ValueError(f"A label is the number of a class, or a row with 1 for some of {count}. Received: {label!r}")
+    return row.reshape(-1)

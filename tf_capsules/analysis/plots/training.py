@@ -33,7 +33,8 @@ def draw_training_curves(history, losses=None):
         2
     """
     runs, kinds = _runs(history, losses)
-    metric = next((key for row in runs.values() for key in row[0] if key != "loss" and f"val_{key}" in row[0]), None)
+    of_both = (key for row in runs.values() for key in row[0] if f"val_{key}" in row[0])
+    metric = next((key for key in of_both if key != "loss" and not key.endswith("_loss")), None)
     shared = metric is None or all(len(_columns(rows, f"val_{metric}")[1]) for rows in runs.values())
     panels = [("loss", kind) for kind in dict.fromkeys(kinds.values())]
     panels += [(metric, None)] if metric is not None and shared else []

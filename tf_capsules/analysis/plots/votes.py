@@ -64,8 +64,8 @@ def _end_of_axis(distances, couplings):
     order = np.argsort(distances, axis=None)
     ordered = distances.ravel()[order]
     mass = np.cumsum(couplings.ravel()[order]) / couplings.sum()
-    near = mass[max(0, np.searchsorted(ordered, 0.05) - 1)]
-    return 0.05 if near >= 0.1 else float(ordered[np.searchsorted(mass, 0.5)])
+    below = np.searchsorted(ordered, 0.05)
+    return 0.05 if below and mass[below - 1] >= 0.1 else float(ordered[np.searchsorted(mass, 0.5)])
 
 
 def _draw_histograms(axes, edges, distances, weights):
