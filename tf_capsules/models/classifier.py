@@ -230,7 +230,7 @@ def gives_logits(model: keras.Model):
     return getattr(model, "logits", None) is True
 
 
-def layer_of_logits(tensor):
+def layer_of_logits(tensor: Tensor):
     """The layer that gives this symbolic tensor, if the tensor holds logits; else None."""
     operation, node, index = tensor._keras_history
     while isinstance(operation, keras.Sequential):
