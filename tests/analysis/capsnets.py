@@ -13,7 +13,7 @@ def small_capsnet(**options):
     """A CapsNet of images (8, 7, 1) with 5 classes."""
     keras.utils.set_random_seed(0)
     sizes = {"filters": 6, "kernel_size": 3, "types": 3, "pose": 4, "primary_kernel_size": 3, "primary_strides": 1}
-    return CapsNet((8, 7, 1), classes=5, **sizes, **{"dim": 9, "decoder_units": (11,)} | options)
+    return CapsNet((8, 7, 1), **sizes, **{"classes": 5, "dim": 9, "decoder_units": (11,)} | options)
 
 
 def small_images():

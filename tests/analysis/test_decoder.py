@@ -75,6 +75,7 @@ def test_each_part_is_reconstructed_from_its_own_capsule(model, images):
         (lambda m, x: overlapping(m, x, x[:, None], [[1, 2]] * 6), r"\(6, 1, 8, 7, 1\)"),
         (lambda m, x: overlapping(m, x, np.stack([x, x], 1), [1] * 6), r"and \(6,\)"),
         (lambda m, x: overlapping(m, x[:1], np.stack([x, x], 1)[:1], [[1, 12]]), r"Received: \[\[ *1, 12\]\]"),
+        (lambda m, x: overlapping(small_capsnet(classes=1), x, np.stack([x, x], 1), [[0, 0]] * 6), "'capsnet' has one"),
     ],
 )
 def test_bad_input_is_named(model, images, call, message):

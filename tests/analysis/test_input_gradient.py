@@ -7,6 +7,7 @@ from tf_capsules.analysis.attacks import fgsm
 from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.analysis.robustness import measure_gradients
 from tf_capsules.losses import MarginLoss
+from tf_capsules.models import with_feedback
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.sabour2017 import CapsNet
 
@@ -125,3 +126,16 @@ def test_probabilities_are_no_logits_whatever_makes_them(gradient, images, label
     model = linear(KERNEL, logits=True)
     model = keras.Model(model.inputs, softmax(model.outputs[0]))
     np.testing.assert_allclose(InputGradient(model)(images, labels), gradient(images, labels), atol=1e-6)
+
+
+def test_a_model_with_feedback_units_has_the_gradient_of_its_network():
+    inputs = keras.Input((8, 8, 3))
+    low = keras.layers.Conv2D(4, 3, padding="same", name="low")(inputs)
+    high = keras.layers.Conv2D(4, 3, padding="same", name="high")(low)
+    network = keras.Model(inputs, keras.layers.Dense(3, "softmax")(keras.layers.Flatten()(high)))
+    model = with_feedback(network, [("low", "high")], groups=1)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    x, labels = np.random.default_rng(0).random((2, 8, 8, 3), "float32"), [0, 2]
+    wanted = InputGradient(network)(x, labels)
+    for loss in ("crossentropy", "trained"):
+        np.testing.assert_allclose(InputGradient(model, loss)(x, labels), wanted, atol=1e-6)
