@@ -49,8 +49,8 @@ def class_shares(model, inputs, return_outputs=False):
     shape, couplings = ops.shape(poses)[: 4 if on_grid(poses.shape) else 2], []
     activations = None if logits is None else ops.sigmoid(ops.cast(logits, layers[0].routing_dtype))
     for layer in layers:
-        given = {"mask": mask} if layer is layers[0] else {}
-        poses, logits, variances, last = layer(poses, logits, **given, return_couplings=True)
+        first = mask if layer is layers[0] else None
+        poses, logits, variances, last = layer(poses, logits, mask=first, return_couplings=True)
         couplings.append(last)
     shares = functools.reduce(ops.matmul, couplings)
     activations = masked(activations, mask, ops.shape(shares)[:2], shares.dtype)

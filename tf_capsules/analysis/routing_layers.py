@@ -47,7 +47,9 @@ def _stopped(routing, iterations):
     layer, changes = object.__new__(type(routing)), {"iterations": iterations}
     if isinstance(temperatures := getattr(routing, "inverse_temperature", None), (tuple, list)):
         changes["inverse_temperature"] = temperatures[:iterations]
-    vars(layer).update(vars(routing) | changes)
+    vars(layer).update(vars(routing))
+    for name, value in changes.items():
+        object.__setattr__(layer, name, value)  # an error for what can't be set, such as a property
     return layer
 
 
