@@ -1,4 +1,4 @@
-"""All routing layers: weights and votes (`base.py`), and what they answer (`answers.py`)."""
+"""All routing layers: weights, votes, and what they answer."""
 
 import json
 import warnings

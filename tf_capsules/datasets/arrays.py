@@ -20,9 +20,8 @@ def _order(seed, number, examples):
 class ShuffledBatches(keras.utils.PyDataset):
     """Base class of batches in memory: order of the examples, short or filled last batch, weights and mixup.
 
-    `labels` are whole numbers (N,), the other arguments options of `Batching`. A subclass defines `_inputs(positions,
-    passes, own)`: the float32 inputs of a batch, an array or a dict of arrays. `positions` are its examples; `passes`
-    says in which pass over all examples each is. It returns the slice `own`.
+    A subclass defines `_inputs(positions, passes, own)`: the float32 inputs of a batch, an array or a dict of arrays.
+    `positions` are its examples, `passes` their passes over all examples; only the slice `own` is returned.
     """
 
     def __init__(self, labels, batch_size, **batching):

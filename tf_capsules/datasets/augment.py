@@ -162,14 +162,15 @@ def _bilinear(count, size):
     return numpy.maximum(1 - numpy.abs(at[:, None] - numpy.arange(count)), 0)
 
 
-def _all(test):
-    return lambda values: isinstance(values, (list, tuple)) and all(map(test, values))
+def _all(test, values):
+    return isinstance(values, (list, tuple)) and all(map(test, values))
 
 
 _count = functools.partial(is_whole, low=0)
 _size = functools.partial(is_whole, low=1)
 _amount = functools.partial(is_number, low=0)
 _fill = ("edge", "zero").__contains__
+_means, _deviations = functools.partial(_all, is_number), functools.partial(_all, is_positive)
 
 # name: (function, what each value must satisfy, the same in words)
 _STEPS = {
@@ -187,11 +188,7 @@ _STEPS = {
     "jitter": (_jitter, [functools.partial(is_number, low=0, high=0.5)], "a number from 0 to 0.5"),
     "standardize": (_standardize, [], "no value"),
     "standardize_each": (_standardize_each, [], "no value"),
-    "normalize": (
-        _normalize,
-        [_all(is_number), _all(is_positive)],
-        "a mean and a deviation above 0 for each channel, as two lists",
-    ),
+    "normalize": (_normalize, [_means, _deviations], "a mean and a deviation above 0 for each channel, as two lists"),
     "downscale": (_downscale, [_size], "a whole number, 1 or more"),
     "resize": (_resize, [_size], "a whole number of pixels, 1 or more"),
 }

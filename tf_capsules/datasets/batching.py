@@ -136,10 +136,7 @@ class Batching:
         return slice(index * size, (index + 1) * size)
 
     def order(self, epoch, positions):
-        """Maps positions in an epoch to places in a pass over all examples, and to the number of that pass.
-
-        In evaluation a place is the index of the example. Takes arrays and tensors.
-        """
+        """Maps positions in an epoch to places in a pass over all examples, and to its number: arrays or tensors."""
         places = positions % self.size
         if self.training:
             places += epoch * self.size

@@ -116,14 +116,11 @@ def _counted(files):
 
 
 def upright(image, mode):
-    """A Pillow image in this mode, turned by its EXIF data, on white where it is transparent.
-
-    16 bits are brought to 8, which `convert` would cut off.
-    """
+    """A Pillow image in this mode, turned by its EXIF data, on white where it is transparent."""
     from PIL import Image, ImageOps
 
     image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I"):
+    if image.mode.startswith("I"):  # 16 bits, which `convert` would cut off
         image = Image.fromarray(np.clip(np.rint(np.asarray(image) / 257), 0, 255).astype(np.uint8))
     if image.has_transparency_data:  # what lies under a transparent pixel is of no colour that anyone chose
         image = image.convert("RGBA")

@@ -54,16 +54,17 @@ def h_imagenet(data_dir=None, download=False, image_size=156, class_list=None, b
     pictures, and figures can't be compared with the paper's. For arguments and errors see `imagenet`.
     """
     if class_list is None:
-        raise ValueError(
-            "data set 'h_imagenet' needs class_list (--class-list): a file with the 200 WordNet numbers that Li et al. "
-            "2018 list beside their code, one a line"
-        )
+        numbers = "the 200 WordNet numbers that Li et al. 2018 list beside their code, one a line"
+        raise ValueError(f"data set 'h_imagenet' needs class_list (--class-list): a file with {numbers}")
     return _load("h_imagenet", data_dir, download, image_size, class_list, box_file)
 
 
 def _load(name, data_dir, download, image_size, class_list, box_file):
     positive_int("image_size", image_size)
     # These files are read before the index, which takes long.
+    for what, file in (("class list", class_list), ("box file", box_file)):
+        if file is not None and not pathlib.Path(file).is_file():
+            raise FileNotFoundError(f"{what} {file}: there is no such file.")
     kept = None if class_list is None else _classes(pathlib.Path(class_list))
     boxes = None if box_file is None else _boxes(pathlib.Path(box_file))
     sources, names = _sources(name, data_dir, download)
@@ -82,10 +83,8 @@ def _sources(name, data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
     builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
-    how = (
-        f"tensorflow_datasets.builder('imagenet2012', data_dir={str(folder.parents[1])!r}, "
-        f"file_format='array_record').download_and_prepare()"
-    )
+    options = f"data_dir={str(folder.parents[1])!r}, file_format='array_record'"
+    how = f"tensorflow_datasets.builder('imagenet2012', {options}).download_and_prepare()"
     if download and not folder.exists():
         builder = tfds.builder("imagenet2012", data_dir=data_dir, file_format="array_record")
         with contextlib.suppress(AssertionError):  # its archives can't be downloaded
@@ -174,8 +173,6 @@ def _square(picture, top, left, side):
 
 
 def _classes(file):
-    if not file.is_file():
-        raise FileNotFoundError(f"class list {file}: there is no such file.")
     with reading(file, "is no class list"):
         kept = file.read_text(encoding="utf-8").split()
         if len(set(kept)) != len(kept) or len(kept) < 2:
@@ -185,8 +182,6 @@ def _classes(file):
 
 def _boxes(file):
     """File name -> its boxes (left, top, right, bottom), shares of width and height."""
-    if not file.is_file():
-        raise FileNotFoundError(f"box file {file}: there is no such file.")
     boxes = {}
     with reading(file, "is no box file"), open(file, newline="", encoding="utf-8") as lines:
         for number, line in enumerate(csv.reader(lines), 1):

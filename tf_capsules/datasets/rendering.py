@@ -21,13 +21,10 @@ _FACES = np.array([[*axis, 1.0] for axis in (*np.eye(3), *-np.eye(3))])
 
 
 class Lighting(typing.NamedTuple):
-    """Strength of the ambient light, and (strength, azimuth, height) of each lamp.
+    """The lamps about a scene. Seen by the cameras, a lamp of azimuth 0 is on the right, one of 90 behind the scene."""
 
-    Angles are in degrees. Seen by the cameras, a lamp of azimuth 0 is on the right, one of 90 behind the scene.
-    """
-
-    ambient: float
-    lamps: tuple
+    ambient: float  # the strength of the ambient light
+    lamps: tuple  # (strength, azimuth, height) of each lamp; angles are in degrees
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -69,10 +69,7 @@ def prepared(name, builder_name, data_dir, download, arrays=None, label="label",
 
 
 def read_prepared(make_builder, parts, split, what, data_dir, download, hint):
-    """The builder of a set of tensorflow-datasets, and the result of `split` on the columns of each part.
-
-    `what` names the set. For `hint` and the errors see `prepared`.
-    """
+    """As `prepared`, for a set named `what`: its builder, and the result of `split` on the columns of each part."""
     complaint = f"holds no sound copy of the {what}"
     with reading(data_dir or "the folder of tensorflow-datasets", complaint):
         builder = make_builder(data_dir=data_dir)

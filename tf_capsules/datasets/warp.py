@@ -57,10 +57,7 @@ def _from_the_middle(image, xp):
 
 
 def _sampled(image, rows, columns, xp):
-    """Samples an image bilinearly at places given from its middle; it is zero beyond its rim.
-
-    Rows are (H, W) or (H, 1), columns (H, W) or (1, W).
-    """
+    """Samples an image bilinearly at rows and columns from its middle, which are broadcast; beyond its rim it is 0."""
     height, width, channels = image.shape
     above, row_shares = _neighbours(rows, height, xp)
     left, column_shares = _neighbours(columns, width, xp)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import keras
 
-from tf_capsules.layers.answers import one_or_all
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.base import RoutingLayer
+from tf_capsules.layers.base import RoutingLayer, one_or_all
 from tf_capsules.layers.connections import check_per_child
 from tf_capsules.layers.inner_states import KeepsInnerStates
 
@@ -18,8 +17,7 @@ class ConcurrentRouting(KeepsInnerStates):
 
     In the first iteration the layers run one after the other, each on the results of the layer below. Later, all layers
     are updated at once, with the same weights. Each layer reads two previous results: those of the layer below, and its
-    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds
-    the layers; analysis measures costs and couplings of each.
+    own. Updates that can't reach the last layer any more are skipped. The attribute `chain` holds the layers.
 
     Source: Tsai et al. 2020, section 4.1 (inference); "sequential": ablation B.
 
@@ -59,7 +57,6 @@ class ConcurrentRouting(KeepsInnerStates):
                 raise ValueError(f"`layers` must be layers whose call takes `parents`. Received: {layer!r}")
         self.iterations = positive_int("iterations", iterations)
         self.schedule = one_of("schedule", schedule, ("concurrent", "sequential"))
-        self.supports_masking = True
 
     def build(self, poses_shape, activations_shape=None):
         shapes = _several(poses_shape, activations_shape)
@@ -94,7 +91,7 @@ class ConcurrentRouting(KeepsInnerStates):
                 children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
-                    # A result rises by a layer an iteration. Updates that can't reach the last layer are skipped.
+                    # A result rises by a layer an iteration.
                     if return_iterations or len(found) - 1 - number <= left:
                         own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]

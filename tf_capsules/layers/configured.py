@@ -7,13 +7,9 @@ import keras
 from tf_capsules.layers.arguments import plain_numbers
 from tf_capsules.layers.inner_states import KeepsInnerStates
 
-# How to deserialize and serialize an argument with such a name, or with a name that ends with "_" and such a name.
-_GETTERS = {
-    "initializer": (keras.initializers.get, keras.initializers.serialize),
-    "regularizer": (keras.regularizers.get, keras.regularizers.serialize),
-    "constraint": (keras.constraints.get, keras.constraints.serialize),
-    "activation": (keras.activations.get, keras.activations.serialize),  # or a string, the layer's own name for one
-}
+# What gets and serializes an argument with such a name, or with a name that ends with "_" and such a name.
+# An activation may also be a string, the layer's own name for one.
+_KINDS = {kind: getattr(keras, f"{kind}s") for kind in ("initializer", "regularizer", "constraint", "activation")}
 
 
 def cloned(initializer):
@@ -36,9 +32,9 @@ class Configured(KeepsInnerStates):
         """Sets the initializers, regularizers, ... among the arguments; `defaults`: initializers that replace None."""
         for name, value in arguments.items():
             weight, _, kind = name.rpartition("_")
-            if kind in _GETTERS and weight:
+            if kind in _KINDS and weight:
                 value = defaults.get(weight) if value is None and kind == "initializer" else value
-                setattr(self, name, None if value is None else _GETTERS[kind][0](value))
+                setattr(self, name, None if value is None else _KINDS[kind].get(value))
 
     def _weight_options(self, clone=False):
         """What the constructor got for kernel and bias of a layer within, by name; `clone`: see `cloned`."""
@@ -65,8 +61,8 @@ class Configured(KeepsInnerStates):
             if not hasattr(self, name):  # a subclass keeps it under another name, and adds it
                 continue
             kind, value = name.rpartition("_")[2], getattr(self, name)
-            plain = kind not in _GETTERS or value is None or isinstance(value, str)
-            config[name] = plain_numbers(value) if plain else _GETTERS[kind][1](value)
+            plain = kind not in _KINDS or value is None or isinstance(value, str)
+            config[name] = plain_numbers(value) if plain else _KINDS[kind].serialize(value)
         return config
 
     @classmethod

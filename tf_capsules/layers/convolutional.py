@@ -55,7 +55,6 @@ class ConvRoutingLayer(RoutingLayer):
         return ops.reshape(x, (-1, *self.windows.shape, *x.shape[1:]))
 
     def _parents_shape(self, poses_shape, capsules=None):
-        """(batch, new height, new width, capsules)."""
         return poses_shape[0], *grid_of_parents(poses_shape[1:3], self.kernel_size, self.strides), self.capsules
 
     def _couplings_shape(self, poses_shape, capsules=None):

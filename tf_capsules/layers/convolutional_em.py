@@ -40,8 +40,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         poses: (batch, height, width, types, [rows,] d); finite, even where masked.
         activations: of the children, not negative, (batch, height, width, types); None: all 1.
         mask: shaped like `activations`, true for the children that take part.
-        return_couplings: see `EMRouting`; the parents that compete for a child are those that `competition` says.
-        return_variances: see `EMRouting`.
+        return_couplings, return_variances: see `EMRouting`; `competition` says which parents compete for a child.
 
     Returns:
         Poses (batch, new height, new width, capsules, [rows,] dim); activations in (0, 1) and their logits, (batch, new
@@ -49,8 +48,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         couplings (batch, new height, new width, children of a window, capsules), children by row, column, type.
 
     Raises:
-        ValueError: arguments out of range or that exclude each other, poses that are not on a grid of known size, a
-            grid smaller than the window.
+        ValueError: arguments out of range or in conflict; no grid, or one of unknown size or smaller than the window.
 
     Example:
         >>> layer = ConvEMRouting(8, 4, kernel_size=3, strides=2)

@@ -20,8 +20,7 @@ def add_coordinates(poses, kernel):
     """Appends columns for the position to the poses, and rows to the kernel that add it to votes.
 
     Votes stay affine in the child's pose, so they need not be stored. A vector gets two columns, a matrix one. The new
-    rows add them to the first two entries of a vector vote, or of a matrix vote's last column. Poses are float32 or
-    float64.
+    rows add them to the first two entries of a vector vote, or of a matrix vote's last column.
     """
     dim, rows = kernel.shape[-1], rows_of(poses.shape)
     batch, height, width, types = ops.shape(poses)[:4]

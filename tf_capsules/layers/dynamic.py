@@ -53,8 +53,7 @@ class DynamicRouting(RoutingLayer):
             says. With `leaky` a child's sum to less than 1. Those of masked children are 0.
 
     Returns:
-        Poses (batch, capsules, [rows,] dim), of length below 1; with `return_couplings` also the couplings (batch,
-        children, capsules).
+        Poses (batch, capsules, [rows,] dim), of length below 1; if asked for, couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children or types where needed.
@@ -167,7 +166,7 @@ class ConvDynamicRouting(ConvRoutingLayer):
         couplings (batch, new height, new width, children of a window, capsules), children by row, column, type.
 
     Raises:
-        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window.
+        ValueError: arguments out of range; no grid, or one of unknown size or smaller than the window.
 
     Example:
         >>> ConvDynamicRouting(8, 16, kernel_size=3, strides=2)(np.zeros((2, 15, 15, 5, 8))).shape

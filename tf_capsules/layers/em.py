@@ -47,7 +47,6 @@ class EMRoutingLayer(RoutingLayer):
 
     @property
     def _options(self):
-        """Arguments of the routing function."""
         return {name: getattr(self, name) for name in (*_OPTIONS, "beta_u", "beta_a")}
 
 
@@ -70,8 +69,7 @@ class EMRouting(EMRoutingLayer):
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
         votes_memory: "store": votes are stored, as always without sharing; "recompute": never; "auto": they are stored
             if this takes less memory, or for fewer than 128 children, whose variances would otherwise lose digits.
-            Where a mask, the activations or the couplings leave a parent only a few of many children, "store" is more
-            exact.
+            "store" is more exact where mask, activations or couplings leave a parent only a few of many children.
         children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
             sharing, and not "store". It has no effect where "auto" stores votes. Elsewhere it rules out XLA and
             second-order gradients on TensorFlow.

@@ -1,7 +1,5 @@
 """Capsule convolutions and connections without routing iterations: the layers of EncapNet (Li et al. 2018)."""
 
-from collections.abc import Sequence
-
 import keras
 from keras import ops
 
@@ -40,9 +38,8 @@ class CapConv(Configured):
     With the coefficients `m1` and `m2` the parents are `Act(m1 M + m2 A + skip)`; with only the master branch they are
     `Act(conv(U) + skip)`. `Act` is batch normalization, ReLU and squash. All convolutions have zero padding.
 
-    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. The paper's aide branch
-    leaves out the capsule's own type; here `exclude_own` does so. The released code lacks "both"; here it is a
-    convolution of the concatenated branches.
+    Source: Li et al. 2018, section 3.1 and figure 1 (c), in the form of the released code. In the paper the aide branch
+    leaves out the capsule's own type (`exclude_own`). The code lacks "both"; here it convolves the joined branches.
 
     Args:
         dim: entries of a parent's pose.
@@ -68,9 +65,7 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, arguments of coefficients for a layer without, poses that are not vectors on
-            a grid, a residual of another shape.
-
-    The aide branch and the skip are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
+            a grid, a residual of another shape; on TensorFlow 0 examples, for aide and skip are Keras's `Conv2D`.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape
@@ -118,8 +113,8 @@ class CapConv(Configured):
         self.normalization = self._normalization("normalization", channels)
         self.aide = self.skip_convolution = None
         if self.coefficients is not None:
-            exclude = (self.types, self.dim) if self.exclude_own else None
-            self.aide = self._dense("aide", below, channels, self.aide_kernel_size or self.kernel_size + 4, exclude)
+            size = self.aide_kernel_size or self.kernel_size + 4
+            self.aide = self._dense("aide", below, channels, size, self.exclude_own)
             self.master_normalization = self._normalization("master_normalization", channels)
             self.aide_normalization = self._normalization("aide_normalization", channels)
             source = self.dim * (2 if self.coefficients == "both" else 1)
@@ -138,13 +133,12 @@ class CapConv(Configured):
         layer.build((None, None, None, self.types, columns))
         return layer
 
-    def _dense(self, name, below, channels, size, exclude=None):
-        options = dict(strides=self.strides, padding="valid", **CHANNELS_LAST, **self._inner)
-        options |= {"name": name, **self._options(glorot_normal())}
-        if exclude is None:
-            layer = keras.layers.Conv2D(channels, size, **options)
+    def _dense(self, name, below, channels, size, exclude_own=False):
+        options = {**self._options(glorot_normal()), **CHANNELS_LAST, **self._inner, "name": name}
+        if exclude_own:
+            layer = _ConvOfOtherTypes(self.types, channels, size, self.strides, **options)
         else:
-            layer = _ConvOfOtherTypes(channels, size, exclude=exclude, **options)
+            layer = keras.layers.Conv2D(channels, size, self.strides, **options)
         layer.build((None, None, None, below))
         return layer
 
@@ -165,35 +159,31 @@ class CapConv(Configured):
         return ops.cast(squash(x), self.compute_dtype)
 
     def call(self, poses, residual=None, training=False, return_coefficients=False):
-        self._check_coefficients(return_coefficients)
+        self._check_call(poses, residual, return_coefficients)
         below, gates = flatten_types(poses), []
         x = flatten_types(self.master(poses))
         if self.aide is not None:
             master = self._activate(self.master_normalization, x, training)
-            aide = self._activate(self.aide_normalization, _padded(self.aide, below), training)
-            sources = {"own": (master, aide), "crossed": (aide, master)}.get(self.coefficients)
-            if sources is None:
-                sources = [ops.concatenate([master, aide], axis=-1)] * 2
-            convolutions = (self.master_coefficient, self.aide_coefficient)
-            gates = [gate(source) for gate, source in zip(convolutions, sources, strict=True)]
+            aide = self.aide(_padded(below, self.aide.kernel_size[0]))
+            aide = self._activate(self.aide_normalization, aide, training)
+            sources = (aide, master) if self.coefficients == "crossed" else (master, aide)
+            if self.coefficients == "both":
+                sources = [ops.concatenate(sources, axis=-1)] * 2
+            gates = [self.master_coefficient(sources[0]), self.aide_coefficient(sources[1])]
             x = flatten_types(gates[0] * master + gates[1] * aide)
         if self.skip_convolution is not None:
-            x = x + _padded(self.skip_convolution, below)
+            x = x + self.skip_convolution(_padded(below, 3))
         if residual is not None:
-            self._check_residual(poses, residual)
             x = x + flatten_types(ops.cast(residual, x.dtype))
         parents = self._activate(self.normalization, x, training)
         return (parents, *gates) if return_coefficients else parents
 
-    def _check_coefficients(self, wanted):
-        if wanted and self.coefficients is None:
-            raise ValueError(
-                "`return_coefficients=True` needs a layer with `coefficients`. Received: coefficients=None"
-            )
-
-    def _check_residual(self, poses, residual):
+    def _check_call(self, poses, residual, return_coefficients):
+        if return_coefficients and self.coefficients is None:
+            needed = "a layer with `coefficients`. Received: coefficients=None"
+            raise ValueError(f"`return_coefficients=True` needs {needed}")
         wanted, given = self.compute_output_shape(poses.shape), getattr(residual, "shape", None)
-        if given is None or not alike(given, wanted):
+        if residual is not None and (given is None or not alike(given, wanted)):
             received = f": {residual!r}" if given is None else f" shape {tuple(given)}."
             raise ValueError(f"`residual` must have the shape of the result, {wanted}. Received{received}")
 
@@ -202,14 +192,11 @@ class CapConv(Configured):
         return (input_shape[0], *grid, input_shape[3], self.dim)
 
     def compute_output_spec(self, poses, residual=None, training=False, return_coefficients=False):
-        self._check_coefficients(return_coefficients)
-        if residual is not None:
-            self._check_residual(poses, residual)
+        self._check_call(poses, residual, return_coefficients)
         shape = self.compute_output_shape(poses.shape)
         parents = keras.KerasTensor(shape, self.compute_dtype)
-        if not return_coefficients:
-            return parents
-        return (parents, *(keras.KerasTensor((*shape[:-1], 1), self.compute_dtype) for _ in range(2)))
+        gates = [keras.KerasTensor((*shape[:-1], 1), self.compute_dtype) for _ in range(2)]
+        return (parents, *gates) if return_coefficients else parents
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -285,8 +272,7 @@ class _GroupedConvolution(Configured):
 
     def call(self, poses):
         *size, types, columns, dim = self.kernel.shape
-        rim = [self.kernel_size // 2] * 2
-        x = ops.pad(flatten_types(poses), [[0, 0], rim, rim, [0, 0]]) if rim[0] else flatten_types(poses)
+        x = _padded(flatten_types(poses), self.kernel_size)
         # On a CPU the gradient of TensorFlow's own grouped convolution is slower by orders of magnitude.
         kernel = ops.reshape(self.kernel, (*size, types * columns, dim))
         x = ops.depthwise_conv(x, kernel, strides=self.strides, padding="valid", **CHANNELS_LAST)
@@ -310,20 +296,19 @@ def _by_types(initializer):
 class _ConvOfOtherTypes(keras.layers.Conv2D):
     """A convolution in which a capsule type does not see itself."""
 
-    def __init__(self, *args, exclude: Sequence[int], **kwargs):
+    def __init__(self, types: int, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.types, self.dim = exclude
+        self.types = types
 
     def convolution_op(self, inputs, kernel):
-        columns = kernel.shape[2] // self.types
-        below, above = (ops.repeat(ops.arange(self.types), size) for size in (columns, self.dim))
+        below, above = (ops.repeat(ops.arange(self.types), size // self.types) for size in kernel.shape[2:])
         others = ops.cast(below[:, None] != above[None], kernel.dtype)
         return super().convolution_op(inputs, kernel * others)
 
 
-def _padded(convolution, x):
-    rows, columns = (size // 2 for size in convolution.kernel_size)
-    return convolution(ops.pad(x, [[0, 0], [rows, rows], [columns, columns], [0, 0]]))
+def _padded(x, kernel_size):
+    rim = [kernel_size // 2] * 2
+    return ops.pad(x, [[0, 0], rim, rim, [0, 0]]) if kernel_size > 1 else x
 
 
 def _odd(name, size):

@@ -178,19 +178,16 @@ class HeinsenRouting(RoutingLayer):
             return weights
         steps = ops.cast(ops.arange(capsules), self.routing_dtype)
         line = 2 * steps / ops.cast(ops.maximum(capsules - 1, 1), self.routing_dtype) - 1
-
-        def spread(name, weight):
+        for name, weight in weights.items():
             along = ops.reshape(line, (-1,) + (1,) * (len(weight.shape) - 2))
-            return weight + along * (self.breaking[name] if name in self.breaking else 0.0)
-
-        return {name: spread(name, weight) for name, weight in weights.items()}
+            weights[name] = weight + along * self.breaking.get(name, 0.0)
+        return weights
 
     def _check_call(self, poses, logits=None, mask=None, capsules=None, **others):
         check_per_child(poses, logits=logits, mask=mask)
         if capsules is not None and self.capsules is not None:
             raise ValueError(f"`capsules` is {self.capsules} by construction. Received in the call: {capsules}")
-        if capsules is not None:
-            positive_int("capsules", capsules)
+        positive_int_or_none("capsules", capsules)
 
     def get_config(self):
         config = super().get_config()

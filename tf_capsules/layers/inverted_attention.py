@@ -224,9 +224,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     Call arguments:
         poses: (batch, height, width, types, [rows,] d); finite, even where masked.
-        activations: (batch, height, width, types), factors on a child's couplings; None: 1.
-        parents: what the layer returned in the previous iteration; None in a first iteration.
-        mask: shaped like `activations`, true for the children that take part.
+        activations, parents, mask: see `InvertedAttentionRouting`; activations are (batch, height, width, types).
         return_couplings: see `InvertedAttentionRouting`; the sums are over the parents of one position.
 
     Returns:
@@ -235,8 +233,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
         width, children of a window, capsules), children by row, column, type.
 
     Raises:
-        ValueError: arguments out of range, poses that are not on a grid of known size, a grid smaller than the window,
-            parents of another shape than what the layer returns.
+        ValueError: arguments out of range; no grid, or one of unknown size or smaller than the window; other parents.
 
     Example:
         >>> ConvInvertedAttentionRouting(8, 4, kernel_size=3, strides=2)(np.zeros((2, 15, 15, 5, 4, 4))).shape

@@ -35,8 +35,7 @@ class SelfAttentionRouting(RoutingLayer):
             a prior they need not sum to 1 over the parents, and may be negative; with `use_prior=False` they sum to 1.
 
     Returns:
-        Poses (batch, capsules, [rows,] dim), of length below 1; with `return_couplings` also the couplings (batch,
-        children, capsules).
+        Poses (batch, capsules, [rows,] dim), of length below 1; if asked for, couplings (batch, children, capsules).
 
     Raises:
         ValueError: arguments out of range, poses of another rank, an unknown number of children where it is needed.

@@ -58,7 +58,6 @@ class SequenceCapsules(Configured):
         super().__init__(autocast=False, **kwargs)  # half precision would round the mask
         self.dim = positive_int("dim", dim)
         self.norm = one_of("norm", norm, ("pre", "post"))
-        self.supports_masking = True
         kaiming = keras.initializers.VarianceScaling(2.0, "fan_in", "untruncated_normal")
         self._set_weight_options(locals(), kernel=kaiming)
         self.dense = keras.layers.Dense(self.dim, **self._weight_options(), **self._inner, name="dense")
@@ -75,15 +74,14 @@ class SequenceCapsules(Configured):
         super().build(embeddings_shape)
 
     def call(self, embeddings, mask=None):
-        mask = None if mask is None else ops.convert_to_tensor(mask)
-        _check_mask(embeddings, mask)
         shape = ops.shape(embeddings)
+        mask = ops.ones(shape[:2], "float32") if mask is None else ops.convert_to_tensor(mask)
+        self.compute_output_shape(embeddings.shape, mask.shape)
         x = ops.cast(embeddings, self.compute_dtype) + ops.cast(self.depth, self.compute_dtype)
         # Three axes: TensorFlow multiplies (batch, 1, layers, width) wrongly in bfloat16 on processors with AMX.
         x = ops.reshape(x, (shape[0], shape[1] * shape[2], shape[3]))
         x = keras.activations.silu(self.dense(self.normalization(x) if self.norm == "pre" else x))
         x = x if self.norm == "pre" else self.normalization(x)
-        mask = ops.ones(shape[:2], "float32") if mask is None else mask
         logits = ops.repeat(mask_logits(mask), embeddings.shape[2], axis=1)
         return ops.expand_dims(x, 2), ops.cast(logits, self.compute_dtype)
 
@@ -91,17 +89,13 @@ class SequenceCapsules(Configured):
         return None
 
     def compute_output_spec(self, embeddings, mask=None):
-        _check_mask(embeddings, mask)
-        shapes = self.compute_output_shape(embeddings.shape)
+        shapes = self.compute_output_shape(embeddings.shape, None if mask is None else mask.shape)
         return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
 
     def compute_output_shape(self, embeddings_shape, mask_shape=None):
         batch, tokens, layers = embeddings_shape[:3]
+        if mask_shape is not None and not alike(mask_shape, (batch, tokens)):
+            wanted = f"(batch, tokens), here {(batch, tokens)}"
+            raise ValueError(f"`mask` must be {wanted}. Received shape {tuple(mask_shape)}.")
         capsules = None if tokens is None else tokens * layers
         return (batch, capsules, 1, self.dim), (batch, capsules)
-
-
-def _check_mask(embeddings, mask):
-    if mask is not None and not alike(mask.shape, embeddings.shape[:2]):
-        tokens = tuple(embeddings.shape[:2])
-        raise ValueError(f"`mask` must be (batch, tokens), here {tokens}. Received shape {tuple(mask.shape)}.")

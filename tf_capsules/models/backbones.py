@@ -86,8 +86,7 @@ def ResNetBackbone(
     Args:
         image_shape, name: as of all networks, see `tf_capsules.models`.
         stem: channels of the first convolution; None: as many as the first stage has.
-        filters: channels of each stage.
-        blocks: basic blocks of each stage.
+        filters, blocks: channels and basic blocks of each stage.
         convolution: makes each convolution, called as `padded_convolution`.
 
     Raises:
@@ -151,11 +150,11 @@ def columns_of(pose: Size):
     return pose[-1] if isinstance(pose, (tuple, list)) else pose
 
 
-def check_replaced(model: Callable, **given):
-    """Raises a ValueError for an argument of what a backbone replaces in a network, unless it has its default."""
+def check_unused(model: Callable, why: str = "is of a convolution that `backbone` replaces", **given):
+    """Raises a ValueError for an argument that a network does not use, unless it has its default."""
     for name, value in given.items():
         if value != inspect.signature(model).parameters[name].default:
-            raise ValueError(f"`{name}` is of a convolution that `backbone` replaces. Received: {value!r}")
+            raise ValueError(f"`{name}` {why}. Received: {value!r}")
 
 
 def features_of(images: Tensor, backbone: keras.Layer | None):

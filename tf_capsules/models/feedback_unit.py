@@ -43,8 +43,8 @@ class FeedbackAgreement(KeepsInnerStates):
         training: whether batch normalization uses the statistics of the batch.
 
     Raises:
-        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups;
-            a critic of lower maps of 1x1.
+        ValueError: arguments out of range; maps of other or unknown sizes, or with channels that aren't whole groups; a
+            critic of lower maps of 1x1.
 
     Example:
         >>> unit = FeedbackAgreement(groups=4)
@@ -128,13 +128,10 @@ class FeedbackAgreement(KeepsInnerStates):
         ]
 
     def generate(self, higher, training=False):
-        """The lower map (batch, height, width, channels) that the generator makes of a higher one.
-
-        The groups are blocks of a dense kernel, which is zero elsewhere. Grouped convolutions are slower by far where
-        groups are small, most of all on the CPU.
-        """
+        """The lower map (batch, height, width, channels) that the generator makes of a higher one."""
         height, width = self.size
         higher, kernel, bias = (ops.cast(x, self.compute_dtype) for x in (higher, self.kernel, self.bias))
+        # The groups are blocks of a dense kernel: grouped convolutions are slower by far where groups are small.
         # legend: p, q rows and columns of the kernel; g, h groups; i, o dims of higher and lower capsules
         blocks = ops.einsum("pqgio,gh->pqhogi", kernel, ops.eye(self.groups, dtype=self.compute_dtype))
         kernel = ops.reshape(blocks, (3, 3, bias.shape[0], -1))

@@ -5,14 +5,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CoordinateChannels, HeinsenRouting, PrimaryCapsules, SequenceCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_int
-from tf_capsules.models.backbones import (
-    batch_normalized,
-    check_replaced,
-    columns_of,
-    fan_in_uniform,
-    features_of,
-    image_input,
-)
+from tf_capsules.models import backbones
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
@@ -55,7 +48,7 @@ def ImageCapsNet(
         272592
     """
     one_of("pointwise_initializer", pointwise_initializer, ("kaiming", "uniform"))
-    images = image_input(image_shape, classes, 29 if backbone is None else 1)
+    images = backbones.image_input(image_shape, classes, 29 if backbone is None else 1)
     scaling = keras.initializers.VarianceScaling
     # Normalization is in float32 under every dtype policy: in bfloat16 it is slower on CPUs.
     if backbone is None:
@@ -63,25 +56,26 @@ def ImageCapsNet(
         for block in range(6):
             kernel = scaling(2.0, "fan_in", "untruncated_normal")
             options = dict(kernel_initializer=kernel, name=f"convolution_{block + 1}", **CHANNELS_LAST)
-            x = batch_normalized(x, f"norm_{block + 1}", "float32")
+            x = backbones.batch_normalized(x, f"norm_{block + 1}", "float32")
             x = keras.layers.Conv2D(filters, 3, 1 + block % 2, **options)(x)
             x = keras.layers.Activation("silu", dtype="float32", name=f"silu_{block + 1}")(x)
     else:
-        check_replaced(ImageCapsNet, filters=filters)
-        x = features_of(images, backbone)
+        backbones.check_unused(ImageCapsNet, filters=filters)
+        x = backbones.features_of(images, backbone)
 
     def pointwise():
         """Options of a pointwise convolution, for one layer each: a shared initializer would draw the same numbers."""
         if pointwise_initializer == "kaiming":
             return {"kernel_initializer": scaling(2.0, "fan_in", "untruncated_normal")}
-        bias = fan_in_uniform(x.shape[-1])
+        bias = backbones.fan_in_uniform(x.shape[-1])
         return {"kernel_initializer": scaling(1 / 3, "fan_in", "uniform"), "bias_initializer": bias}
 
-    logits = batch_normalized(x, "norm_scores", "float32")
+    logits = backbones.batch_normalized(x, "norm_scores", "float32")
     logits = keras.layers.Conv2D(types, 1, **CHANNELS_LAST, name="scores", **pointwise())(logits)
-    poses = batch_normalized(x, "norm_poses", "float32")
+    poses = backbones.batch_normalized(x, "norm_poses", "float32")
     poses = PrimaryCapsules(types, pose, activation=None, name="poses", **pointwise())(poses)
-    return _classifier(images, poses, logits, parts, classes, columns_of(pose), iterations, density, weights, name)
+    columns = backbones.columns_of(pose)
+    return _classifier(images, poses, logits, parts, classes, columns, iterations, density, weights, name)
 
 
 def TextCapsNet(
@@ -143,16 +137,14 @@ def SelfAttentionCapsNet(
     classes directly. The kernel of that routing layer has classes x pose x pose numbers, that of a second layer parts x
     classes x pose x pose: soon most of the network (21 million for 64 parts and poses of 256).
 
-    A mask between 0 and 1 comes from mixed examples: attention treats such a token like any other, and routing uses the
-    fraction.
+    Mixed examples have masks between 0 and 1: attention treats such a token like any other; routing uses the fraction.
 
     Args:
         layers, width: number (any) and width of the hidden states; inputs and outputs are those of `TextCapsNet`.
         classes, weights, name: as of all networks, see `tf_capsules.models`.
         iterations, density: see `HeinsenRouting`.
         dim: width of the blocks, a multiple of `heads`.
-        heads: attention heads of each block.
-        blocks: self-attention blocks.
+        heads, blocks: attention heads of each block; number of self-attention blocks.
         parts: None, or the number of capsules of a further layer between tokens and classes, as in `TextCapsNet`.
         pose: columns of every pose, from the tokens to the classes; every pose has one row.
         dropout: rate of dropout on the attention's weights and on the output of each part of a block.

@@ -8,7 +8,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
-from tf_capsules.models.backbones import check_replaced, columns_of, features_of, image_input
+from tf_capsules.models.backbones import check_unused, columns_of, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
@@ -86,7 +86,7 @@ def MatrixCapsNet(
         options: dict[str, Any] = dict(padding=padding, activation="relu", name="convolution", **regularized)
         backbone = keras.layers.Conv2D(filters, _CONVOLUTION, 2, **options, **CHANNELS_LAST)
     else:
-        check_replaced(MatrixCapsNet, filters=filters, padding=padding)
+        check_unused(MatrixCapsNet, filters=filters, padding=padding)
     x = features_of(images, backbone)
     options = dict(activation=None, capsule_activation="sigmoid", name="primary_capsules", **regularized)
     x = PrimaryCapsules(types, pose, **options)(x)

@@ -8,7 +8,7 @@ from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import CapConv, CapFC, DynamicRouting, EMRouting
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int, positive_ints, truth_value
 from tf_capsules.layers.encapsulation import COEFFICIENTS, glorot_normal, unit_normal
-from tf_capsules.models.backbones import ResNetBackbone, batch_normalized, image_input, padded_convolution
+from tf_capsules.models.backbones import ResNetBackbone, batch_normalized, check_unused, image_input, padded_convolution
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.weights import load_weights
 
@@ -59,14 +59,10 @@ def CapNet(
     """
     one_of("routing", routing, ("dynamic", "em"))
     scaled = one_of("initialization", initialization, ("released", "scaled")) == "scaled"
-    for only, argument, value, default in (
-        ("em", "normalization", normalization, "min_max"),
-        ("dynamic", "initial_logits", initial_logits, "zeros"),
-        ("dynamic", "competition", competition, "children"),
-        ("dynamic", "initialization", initialization, "released"),
-    ):
-        if routing != only and value != default:
-            raise ValueError(f"`{argument}` is no argument of {routing!r} routing. Received: {value!r}")
+    unused = dict(normalization=normalization)
+    if routing == "em":
+        unused = dict(initial_logits=initial_logits, competition=competition, initialization=initialization)
+    check_unused(CapNet, f"is no argument of {routing!r} routing", **unused)
     iterations = positive_int("iterations", iterations)
     images = image_input(image_shape, classes)
     features = _stem(images, ((32, 1), (64, 1), (128, 2), (256, 2)))
@@ -224,8 +220,7 @@ def ResNetTwin(
 ) -> keras.Model:
     """The residual network whose stages have the shapes of EncapNet's modules: 11,156,778 parameters for 10 classes.
 
-    Source: Li et al. 2018, table 2. The released code lacks it; here it is made of basic blocks. Stage s, from 1, ends
-    with the layer "stage_s".
+    Source: Li et al. 2018, table 2; of basic blocks: the released code lacks it. Stage s, from 1, ends with "stage_s".
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.

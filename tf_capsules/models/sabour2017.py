@@ -8,7 +8,7 @@ import keras
 from tf_capsules.argument_types import Shape, Size, Weights
 from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
-from tf_capsules.models.backbones import check_replaced, features_of, image_input
+from tf_capsules.models.backbones import check_unused, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
 from tf_capsules.models.convolutional import convolutional_network
 
@@ -43,12 +43,9 @@ def CapsNet(
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-        filters: channels of the first convolution.
-        kernel_size: of the first convolution.
-        types: types of primary capsules.
-        pose: entries of a primary capsule's pose.
-        primary_kernel_size, primary_strides: of the primary capsules' convolution.
-        primary_scale: see `PrimaryCapsules`.
+        filters, kernel_size: of the first convolution.
+        types, pose: types of primary capsules, and entries of their poses.
+        primary_kernel_size, primary_strides, primary_scale: of the primary capsules, see `PrimaryCapsules`.
         padding: of both convolutions, "valid" or "same".
         dim: entries of a class capsule's pose.
         iterations, leaky, use_bias, competition, initial_logits: see `DynamicRouting`.
@@ -67,7 +64,7 @@ def CapsNet(
             filters, kernel_size, padding=padding, activation="relu", name="convolution", **CHANNELS_LAST
         )
     else:
-        check_replaced(CapsNet, filters=filters, kernel_size=kernel_size)
+        check_unused(CapsNet, filters=filters, kernel_size=kernel_size)
     x = features_of(images, backbone)
     primary: dict[str, Any] = dict(scale=primary_scale, name="primary_capsules")
     x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, padding, **primary)(x)

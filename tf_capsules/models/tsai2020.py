@@ -5,15 +5,8 @@ from typing import Any
 
 import keras
 
+from tf_capsules import layers
 from tf_capsules.argument_types import Shape, Size, Weights
-from tf_capsules.layers import (
-    ConcurrentRouting,
-    ConvDynamicRouting,
-    ConvInvertedAttentionRouting,
-    DynamicRouting,
-    InvertedAttentionRouting,
-    PrimaryCapsules,
-)
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, pair, positive_int, truth_value
 from tf_capsules.models import backbones, hinton2018, sabour2017
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
@@ -78,19 +71,19 @@ def AttentionCapsNet(
     options: dict[str, Any] = dict(activation="layer_norm", use_bias=False, name="primary_capsules")
     options["capsule_activation"] = "sigmoid" if truth_value("activations", activations) else None
     options["kernel_initializer"] = backbones.fan_in_uniform(rows * columns * x.shape[-1])
-    x = PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
+    x = layers.PrimaryCapsules(types, pose, primary_kernel_size, primary_strides, **options)(x)
     options = dict(scaled=scaled, layer_norm=layer_norm, dropout=dropout, initial_pose=initial_pose, dtype="float32")
     options["votes_memory"] = votes_memory
     below = options | {"use_activations": activations}
     chain: list[keras.Layer] = []
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
         below["name"] = f"convolutional_capsules_{number}"
-        chain.append(ConvInvertedAttentionRouting(capsules, dim, kernel_size, strides, **below))
+        chain.append(layers.ConvInvertedAttentionRouting(capsules, dim, kernel_size, strides, **below))
     for number, capsules in enumerate(hidden, start=1):
         below["name"] = f"capsules_{number}"
-        chain.append(InvertedAttentionRouting(capsules, dim, **below))
-    chain.append(InvertedAttentionRouting(classes, dim, name="class_capsules", **options))
-    routing = ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")
+        chain.append(layers.InvertedAttentionRouting(capsules, dim, **below))
+    chain.append(layers.InvertedAttentionRouting(classes, dim, name="class_capsules", **options))
+    routing = layers.ConcurrentRouting(chain, iterations, schedule, dtype="float32", name="routing")
     poses = routing(*x) if activations else routing(x)
     entries = keras.layers.Reshape((classes, -1), dtype="float32")(poses)
     logits = _dense(entries, 1, dtype="float32", name="logit")
@@ -158,12 +151,12 @@ def ConvDynamicCapsNet(
     backbones.check_convolutions(convolutions)
     images = backbones.image_input(image_shape, classes)
     x = backbones.features_of(images, _backbone(backbone, image_shape, filters, simple=1024))
-    x = PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
+    x = layers.PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
         name_of_layer = f"convolutional_capsules_{number}"
-        x = ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
-    poses = DynamicRouting(classes, pose, name="class_capsules", **options)(x)
+        x = layers.ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
+    poses = layers.DynamicRouting(classes, pose, name="class_capsules", **options)(x)
     return classifier(images, {"poses": poses}, weights, name=name)
 
 
@@ -255,8 +248,7 @@ def DiverseCNN(
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
         pooling: "average": means of `hidden` channels over positions; "learned": `hidden` units that see all positions.
-        filters: channels of each convolution.
-        hidden: see `pooling`.
+        filters, hidden: channels of each convolution; see `pooling`.
     """
     one_of("pooling", pooling, ("average", "learned"))
     images = backbones.image_input(image_shape, classes)

@@ -16,11 +16,9 @@ def equal_chunks(total, at_most):
 def by_examples(function, size, arrays, results, sums=()):
     """`function(*arrays)` for at most `size` examples at a time; None: for all. Callers define the gradient themselves.
 
-    Args:
-        function: returns a tuple of arrays: one (batch, ...) for each of `results`, then a sum over the examples for
-            each of `sums`. Examples of zeros, which pad the last chunk, must add nothing to the sums.
-        arrays: arrays (batch, ...) of one dtype, with known shapes, except the batch.
-        results, sums: shapes, without the batch, of what the function returns; their dtype is the same.
+    The arrays (batch, ...) are of one dtype, and of known shapes except the batch. The function returns a tuple: an
+    array (batch, ...) for each of `results`, then a sum over the examples for each of `sums`, which are shapes without
+    the batch. Examples of zeros, which pad the last chunk, must add nothing to the sums.
     """
     if size is None:
         return function(*arrays)
@@ -52,14 +50,10 @@ def by_examples(function, size, arrays, results, sums=()):
 def recomputed_by_examples(forward, backward, size, arrays, shared, results):
     """The first result of `forward`, for at most `size` examples at a time, with the gradient `backward`.
 
-    Args:
-        forward: of (*arrays, shared=shared). It returns an array and what else the backward pass needs.
-        backward: of (*arrays, *what else, upstream, shared=shared), where `upstream` is the gradient with respect to
-            the first result. It returns the gradients with respect to the arrays and then to each of `shared`.
-        size: None: all examples.
-        arrays: see `by_examples`.
-        shared: arrays that all examples share, of the same dtype.
-        results: shapes of what `forward` returns, without the batch.
+    `forward(*arrays, shared=shared)` returns an array and what else the backward pass needs, of the shapes `results`.
+    `backward(*arrays, *what else, upstream, shared=shared)` returns the gradients with respect to the arrays and then
+    to each of `shared`; `upstream` is the gradient with respect to the first result. All examples share the arrays
+    `shared`, of the same dtype. See `by_examples`.
     """
 
     @ops.custom_gradient

@@ -61,9 +61,15 @@ def softmax(logits, axis=-1):
         return ops.ones_like(logits)
     if axis % len(logits.shape) == len(logits.shape) - 1 or (logits.shape[-1] or _LONG) < _LONG:
         return ops.softmax(logits, axis=axis)
-    # Without an initial value Keras refuses the maximum of an empty batch.
-    powers = ops.exp(logits - ops.stop_gradient(ops.max(logits, axis=axis, keepdims=True, initial=-math.inf)))
+    powers = unscaled_softmax(logits, axis)
     return powers * (1 / ops.sum(powers, axis=axis, keepdims=True))
+
+
+def unscaled_softmax(logits, axis):
+    """Numbers from 0 to 1 that, divided by their sum, are the softmax; `axis`: one, or a tuple."""
+    # Without an initial value Keras refuses the maximum of an empty batch.
+    highest = ops.max(logits, axis=axis, keepdims=True, initial=-math.inf)
+    return ops.exp(logits - ops.stop_gradient(highest))
 
 
 def softmax_gradient(couplings, upstream, axis):

@@ -8,7 +8,7 @@ from keras import ops
 from tf_capsules.argument_types import Tensor
 from tf_capsules.routing.arguments import positive_int
 from tf_capsules.routing.chunks import equal_chunks
-from tf_capsules.routing.couplings import check_competition, couple
+from tf_capsules.routing.couplings import check_competition, couple, unscaled_softmax
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import SharedVotes, Votes
 
@@ -88,7 +88,7 @@ def dynamic_routing_by_parents(
     """`dynamic_routing` with competition between children, about `parents_per_chunk` parents at a time.
 
     Where children compete, parents don't depend on each other. So each chunk of parents goes through all iterations
-    before the next chunk starts. Couplings exist for one chunk, and the backward pass recomputes them.
+    before the next one starts, and the backward pass recomputes its couplings.
     """
     check_dynamic_routing(iterations, "children")
     count, size = equal_chunks(votes.parents, parents_per_chunk)
@@ -122,7 +122,11 @@ def dynamic_routing_by_parents(
                 back = ops.matmul(attended, ops.swapaxes(matrices, 1, 2))
                 back = ops.transpose(ops.reshape(back, (size, batch, groups, width)), (1, 2, 3, 0))
                 logits = start + ops.matmul(features, back)
-            shares = _unscaled_shares(ops.broadcast_to(logits, (*ops.shape(features)[:3], logits.shape[-1])), mask)
+            logits = ops.broadcast_to(logits, (*ops.shape(features)[:3], logits.shape[-1]))
+            if mask is not None:
+                logits = ops.where(mask > 0, logits, ops.cast(-1e30, logits.dtype))
+            shares = unscaled_softmax(logits, (1, 2))
+            shares = shares if mask is None else shares * mask
             sums = ops.matmul(ops.swapaxes(features, 2, 3), shares)
             sums = ops.broadcast_to(sums, (batch, groups, width, size))
             masses = ops.transpose(ops.sum(sums[:, :, 0], axis=1))[..., None]
@@ -154,16 +158,6 @@ def _transformations(votes):
     if votes.bias is not None:
         bias = ops.reshape(ops.swapaxes(votes.bias, 0, 1), (parents, votes.groups, 1, rows * out))
     return ops.reshape(ops.concatenate([bias, blocks], axis=2), (parents, -1, rows * out))
-
-
-def _unscaled_shares(logits, mask):
-    """Shares (batch, groups, members, parents) of children, which divided by their sum are a softmax over them."""
-    if mask is not None:
-        logits = ops.where(mask > 0, logits, ops.cast(-1e30, logits.dtype))
-    # Without an initial value Keras refuses the maximum of an empty batch.
-    highest = ops.max(logits, axis=(1, 2), keepdims=True, initial=-math.inf)
-    shares = ops.exp(logits - ops.stop_gradient(highest))
-    return shares if mask is None else shares * mask
 
 
 def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):

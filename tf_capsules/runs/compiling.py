@@ -62,7 +62,8 @@ def compile_model(model, recipe, spec, jit="auto"):
         if rate <= _WARMUP_FROM:
             raise ValueError(f"With a warm-up --learning-rate must be above {_WARMUP_FROM}. Received: {rate}")
         rate = one_cycle(_WARMUP_FROM, rate, steps, recipe.warmup)
-        options = {"beta_1": one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)} if recipe.momentum_cycle else {}
+        if recipe.momentum_cycle:
+            options["beta_1"] = one_cycle(0.81, 0.9, steps, recipe.warmup, inverted=True)
     elif recipe.drops:
         values = [rate * 0.1**count for count in range(len(recipe.drops) + 1)]
         # Keras keeps the old rate at a boundary, and counts steps from 0.

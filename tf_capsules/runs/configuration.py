@@ -69,11 +69,11 @@ def check_folder(folder, config, recipe, resume):
             raise TrainingError(f"--resume: {folder.path}/history.csv has fewer epochs than the checkpoint ({done}).")
         return config | {"data": before["data"]}, done
     reported(writable, folder.path / "config.json")
-    if folder.path.exists() and any(folder.path.iterdir()):
-        if folder.has_run():
-            hint = "Add --resume to go on with it, or choose another --output."
-            raise TrainingError(f"{folder.path} holds a run already. {hint}")
-        few = ", ".join(sorted(path.name for path in folder.path.iterdir())[:3])
+    if folder.has_run():
+        hint = "Add --resume to go on with it, or choose another --output."
+        raise TrainingError(f"{folder.path} holds a run already. {hint}")
+    if folder.path.exists() and (names := sorted(path.name for path in folder.path.iterdir())):
+        few = ", ".join(names[:3])
         raise TrainingError(f"{folder.path} holds other files already ({few}). Choose another --output.")
     return config, 0
 
@@ -116,11 +116,9 @@ def recorded_recipe(config, recipe=None):
 
 
 def recorded_settings(config):
-    """The recorded values of `Settings`, for a single process.
-
-    Earlier versions kept a `data_dir` and `download` beside `data`, which is all the data.
-    """
+    """The recorded values of `Settings`, for a single process."""
     kept = config["settings"] | dict.fromkeys(("processes", "process", "coordinator"))
+    # Earlier versions kept these beside `data`, which is all the data.
     return kept if kept.get("data") is None else {**kept, "data_dir": None, "download": False}
 
 
@@ -144,7 +142,7 @@ def _differences(before, after):
     if before["recipe"] != after["recipe"]:
         return [f"recipe {before['recipe']}, now {after['recipe']}"]
     free = {"figures", *(name for name, one in DECLARED.items() if one.outside_run or not one.fixed)}
-    changed, resolved = {}, {**_defaults(Recipe), **before["resolved"]}
+    changed, resolved = {}, _defaults(Recipe) | before["resolved"]
     for part, kind in (("settings", Settings), ("resolved", Recipe)):  # a key in both is reported as resolved
         # A key that the version which wrote the configuration did not know had its default.
         kept = {**_defaults(kind), **before[part]}
@@ -161,9 +159,10 @@ def _differences(before, after):
 
 def _defaults(kind):
     """The default values of a dataclass as plain JSON values; functions are left out."""
-    defaults = {
-        field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        for field in dataclasses.fields(kind)
-    }
-    absent = dataclasses.MISSING
-    return _plain({name: value for name, value in defaults.items() if value is not absent and not callable(value)})
+    defaults = {}
+    for field in dataclasses.fields(kind):
+        if field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+        elif field.default is not dataclasses.MISSING and not callable(field.default):
+            defaults[field.name] = field.default
+    return _plain(defaults)

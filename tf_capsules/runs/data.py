@@ -22,7 +22,6 @@ class Data:
     """Training, validation and test batches.
 
     Attributes:
-        spec: a `DataSpec`.
         train, validation, test: functions that take the options of `Split.batches` and return what `fit` takes. Without
             a validation split, `validation` is `test`; for novel viewpoints it has the familiar ones.
         test_split: the test split of a data set with its raw images or texts; None for arrays of images.
@@ -51,22 +50,19 @@ class Data:
 
 
 def load_data(recipe, settings, like=None):
-    """The `Data` of a recipe with its settings; a ValueError or FileNotFoundError for absent or unusable data.
+    """The `Data` of a recipe with its settings applied; a ValueError or FileNotFoundError for unusable or absent data.
 
-    Args:
-        recipe: a `Recipe`, the settings applied.
-        settings: `Settings`.
-        like: the `DataSpec` of a trained model. It supplies what files lack: class names, the size of images.
+    `like` is the `DataSpec` of a trained model. It supplies what files lack: class names, the size of images.
     """
     path = None if settings.data is None else pathlib.Path(settings.data)
     if path is not None and not path.exists():
         raise FileNotFoundError(f"--data {path}: there is no such file or folder.")
     data = (_load_images if recipe.transformer is None else _load_texts)(recipe, settings, path, like)
-    if settings.epoch_size is None:
+    size = settings.epoch_size
+    if size is None:
         return data
-    part = f"epochs of {settings.epoch_size:,} of {data.spec.train_size:,} examples"
-    spec = data.spec.noted(part, train_size=settings.epoch_size)
-    return dataclasses.replace(data, spec=spec, train=functools.partial(data.train, epoch_size=settings.epoch_size))
+    spec = data.spec.noted(f"epochs of {size:,} of {data.spec.train_size:,} examples", train_size=size)
+    return dataclasses.replace(data, spec=spec, train=functools.partial(data.train, epoch_size=size))
 
 
 def _load_images(recipe, settings, path, like):
@@ -79,9 +75,9 @@ def _load_images(recipe, settings, path, like):
         if path is not None:
             source, data_dir, options = "folder", path, {}
         if source == "folder" and like is not None:
-            options = {**options, "image_size": like.raw_shape[:2], "channels": like.raw_shape[2]}
+            options = options | {"image_size": like.raw_shape[:2], "channels": like.raw_shape[2]}
         if settings.image_size is not None:
-            options = {**options, "image_size": settings.image_size}
+            options = options | {"image_size": settings.image_size}
         dataset = datasets.load(source, data_dir, settings.download, **options)
         raw = dataset.image_shape
     name, names = dataset.name, tuple(dataset.class_names)

@@ -11,14 +11,12 @@ import keras
 import numpy as np
 
 from tf_capsules.lazy import jax, multihost_utils, tf
-from tf_capsules.runs.errors import TrainingError
+from tf_capsules.runs.errors import TrainingError, check_shared
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessGroup:
-    """The processes that train one model together, as one of them sees them.
-
-    All processes have to call its methods, at the same place of the program.
+    """The processes that train one model together. All have to call its methods, at the same place of the program.
 
     Attributes:
         count: how many there are.
@@ -99,10 +97,8 @@ class ProcessGroup:
 def join_processes(settings, batch_size):
     """Joins the processes that train together, waits until all are there, and returns the `ProcessGroup`.
 
-    If `settings.processes` is None, the group is this process alone.
-
-    Raises:
-        TrainingError: the others can't be reached, have other numbers of devices, or can't share a batch evenly.
+    If `settings.processes` is None, the group is this process alone. Raises a TrainingError if the others can't be
+    reached, have other numbers of devices, or can't share a batch evenly.
     """
     if settings.processes is None:
         return ProcessGroup()
@@ -120,10 +116,7 @@ def join_processes(settings, batch_size):
     own = group._gathered(jax.local_device_count()) if count > 1 else np.array([len(devices)])
     if len(set(own.tolist())) > 1:
         raise TrainingError(f"Each process must have as many devices as the others. They have: {own.tolist()}")
-    if batch_size % len(devices):
-        raise TrainingError(
-            f"--batch-size {batch_size} can't be shared evenly by the {len(devices)} devices of --processes {count}."
-        )
+    check_shared(batch_size, len(devices), f"the {len(devices)} devices of --processes {count}")
     return group
 
 
@@ -133,8 +126,7 @@ def mirrored_strategy(devices, batch_size):
     count = devices or len(gpus) or 1
     if gpus and count > len(gpus):
         raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
-    if batch_size % count:
-        raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by {count} devices.")
+    check_shared(batch_size, count, f"{count} devices")
     if not gpus:
         cpu = tf.config.list_physical_devices("CPU")[0]
         try:

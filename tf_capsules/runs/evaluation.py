@@ -34,8 +34,7 @@ def evaluate_runs(runs, crops=None, results=None):
         A `Measurement` for each part of the data: the test split; for novel viewpoints, before it, the familiar ones.
 
     Raises:
-        ValueError: no run, runs with different inputs, preprocessing, classes or metrics.
-        TrainingError: see `check_crops` and `check_row`.
+        ValueError: no run, runs that differ in their inputs or metrics, `crops` that can't be, an unusable `results`.
     """
     runs = [runs] if isinstance(runs, Run) else list(runs)
     if not runs:
@@ -58,10 +57,8 @@ def evaluate_runs(runs, crops=None, results=None):
 
 
 def _row_of(runs, spec):
-    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ.
-
-    Seconds, strategy and memory are those of the training; device and versions are those of this process.
-    """
+    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ."""
+    # Seconds, strategy and memory are those of the training; device and versions are those of this process.
     rows = [
         describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
         | {"train_examples": run.trained_on.train_size}
@@ -82,7 +79,7 @@ def describe_crops(crops):
 
 
 def evaluate_ensemble(runs, part="test", crops=None):
-    """The metric of several runs together, or of one on several crops of each image: class probabilities are summed.
+    """A dict of the metric of several runs, or of one on several crops of each image: class probabilities are summed.
 
     Sources: the released code of Sabour et al. 2017 (CIFAR-10: seven networks); Hinton et al. 2018, section 4 (crops).
 
@@ -91,17 +88,13 @@ def evaluate_ensemble(runs, part="test", crops=None):
         part: the "test" or the "validation" split.
         crops: None: the central crop of each image. A number: so many random crops, always the same ones. "fixed": ten
             crops, the four corners and the centre, and these mirrored (Li et al. 2018, released code).
-
-    Returns:
-        A dict of the metric.
     """
     recipe = runs[0].recipe
     check_crops(recipe, crops)
-    data = runs[0].data
     metric = make_metric(recipe)
     windows = FIXED_CROPS if crops == "fixed" else range(crops or 0)
     options = [{}] if crops is None else [{"crop": window} for window in windows]
-    streams = [getattr(data, part)(batch_size=recipe.batch_size, **one) for one in options]
+    streams = [getattr(runs[0].data, part)(batch_size=recipe.batch_size, **one) for one in options]
     for views in zip(*streams, strict=True):
         labels = views[0][1]
         outputs = ((run.model, run.model.predict_on_batch(images)) for run in runs for images, _ in views)

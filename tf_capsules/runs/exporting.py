@@ -51,10 +51,9 @@ def plan_export(target=None, format=None, default="float32", warmup=False, versi
         raise ValueError(f"--format is one of {', '.join(FORMATS)}. Received: {format!r}")
     if ending and format != ending:
         raise ValueError(f"--format {format} does not write a file that ends in {suffix}. Received: {target}")
-    if format in CONVERTED.values():
-        for name, given in (("version", version is not None), ("warmup", warmup), ("default", default != "float32")):
-            if given:
-                raise ValueError(f"--{name} is for SavedModels. Received: --format {format}")
+    for name, given in (("version", version is not None), ("warmup", warmup), ("default", default != "float32")):
+        if given and format in CONVERTED.values():
+            raise ValueError(f"--{name} is for SavedModels. Received: --format {format}")
     if version is not None:
         if target is None:
             raise ValueError("--version needs TARGET, the folder of the model's versions.")
@@ -81,17 +80,17 @@ def export_run(run, target=None, format=None, default="float32", warmup=False, v
         default, warmup: see `tf_capsules.export.export_saved_model`.
         version: number of the subfolder that the export goes to; "next": the number after the highest there.
 
-    Raises:
-        ValueError: arguments that do not go together, or do not fit the run's inputs.
+    Raises a ValueError for arguments that do not go together, or do not fit the run's inputs.
     """
     format, target = plan_export(target, format, default, warmup, version)
     inside = run.folder / FORMATS[format]
     target = inside if target is None else target
     steps, spec = run.recipe.preprocess, run.trained_on
     of_texts = run.recipe.transformer is not None
-    if format in (tuple(CONVERTED.values()) if of_texts else ("embeddings",)) or (of_texts and default != "float32"):
-        wrong = f"--default {default}" if of_texts and default != "float32" else f"--format {format}"
-        raise ValueError(f"{wrong} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
+    if of_texts and default != "float32":
+        raise ValueError(f"--default {default} is for images. Received: {run.recipe.name}")
+    if format in (CONVERTED.values() if of_texts else ("embeddings",)):
+        raise ValueError(f"--format {format} is for {'images' if of_texts else 'texts'}. Received: {run.recipe.name}")
     if of_texts:
         transformer = text.load(run.recipe.transformer) if format == "saved_model" else None
         if transformer is not None and transformer.engine == "keras-hub":

@@ -25,11 +25,10 @@ def draw(run):
     A figure is left out if the run lacks the history, the decoder or the data for it: a printed line says why.
     """
     for name in run.recipe.figures:
-        lack = LACKS[name](run) if name in LACKS else None
-        if lack is None:
-            yield name, DRAWERS[name](run)
-        else:
+        if name in LACKS and (lack := LACKS[name](run)):
             print(f"{name}: left out, {lack}", flush=True)
+        else:
+            yield name, DRAWERS[name](run)
 
 
 def _no_views(run, factors):
@@ -55,9 +54,10 @@ def _no_decoder(run):
 
 def _two_objects(run):
     """The numbers of the first eight test images with two objects, among the first hundred."""
-    labels = run.examples(100)[1]
-    parts = labels.get("part_labels", np.empty((0, 2))) if isinstance(labels, dict) else np.empty((0, 2))
-    return np.flatnonzero((parts >= 0).all(-1))[:8]
+    _, labels = run.examples(100)
+    if not isinstance(labels, dict) or "part_labels" not in labels:
+        return []
+    return np.flatnonzero((labels["part_labels"] >= 0).all(-1))[:8]
 
 
 def _no_two_objects(run):

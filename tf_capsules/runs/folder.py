@@ -80,11 +80,9 @@ class RunFolder:
         return (self.path / "config.json").exists()
 
     def has_epoch(self):
-        """Whether a run has finished an epoch here, so that there is something to lose.
-
-        A history of one epoch without weights: the run ended before it wrote them.
-        """
+        """Whether a run has finished an epoch here, so that there is something to lose."""
         finished = any((self.path / name).exists() for name in ("best.weights.h5", "result.json"))
+        # A history of one epoch without weights: the run ended before it wrote them.
         return finished or self.checkpoints() or len(self.history()) > 1
 
     def config(self):
@@ -141,7 +139,7 @@ class RunFolder:
         if is_whole(which):
             there = f"no weights of epoch {which}, but of: {', '.join(map(str, epochs)) or 'none'}"
             raise TrainingError(f"{self.path} has {there}. A training with --keep-epochs keeps those of all epochs.")
-        missing = "no epoch has been finished" if not epochs else "the file is not there"
+        missing = "the file is not there" if epochs else "no epoch has been finished"
         raise TrainingError(f"{self.path} holds no {which} weights: {missing}.")
 
     def history(self, metric=None):
@@ -149,11 +147,10 @@ class RunFolder:
         path = self.path / "history.csv"
         if not path.exists():
             return []
-        columns = ["epoch", "learning_rate", "seconds", "loss", "val_loss"]
-        columns += [] if metric is None else [f"val_{metric}"]
+        columns = ["epoch", "learning_rate", "seconds", "loss", "val_loss", f"val_{metric or 'loss'}"]
         with reading(path, _HISTORY):
             rows = [{key: float(value) for key, value in row.items()} for row in read_csv(path, columns, _HISTORY)]
-            return [{**row, "epoch": int(row["epoch"])} for row in rows]
+            return [row | {"epoch": int(row["epoch"])} for row in rows]
 
 
 def short_names(paths):

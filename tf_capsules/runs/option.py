@@ -6,11 +6,13 @@ The checks of `Settings`, the command line and the configuration of a run are ma
 import dataclasses
 import inspect
 import math
+import os
 import types
 import typing
 from collections.abc import Callable, Sequence
 
 from tf_capsules.files import is_of
+from tf_capsules.recipes import Recipe
 from tf_capsules.runs.errors import TrainingError
 
 
@@ -42,10 +44,8 @@ class Option:
     Attributes:
         help: what it sets, for the command line and the documentation.
         allowed: the values that it may have besides None.
-        default: its default.
         metavar: the placeholder of its value in the help of the command line; None for its name.
-        recipe: the field of `Recipe` that it changes: the one of the same name, or a dict of options that it extends.
-        path: whether it is a path, which the configuration keeps as an absolute one.
+        recipe: the dict of options in `Recipe` that it extends; else, if there is one, the field of its own name.
         fixed: whether a resumed run must have the same value.
         outside_run: true for what does not change the trained weights, such as paths, the number of processes, or
             diagnostics. It may differ between processes and in a resumed run.
@@ -57,7 +57,6 @@ class Option:
     default: object = None
     metavar: str | None = None
     recipe: str | None = None
-    path: bool = False
     fixed: bool = True
     outside_run: bool = False
     name: str = ""
@@ -72,6 +71,11 @@ class Option:
     def kind(self):
         """The type that a text for it is converted to: the first in its hint that is not None."""
         return next(kind for kind in typing.get_args(self.hint) or (self.hint,) if kind is not type(None))
+
+    @property
+    def path(self):
+        """Whether it is a path, which the configuration keeps as an absolute one."""
+        return os.PathLike in typing.get_args(self.hint)
 
     @property
     def full_help(self):
@@ -114,9 +118,13 @@ def option(help, allowed=None, default=None, **rest):
 
 def declared(settings):
     """The options of a dataclass, by name, in their order."""
-    hints = typing.get_type_hints(settings)
-    options = {field.name: field.metadata["option"] for field in dataclasses.fields(settings)}
-    return {name: dataclasses.replace(one, name=name, hint=hints[name]) for name, one in options.items()}
+    hints, of_recipe = typing.get_type_hints(settings), typing.get_type_hints(Recipe)
+    found = {}
+    for field in dataclasses.fields(settings):
+        name, one = field.name, field.metadata["option"]
+        recipe = one.recipe or (name if name in of_recipe else None)
+        found[name] = dataclasses.replace(one, name=name, hint=hints[name], recipe=recipe)
+    return found
 
 
 def assignments(values):
@@ -154,10 +162,8 @@ def check_arguments(name, values, function, without=()):
     own = sorted(hints.keys() - set(without))
     for key, value in values.items():
         if key not in own:
-            raise TrainingError(
-                f"--{name} {key}={value}: {function.__name__} has no such argument that may be set; "
-                f"it has {', '.join(own) or 'none'}."
-            )
+            has = f"{function.__name__} has no such argument that may be set; it has {', '.join(own) or 'none'}."
+            raise TrainingError(f"--{name} {key}={value}: {has}")
         if not is_of(with_tuples(value), hints[key]):
             raise TrainingError(f"--{name} {key} must be {_in_words(hints[key], key)}. Received: {value!r}")
 

@@ -30,9 +30,7 @@ BEST = "weights with the best validation"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A trained model and its origin.
-
-    If several processes trained, each of them has a `Run`, and process 0 alone has the folder.
+    """A trained model and its origin. If several processes trained, each has a `Run`; process 0 alone has the folder.
 
     Attributes:
         folder: where its files are.
@@ -113,8 +111,8 @@ def load_run(folder, weights="last", recipe=None, **changes):
         folder: the run folder.
         weights: "last" or "best"; or the number of an epoch whose weights were kept.
         recipe: the `Recipe` that was trained, if it is none of the package's own.
-        changes: other values of `Settings`, for instance another number of routing iterations, or another data set to
-            evaluate on, which replaces the run's. Settings of the training itself, such as `seed`, can't be changed.
+        changes: other values of `Settings`, such as `iterations`, or another data set to evaluate on, which replaces
+            the run's. Settings of the training itself, such as `seed`, can't be changed.
 
     Raises:
         ValueError: the folder is not that of a run, is damaged or of another version, or has no such weights; a changed
@@ -148,12 +146,6 @@ def load_run(folder, weights="last", recipe=None, **changes):
     history = folder.history(trained.metric)
     if len(history) < (number or 0):
         raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
-    other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
-    other_data |= recipe.dataset == "folder" and settings.data_dir != before.data_dir
-    if other_data:  # they are for tests: the length of an epoch is not theirs
-        load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
-    else:
-        load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     if epoch is None:  # best weights of a version that did not save it
         best = max(history, key=lambda row: (row[f"val_{recipe.metric}"], row["epoch"]), default={"epoch": None})
         epoch = best["epoch"]
@@ -162,17 +154,20 @@ def load_run(folder, weights="last", recipe=None, **changes):
     remarks = [BEST] if number is None else [f"weights of epoch {number}"] if number != last else []
     if (count := recipe.model_options.get("iterations")) != trained.model_options.get("iterations"):
         remarks.append(f"evaluated with {count} iteration{'s' * (count != 1)}")
-    if other_data:
+    other_data = (recipe.dataset, settings.data) != (trained.dataset, before.data)
+    if other_data or (recipe.dataset == "folder" and settings.data_dir != before.data_dir):
         remarks.append(f"trained on {before.data or trained_on.name}")
+        # They are for tests: the length of an epoch is not theirs.
+        load = functools.partial(load_data, recipe, dataclasses.replace(settings, epoch_size=None), trained_on)
+    else:
+        load = functools.partial(_own_data, recipe, settings, trained_on, settings.test_limit == before.test_limit)
     remark, result = "; ".join(remarks), folder.result()
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
 def _load_weights(learner, folder, weights):
-    """Loads the weights of a run; returns the number of their checkpoint, None for the best, and that of their epoch.
-
-    A training that goes on meanwhile removes each checkpoint when it has the next, and replaces the best weights.
-    """
+    """Loads a run's weights; returns the number of their checkpoint, None for the best, and that of their epoch."""
+    # A training that goes on meanwhile removes each checkpoint when it has the next, and replaces the best weights.
     other = folder.path / "best.weights.h5"
     while True:
         path = folder.weights(weights)
@@ -197,16 +192,13 @@ def _for_evaluation(settings, changes):
 
 
 def _own_data(recipe, settings, trained_on, same_test):
-    """The data that a run was trained on; a warning if these are pictures that were split anew since.
-
-    `same_test`: whether the test split is limited as it was for the training, so that it has to have the same size.
-    """
+    """The data that a run was trained on; a warning if these are pictures that were split anew since."""
+    # `same_test`: the test split is limited as it was for the training, so that it has to have the same size.
     data = load_data(recipe, settings, trained_on)
     sizes = [(spec.train_size, spec.test_size if same_test else 0) for spec in (data.spec, trained_on)]
     if trained_on.name == "folder" and sizes[0] != sizes[1]:
-        now, before = (
-            f"{spec.train_size:,} training and {spec.test_size:,} test images" for spec in (data.spec, trained_on)
-        )
+        words = "{0.train_size:,} training and {0.test_size:,} test images"
+        now, before = words.format(data.spec), words.format(trained_on)
         warnings.warn(
             f"{settings.data or settings.data_dir} has {now}; the run had {before}. Unless the folder holds train and "
             "test, it was split anew, and images that the run was trained on are among the test images."
@@ -219,14 +211,10 @@ def run_of_weights(recipe, weights, **changes):
 
     Args:
         recipe: a `Recipe`, or the name of one.
-        weights: what the network's `weights` argument takes: a file, or the name of a shipped set. If it has none of a
-            decoder, the network is built without one.
+        weights: a file, or the name of a shipped set. If it has none of a decoder, the network is built without one.
         changes: values of `Settings`.
 
-    Its pictures and exports belong to runs/RECIPE-weights, which is no run's own folder.
-
-    Raises:
-        TrainingError: unusable data or weights.
+    Its pictures and exports belong to runs/RECIPE-weights. Raises a TrainingError for unusable data or weights.
     """
     settings = Settings(**changes).with_absolute_paths()
     published = reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
@@ -264,11 +252,11 @@ def find_run(name, weights="last", **changes):
 
 def check_same_inputs(runs, purpose):
     """Raises a ValueError unless runs have inputs, preprocessing, classes and metric in common."""
-    kinds = [
-        (run.trained_on.inputs, augment.in_evaluation(run.recipe.preprocess), run.trained_on.class_names)
-        + (run.recipe.metric,)
-        + ((pathlib.Path(run.recipe.transformer).name,) if run.recipe.transformer else ())
-        for run in runs
-    ]
+    kinds = []
+    for run in runs:
+        recipe, spec = run.recipe, run.trained_on
+        transformer = (pathlib.Path(recipe.transformer).name,) if recipe.transformer else ()
+        steps = augment.in_evaluation(recipe.preprocess)
+        kinds.append((spec.inputs, steps, spec.class_names, recipe.metric, *transformer))
     if any(kind != kinds[0] for kind in kinds):
         raise ValueError(f"{purpose} need the same inputs, preprocessing, classes and metric. Received: {kinds}")

@@ -9,7 +9,7 @@ import re
 import keras
 
 from tf_capsules import datasets, models
-from tf_capsules.runs.errors import TrainingError, reported
+from tf_capsules.runs.errors import TrainingError, check_shared, reported
 from tf_capsules.runs.option import (
     ABOVE_0,
     AT_LEAST_1,
@@ -23,6 +23,8 @@ from tf_capsules.runs.option import (
     one_of,
     option,
 )
+
+Path = str | os.PathLike | None
 
 _OF_IMAGENET = ("imagenet", "h_imagenet")
 # What a row of results states, if it was set; its other columns have the rest.
@@ -38,34 +40,27 @@ class Settings:
     Errors name an option as on the command line: `--batch-size` is `batch_size` here.
     """
 
-    epochs: int | None = option("passes over the training examples", AT_LEAST_1, recipe="epochs", fixed=False)
-    batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1, recipe="batch_size")
-    learning_rate: float | None = option("at the start, or at the top of a warm-up", ABOVE_0, recipe="learning_rate")
-    decay_steps: int | None = option(
-        "steps after which the learning rate has fallen by 4 percent", AT_LEAST_1, recipe="decay_steps"
-    )
+    epochs: int | None = option("passes over the training examples", AT_LEAST_1, fixed=False)
+    batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1)
+    learning_rate: float | None = option("at the start, or at the top of a warm-up", ABOVE_0)
+    decay_steps: int | None = option("steps after which the learning rate has fallen by 4 percent", AT_LEAST_1)
     warmup: float | None = option(
         "share of all steps in which the learning rate rises; then it falls as a half cosine. This replaces the "
         "recipe's decay",
         BETWEEN_0_AND_1,
-        recipe="warmup",
     )
     momentum_cycle: bool | None = option(
         "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
-        "2019 do this; it is in the author's code, not in the paper",
-        recipe="momentum_cycle",
+        "2019 do this; it is in the author's code, not in the paper"
     )
-    mixup: float | None = option(
-        "mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0, recipe="mixup"
-    )
+    mixup: float | None = option("mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0)
     stop_at: float | None = option(
         "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False
     )
-    weights: str | os.PathLike | None = option(
+    weights: Path = option(
         "to start from: a weights file, or the name of a shipped set (default: random ones)",
         metavar="FILE",
         recipe="model_options",
-        path=True,
     )
     iterations: int | None = option("of each routing layer of the network", AT_LEAST_1, recipe="model_options")
     network: dict | None = option(
@@ -77,17 +72,14 @@ class Settings:
     )
     loss: dict | None = option("argument of the loss, such as variant=code; may be repeated", recipe="loss_options")
     seed: int = option("of weights, order and augmentation", SEED, default=0)
-    dataset: str | None = option("another data set (tf-capsules list datasets)", recipe="dataset")
-    data: str | os.PathLike | None = option(
-        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", path=True, outside_run=True
+    dataset: str | None = option("another data set (tf-capsules list datasets)")
+    data: Path = option(
+        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", outside_run=True
     )
-    transformer: str | os.PathLike | None = option(
-        "for texts: a transformer's folder, installed package or name on the hub", recipe="transformer", path=True
-    )
-    cache: str | os.PathLike | None = option(
+    transformer: Path = option("for texts: a transformer's folder, installed package or name on the hub")
+    cache: Path = option(
         "for texts: folder where hidden states are kept, or none to keep none (default: ~/.cache/tf_capsules)",
         metavar="DIR",
-        path=True,
         outside_run=True,
     )
     cache_limit: float = option(
@@ -98,15 +90,13 @@ class Settings:
         outside_run=True,
     )
     image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
-    class_list: str | os.PathLike | None = option(
-        "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options", path=True
+    class_list: Path = option(
+        "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options"
     )
-    box_file: str | os.PathLike | None = option(
-        "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options", path=True
+    box_file: Path = option(
+        "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options"
     )
-    data_dir: str | os.PathLike | None = option(
-        "where tensorflow-datasets keeps its sets, or a folder of original files", path=True, outside_run=True
-    )
+    data_dir: Path = option("where tensorflow-datasets keeps its sets, or a folder of original files", outside_run=True)
     download: bool = option("fetch an absent data set", default=False, outside_run=True)
     train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
@@ -153,12 +143,12 @@ class Settings:
         if "iterations" in (self.network or {}):
             count = self.network["iterations"]
             raise TrainingError(f"--network iterations={count}: give --iterations {count}, in a table RECIPE@{count}.")
-        if self.feedback and recipe.feedback is None:
-            given = assignments(self.feedback)[0]
-            raise TrainingError(f"--feedback {given} is for recipes with feedback units; {recipe.name} has none.")
         if recipe.feedback is not None:
             of_network = next(iter(inspect.signature(recipe.feedback).parameters))
             check_arguments("feedback", self.feedback, recipe.feedback, {of_network})
+        elif self.feedback:
+            given = assignments(self.feedback)[0]
+            raise TrainingError(f"--feedback {given} is for recipes with feedback units; {recipe.name} has none.")
         check_arguments("loss", self.loss, recipe.loss, {"reduction", "name", "dtype"})
         if "margin" in (self.loss or {}) and recipe.margin_schedule is not None:
             given = assignments(self.loss)[0]
@@ -202,9 +192,7 @@ class Settings:
             raise TrainingError(f"--strategy mirrored needs the TensorFlow backend. Received: {backend}")
         if self.jit == "on":
             raise TrainingError("--jit on does not work under --strategy mirrored.")
-        batch_size = self.batch_size or recipe.batch_size
-        if self.devices and batch_size % self.devices:
-            raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --devices {self.devices}.")
+        check_shared(self.batch_size or recipe.batch_size, self.devices or 1, f"--devices {self.devices}")
 
     def _check_processes(self, recipe):
         given = {name: getattr(self, name) for name in ("coordinator", "processes", "process")}
@@ -223,9 +211,7 @@ class Settings:
         for words, refused in (("jit off", self.jit == "off"), ("diagnostics", self.diagnostics)):
             if refused:
                 raise TrainingError(f"--{words} does not work with --processes {self.processes}.")
-        batch_size = self.batch_size or recipe.batch_size
-        if batch_size % self.processes:
-            raise TrainingError(f"--batch-size {batch_size} can't be shared evenly by --processes {self.processes}.")
+        check_shared(self.batch_size or recipe.batch_size, self.processes, f"--processes {self.processes}")
 
     def apply(self, recipe):
         """The recipe with these settings; a TrainingError if the two exclude each other."""

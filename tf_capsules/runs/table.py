@@ -47,11 +47,6 @@ class Row:
             return None
         return self.iterations or self.recipe.model_options.get("iterations", parameters["iterations"].default)
 
-    @property
-    def label(self):
-        """How many iterations its network has, in words; "" for one without routing."""
-        return f"{self.count} iteration{'s' * (self.count > 1)}" if self.count else ""
-
 
 def make_table(names, folder, settings, results, test=True):
     """Trains the rows of a table that are not there yet, and evaluates each on the whole test split.
@@ -66,8 +61,7 @@ def make_table(names, folder, settings, results, test=True):
         results: a CSV file, made or added to.
         test: False leaves out the evaluation and its row of results. Then there are only the run folders.
 
-    Returns:
-        The rows of results as dicts, in the order of the names; without `test` an empty list.
+    Returns the rows of results as dicts, in the order of the names; without `test` an empty list.
 
     Raises:
         TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
@@ -99,10 +93,11 @@ def make_table(names, folder, settings, results, test=True):
         _run("train", row.recipe.name, *flags, "--output", run, *options.as_arguments())
         if test:
             _run("evaluate", run, "--test-limit", 2**31 - 1, "--results", results)
-    found = {row.name: _found(results, row, settings) for row in rows} if test else {}
-    if lacking := [name for name, row in found.items() if row is None]:
-        raise TrainingError(f"{results} lacks the rows {', '.join(lacking)}, which were just measured.")
-    return list(found.values())
+    found = [_found(results, row, settings) for row in rows] if test else []
+    if None in found:
+        lacking = ", ".join(row.name for row, one in zip(rows, found, strict=True) if one is None)
+        raise TrainingError(f"{results} lacks the rows {lacking}, which were just measured.")
+    return found
 
 
 def draw_table(names, folder):
@@ -118,7 +113,8 @@ def draw_table(names, folder):
     for kind, members in groups.items():
         first = next(iter(members))
         short = [row.name.removeprefix(shared).strip("-") or row.recipe.name for row in members]
-        labels = [row.label or name for row, name in zip(members, short, strict=True)]
+        counts = [row.count and f"{row.count} iteration{'s' * (row.count > 1)}" for row in members]
+        labels = [count or name for count, name in zip(counts, short, strict=True)]
         alike = all(_without_iterations(row) == _without_iterations(first) for row in members)
         if len(set(labels)) < len(labels) or not alike:
             labels = short
@@ -171,20 +167,18 @@ def _found(results, row, settings):
         return None
     settings = row.settings(settings).with_absolute_paths()
     recipe = settings.apply(row.recipe)
-    wanted = {"recipe": row.recipe.name, "dataset": recipe.dataset, "settings": "; ".join(settings.stated())}
-    wanted |= {"batch_size": recipe.batch_size, "learning_rate": float(recipe.learning_rate)}
-    wanted |= {"schedule": recipe.schedule, "seed": settings.seed, "dtype": settings.dtype}
-    if settings.data is not None:
-        del wanted["dataset"]  # the settings have its path
+    wanted = {"recipe": row.recipe.name, "settings": "; ".join(settings.stated()), "batch_size": recipe.batch_size}
+    wanted |= {"learning_rate": float(recipe.learning_rate), "schedule": recipe.schedule}
+    wanted |= {"seed": settings.seed, "dtype": settings.dtype}
+    if settings.data is None:  # else the settings have its path
+        wanted["dataset"] = recipe.dataset
     if settings.stop_at is None:
         wanted["epochs"] = recipe.epochs
     wanted = {name: str(value) for name, value in wanted.items()}
-    of_texts = recipe.transformer and f"hidden states of {pathlib.Path(recipe.transformer).name}"
+    noted = set() if recipe.transformer is None else {f"hidden states of {pathlib.Path(recipe.transformer).name}"}
     columns = (*wanted, "epochs", "note", "value", "test_examples", "parameters", "seconds")
     for found in read_csv(results, columns, "is no file of results"):
-        notes = found["note"].split("; ")
-        other_states = of_texts is not None and of_texts not in notes
-        if of_the_full_test(found) and not other_states and wanted.items() <= found.items():
+        if of_the_full_test(found) and noted <= {*found["note"].split("; ")} and wanted.items() <= found.items():
             return found
     return None
 

@@ -119,10 +119,8 @@ class WordPiece:
         else:
             raise UnsupportedTokenizer(f"{folder} has neither tokenizer.json nor vocab.txt")
         _require_no_more_tokens(folder, config, more)
-        lowercase, strip_accents, split_chinese = options.values()
-        return cls(
-            vocabulary, max_length, lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese
-        )
+        lowercase, strip_accents, chinese = options.values()
+        return cls(vocabulary, max_length, lowercase=lowercase, strip_accents=strip_accents, split_chinese=chinese)
 
 
 class BytePair:

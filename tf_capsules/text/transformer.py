@@ -128,11 +128,10 @@ class FrozenTransformer(abc.ABC):
     def graph(self):
         """The way from strings to hidden states as a callable `tf.Module`, engine "keras-hub" only.
 
-        `graph(strings)` takes a string tensor (batch,) and returns embeddings float32 (batch, tokens, layers, width)
-        and mask float32 (batch, tokens), equal to those of `hidden_states`. It is `graph.states(graph.tokenize(
-        strings))`; the token ids are a ragged tensor. `graph.spell` turns them into tokens: strings (batch, tokens)
-        with "" at padding. A `tf.Module` that holds the graph as an attribute and calls it can be saved as a SavedModel
-        that takes strings; `tf_capsules.export.export_text_saved_model` does this, and says what serves it.
+        `graph(strings)`, of a string tensor (batch,), returns what `hidden_states` does, as tensors. It is
+        `graph.states(graph.tokenize(strings))`; the token ids are a ragged tensor. `graph.spell` turns them into
+        tokens: strings (batch, tokens) with "" at padding. A `tf.Module` that holds the graph and calls it can be saved
+        as a SavedModel that takes strings: `tf_capsules.export.export_text_saved_model` does, and says what serves it.
         """
         raise RuntimeError(f"{self!r} is no TensorFlow graph; for a SavedModel load it with engine='keras-hub'")
 

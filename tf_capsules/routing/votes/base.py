@@ -8,23 +8,15 @@ from tf_capsules.argument_types import Tensor
 
 
 class Votes:
-    """The interface of votes. By default each method stores the votes and answers from them.
+    """The interface of votes. By default each method stores the votes and answers from them."""
 
-    Attributes:
-        batch, children, parents: sizes; tensors where they are unknown.
-        pose_shape: of a vote, (columns,) or (rows, columns).
-        groups: child i belongs to group `i % groups`.
-        activations: how much each child counts in `moments`, (batch or 1, children).
-        dtype: float32 or float64.
-    """
-
-    batch: Tensor
+    batch: Tensor  # this and the next two are sizes; tensors where they are unknown
     children: Tensor
     parents: int
-    groups: int
-    pose_shape: tuple[int, ...]
-    activations: Tensor
-    dtype: str
+    groups: int  # child i belongs to group `i % groups`
+    pose_shape: tuple[int, ...]  # of a vote, (columns,) or (rows, columns)
+    activations: Tensor  # how much each child counts in `moments`, (batch or 1, children)
+    dtype: str  # float32 or float64
 
     def store(self):
         """The same votes, as `StoredVotes`."""

@@ -17,10 +17,8 @@ class DistinctVotes(TransformedVotes):
     def __init__(self, poses: Tensor, kernel: Tensor, bias: Tensor | None = None, activations: Tensor | None = None):
         super().__init__(poses, kernel, bias, activations)
         if poses.shape[1] not in (None, self.groups):
-            raise ValueError(
-                f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}: "
-                "a kernel (children, parents, d, e) has a matrix for each."
-            )
+            received = f"Received {poses.shape[1]} children for a kernel of shape {tuple(kernel.shape)}"
+            raise ValueError(f"{received}: a kernel (children, parents, d, e) has a matrix for each.")
         # Children come last, since their axis is long enough for vector instructions:
         # the kernel as (parents, d * children, e), the poses as (batch, rows, d, children).
         shape = (self.parents, self.columns * self.groups, self.pose_shape[-1])

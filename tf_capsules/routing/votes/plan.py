@@ -17,15 +17,10 @@ FEWEST_FOR_HEINSEN = 8  # variances come close to epsilon
 
 
 class VotesCost(NamedTuple):
-    """The memory for the votes of a call.
+    """The memory for the votes of a call, in bytes."""
 
-    Attributes:
-        tensor: bytes of the votes, if they were held as a tensor.
-        held: bytes that the layer holds: its votes, or what replaces them for each (child, parent) pair.
-    """
-
-    tensor: int
-    held: int
+    tensor: int  # of the votes, if they were held as a tensor
+    held: int  # of what the layer holds: its votes, or what replaces them for each (child, parent) pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +52,9 @@ class Plan:
 def for_sums(memory, shared, rows, columns, dim, examples=None):
     """The plan of an algorithm that asks for sums and agreements.
 
-    Args:
-        memory: "auto" stores votes if every other form is larger; "store" always does, "recompute" never.
-        shared: whether children share their transformations.
-        rows, columns: of a child's pose: (rows,) and the columns of a matrix; () and the entries of a vector.
-        dim: columns of a parent's pose.
-        examples: number of examples at a time; None: all.
+    `memory`: "auto" stores votes if every other form is larger; "store" always does, "recompute" never. `shared`:
+    whether children share transformations. `rows`, `columns`: of a child's pose; those of a vector are () and its
+    entries. `dim`: columns of a parent's pose. `examples`: number of examples at a time; None: all.
     """
     smaller, rows = shared or columns <= dim, math.prod(rows)
     return Plan(_stored(memory, smaller), rows * dim, pair=0 if shared else rows * columns, examples=examples)
@@ -85,12 +77,9 @@ def numbers_per_child(rows, columns):
 
 
 def in_windows(memory, rows, columns, dim, pairs, positions):
-    """The plan for windows at so many positions, with so many (child, parent) pairs in all.
-
-    Votes exist for some examples at a time. Each chunk reads the kernel twice and writes its gradient: a chunk has
-    three times as many numbers at the least.
-    """
+    """The plan for windows at so many positions, with so many (child, parent) pairs in all, some examples at a time."""
     size, kernel = math.prod(rows) * dim, pairs // positions * columns * dim
+    # A chunk reads the kernel twice and writes its gradient: it has three times as many numbers at the least.
     examples = examples_at_a_time(size * pairs, at_least=3 * kernel)
     return Plan(memory == "store", size, pair=size, examples=examples, couplings_need_votes=True)
 

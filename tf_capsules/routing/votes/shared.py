@@ -190,9 +190,8 @@ class SharedVotes(TransformedVotes):
         if self.children_per_chunk is None:
             sums = self._sums(couplings, *state)
         elif self.groups > 1 and isinstance(members, int) and self.children_per_chunk <= members:
-            return moments_by_groups(
-                self, couplings, *state, epsilon=epsilon, near=near, masses_by_group=masses_by_group
-            )
+            options = dict(epsilon=epsilon, near=near, masses_by_group=masses_by_group)
+            return moments_by_groups(self, couplings, *state, **options)
         else:
             sums = sums_in_chunks(self, couplings, *state)
         masses, votes, squares = self._about_own_means(sums)

@@ -18,10 +18,7 @@ from tf_capsules.routing.votes.transformed import TransformedVotes
 
 
 def make_votes(windows, poses, kernel, bias=None, activations=None):
-    """The votes of all windows, as `StoredVotes` of a batch of parent positions.
-
-    For the shapes of the arguments see `windowed_em_routing`; bias and activations may be None.
-    """
+    """The votes of all windows: `StoredVotes` of a batch of parent positions. Arguments: see `windowed_em_routing`."""
     activations = None if activations is None else windows.gather(activations)
     return TransformedVotes(windows.gather(poses), kernel, bias, activations).store()
 

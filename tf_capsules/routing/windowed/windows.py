@@ -35,12 +35,11 @@ class Windows:
 
     def __init__(self, height: int, width: int, kernel_size: tuple[int, int], strides: tuple[int, int] = (1, 1)):
         self.grid, self.kernel_size, self.strides = (height, width), tuple(kernel_size), tuple(strides)
-        down, across = strides
-        self.offsets = [(row, column) for row in range(kernel_size[0]) for column in range(kernel_size[1])]
+        self.window = math.prod(self.kernel_size)  # places of children in a window
         self.shape = grid_of_parents(self.grid, kernel_size, strides)
         self.positions = self.shape[0] * self.shape[1]
-        rows, columns = np.indices(self.shape).reshape(2, -1, 1) * np.array([[[down]], [[across]]])
-        row_offsets, column_offsets = np.transpose(self.offsets)
+        rows, columns = np.indices(self.shape).reshape(2, -1, 1) * np.reshape(strides, (2, 1, 1))
+        row_offsets, column_offsets = np.indices(self.kernel_size).reshape(2, -1)
         # The child at each place of each window, counted over the grid.
         self._children = ((rows + row_offsets) * width + columns + column_offsets).ravel().astype("int32")
         # The places of each child, counted over all windows, and padded with the place after the last.
@@ -58,24 +57,21 @@ class Windows:
         types, *rest = x.shape[3:]
         x = ops.reshape(x, (-1, self.grid[0] * self.grid[1], math.prod((types, *rest))))
         x = ops.take(x, self._children, axis=1)
-        return ops.reshape(x, (-1, len(self.offsets) * types, *rest))
+        return ops.reshape(x, (-1, self.window * types, *rest))
 
     def scatter(self, x, reduce=ops.sum, empty=0.0):
         """(batch * positions, children of a window) as (batch, height, width, types): each child's values, reduced.
 
         With the sum it is the transpose of `gather`. `empty` fills the missing places of children in fewer windows.
         """
-        types = x.shape[1] // len(self.offsets)
-        x = ops.reshape(x, (-1, self.positions * len(self.offsets), types))
+        types = x.shape[1] // self.window
+        x = ops.reshape(x, (-1, self.positions * self.window, types))
         x = ops.pad(x, [[0, 0], [0, 1], [0, 0]], constant_values=empty)
         x = reduce(ops.take(x, self._places, axis=1), axis=2)
         return ops.reshape(x, (-1, *self.grid, types))
 
     def couple(self, logits):
-        """Couplings: a softmax of a child's logits over all parents, of all types and positions, that see the child.
-
-        Both are (batch * positions, children of a window, parent types). The couplings of one child sum to 1.
-        """
+        """Couplings of logits, both (batch * positions, children of a window, parent types); a child's sum to 1."""
         lowest = float("-inf")
         largest = functools.partial(ops.max, initial=lowest)  # Keras refuses the maximum of an empty batch
         highest = self.scatter(ops.stop_gradient(largest(logits, axis=-1)), largest, lowest)
