@@ -68,6 +68,7 @@ def test_shifts_are_independent_and_reach_both_ends(digits):
     assert (seen.sum((2, 3)) == 15).all()  # nothing is cut off
 
 
+@pytest.mark.long
 def test_evaluation_is_fixed_and_training_is_fresh(digits):
     split = overlay_split(digits, 4, pairs_per_digit=5, max_shift=2, pad=2)
     one, two = (read(split.batches(size, seed=seed))[0] for size, seed in ((7, 0), (60, 1)))

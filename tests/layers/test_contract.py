@@ -13,10 +13,13 @@ import tf_capsules.models
 
 # On JAX each layer in all its forms, and each network in one, but for forms with code of their own.
 OTHER_CODE = ("CapNet EM", "CapsNet without decoder", "EfficientCapsNet instance normalization")
-FURTHER = [pytest.param(name, marks=slow_on_jax) if " " in name and name not in OTHER_CODE else name for name in MODELS]
+NETWORKS = [
+    pytest.param(name, marks=[pytest.mark.long, *([slow_on_jax] if " " in name and name not in OTHER_CODE else [])])
+    for name in MODELS
+]
 
 
-@pytest.mark.parametrize("name", [*LAYERS, *FURTHER])
+@pytest.mark.parametrize("name", [*LAYERS, *NETWORKS])
 def test_keeps_the_contract(name, tmp_path):
     run_layer_contract((LAYERS | MODELS)[name], tmp_path)
 

@@ -173,6 +173,7 @@ def count(model):
     return int(array(margin.steps))
 
 
+@pytest.mark.long
 def test_a_growing_margin_is_counted_saved_and_goes_on(tmp_path):
     model = growing()
     assert model.count_params() == MODELS["CapsNet without decoder"].make().count_params()

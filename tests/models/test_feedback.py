@@ -133,6 +133,7 @@ def test_evaluate_and_predict_never_touch_the_units(monkeypatch):
         model.train_on_batch(IMAGES, LABELS)
 
 
+@pytest.mark.long
 def test_saved_training_goes_on(tmp_path):
     unit = FeedbackAgreement(2, divergence=PairedKLDivergence(), name="mine")
     model = tiny([(*LINKS[0], unit)], weight=2.5, eager=EAGER)

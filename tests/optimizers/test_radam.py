@@ -173,6 +173,7 @@ def batches():
     return rng.normal(size=(48, 4)).astype("float32"), rng.normal(size=(48, 3)).astype("float32")
 
 
+@pytest.mark.long
 def test_training_goes_on_from_saved_state_as_if_not_interrupted(tmp_path):
     x, y = batches()
     options = dict(batch_size=8, shuffle=False, verbose=0)

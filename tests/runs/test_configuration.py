@@ -190,6 +190,7 @@ def test_a_configuration_of_an_older_version_matches_the_same_settings(path, tmp
             check_folder(RunFolder(tmp_path), other, recipe, resume=True)
 
 
+@pytest.mark.long
 def test_a_run_of_an_older_version_is_loaded_and_resumed(eager, tmp_path, capsys):
     """The folder was written before recipes were data: two epochs of a small network on 200 digits."""
     saved = pathlib.Path(__file__).parent / "older"

@@ -26,6 +26,7 @@ def toys(tmp_path_factory):
         return train(recipe, tmp_path_factory.mktemp("runs") / "toys", Settings(jit="off"), verbose=0)
 
 
+@pytest.mark.long
 def test_each_figure_that_the_recipe_names_is_drawn(toys):
     figures = dict(drawing.draw(toys))
     assert list(figures) == list(toys.recipe.figures)

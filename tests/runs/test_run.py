@@ -151,6 +151,7 @@ def test_a_recipe_of_ones_own_is_given_to_load_its_runs(eager, tmp_path):
     assert isinstance(loaded.model.optimizer, keras.optimizers.RMSprop)
 
 
+@pytest.mark.long
 def test_a_fine_tuned_run_needs_its_initial_weights_no_more(eager, run, tmp_path):
     start = tmp_path / "start.weights.h5"
     run.model.save_weights(start)

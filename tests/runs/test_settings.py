@@ -80,6 +80,7 @@ def test_arguments_of_the_network_are_set_kept_and_told(eager, tmp_path):
         train(TINY, tmp_path / "other", Settings(network={"weights": "a"}))
 
 
+@pytest.mark.long
 def test_a_run_starts_from_given_weights(eager, tmp_path):
     """At so small a learning rate they stay: the first epoch ends where the other run ended."""
     before = train(TINY, tmp_path / "before", SHORT, verbose=0)

@@ -83,6 +83,7 @@ def test_a_step_is_traced_once(tmp_path, monkeypatch):
     assert traced == [True, False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sabour2017-multimnist", "sabour2017-multimnist-cnn"])
 def test_capsule_networks_and_plain_classifiers_train_on_several_targets(eager, tmp_path, name):
     if keras.backend.backend() != "tensorflow":
