@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array
+from backend import array, gradients_of
 
 from tf_capsules.losses import SoftmaxCrossentropy
 
@@ -31,6 +31,16 @@ def test_probabilities_in_place_of_logits():
 def test_extreme_scores_stay_finite():
     logits = np.array([[1e4, -1e4, 0.0]], "float32")
     np.testing.assert_allclose(array(SoftmaxCrossentropy()(np.array([1]), logits)), 2e4, rtol=1e-6)
+
+
+def test_a_class_that_is_ruled_out_adds_nothing():
+    logits = np.concatenate([LOGITS, np.full((3, 1), -np.inf, "float32")], axis=1)
+    labels = np.array([2, 0, 3])
+    expected = array(SoftmaxCrossentropy()(labels, LOGITS))
+    result, (gradient,) = gradients_of(lambda logits: SoftmaxCrossentropy()(labels, logits))(logits)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    assert np.isfinite(gradient).all() and (gradient[:, -1] == 0).all()
+    assert not np.isfinite(array(SoftmaxCrossentropy()(np.full(3, 4), logits)))
 
 
 def test_labels_that_do_not_fit_are_named():

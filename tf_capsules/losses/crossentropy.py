@@ -21,7 +21,7 @@ class SoftmaxCrossentropy(Loss):
     Call arguments:
         y_true: class numbers (batch,) or (batch, 1), or rows (batch, classes) that sum to 1. A number that is no class
             makes the loss NaN.
-        y_pred: logits, or probabilities, (batch, classes).
+        y_pred: logits (-inf rules a class out), or probabilities, (batch, classes).
 
     Raises:
         ValueError: predictions of other shapes; labels that are neither class numbers nor one row a sample.
@@ -45,4 +45,5 @@ class SoftmaxCrossentropy(Loss):
         kind = "logits" if self.from_logits else "probabilities"
         targets, y_pred = class_rows(f"SoftmaxCrossentropy takes {kind}", y_true, y_pred)
         logits = y_pred if self.from_logits else ops.log(ops.maximum(y_pred, keras.config.epsilon()))
-        return -ops.sum(targets * ops.log_softmax(logits), axis=-1)
+        # A class that a logit of -inf rules out adds nothing, unless it is the right one.
+        return -ops.sum(ops.where(targets == 0, 0.0, targets * ops.log_softmax(logits)), axis=-1)

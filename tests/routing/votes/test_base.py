@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from backend import array, as_one_program, float64, results_and_gradients, run, slow_on_jax
 from keras import ops
-from routing.votes.forms import BATCH, FORMS, METHODS, TOLERANCE, USES, make_arrays, stored
+from routing.votes.forms import BATCH, CHILDREN, FORMS, METHODS, TOLERANCE, USES, make_arrays, stored
 
 from tf_capsules.routing import Votes
 
@@ -69,6 +69,30 @@ def test_answers_and_gradients_equal_those_of_stored_votes(form, method, matrix,
 @pytest.mark.parametrize("form", FORMS)
 def test_float32_is_enough(form, method):
     compare(form, method, True, True, "float32")
+
+
+@slow_on_jax
+@pytest.mark.parametrize("method", ["means", "variances"])
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_are_exact_where_a_group_has_no_mass(form, method):
+    make, groups = FORMS[form]
+    with float64():
+        x = make_arrays(groups, True, True, "float64")
+        x["activations"] *= np.arange(CHILDREN) % groups > 0  # the only group, or the first, has none
+        names = "activations", "poses", "kernel", "weights"
+
+        def gradients(make):
+            def answer(*values):
+                y = x | dict(zip(names, values, strict=True))
+                return METHODS[method](make(y["poses"], y["kernel"], y["bias"], y["activations"]), y)
+
+            shape = run(answer, *(x[name] for name in names)).shape
+            direction = np.random.default_rng(2).normal(size=shape)
+            return results_and_gradients(answer, [direction])(*(x[name] for name in names))[1]
+
+        for name, gradient, reference in zip(names, gradients(make), gradients(stored), strict=True):
+            scale = 1e-9 * max(1.0, np.abs(reference).max())
+            np.testing.assert_allclose(gradient, reference, rtol=1e-9, atol=scale, err_msg=name)
 
 
 @pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])

@@ -59,11 +59,12 @@ def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
     def sums(packed, transformations, near, origin, state):
         group, own = _unpacked(votes, couplings, packed, *transformations)
         group._origin = origin
-        masses, means, squares = (ops.squeeze(x, axis=1) for x in group._about_own_means(group._sums(own, *state)))
+        found = group._about_own_means(group._sums(own, *state))
+        masses, means, squares, rest = (ops.squeeze(x, axis=1) for x in found)
         masses = ops.broadcast_to(masses, (votes.batch, votes.parents))
         weights, means = masses[..., None, None], means - near
         # Squares are relative to `near`, so that their sum over groups loses no digits.
-        return masses, weights * means, squares + weights * ops.square(means)
+        return masses, weights * means + rest, squares + weights * ops.square(means) + 2 * rest * means
 
     @keras.remat  # instead of keeping a dozen arrays of the size of all parents
     def finish(masses, first, second, near, origin):

@@ -194,23 +194,28 @@ class SharedVotes(TransformedVotes):
             return moments_by_groups(self, couplings, *state, **options)
         else:
             sums = sums_in_chunks(self, couplings, *state)
-        masses, votes, squares = self._about_own_means(sums)
-        squares = ops.sum(squares, axis=1)
-        divisor = ops.sum(masses, axis=1)[..., None, None] + epsilon
+        masses, votes, squares, rest = self._about_own_means(sums)
+        weights = masses[..., None, None]
+        divisor = ops.sum(weights, axis=1) + epsilon
         # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
-        means = (ops.sum(masses[..., None, None] * votes, axis=1) - epsilon * self._origin) / divisor
-        between = ops.sum(masses[..., None, None] * ops.square(votes - means[:, None]), axis=1)
-        variances = (squares + between) / divisor
+        means = (ops.sum(weights * votes + rest, axis=1) - epsilon * self._origin) / divisor
+        apart = votes - means[:, None]
+        variances = ops.sum(squares + weights * ops.square(apart) + 2 * rest * apart, axis=1) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         masses = masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
         return masses, self._shaped(means), self._shaped(variances)
 
     def _about_own_means(self, sums):
-        """For each group: mass (b, g, j), mean less the origin and squares about the mean, both (b, g, j, r, e)."""
+        """For each group: mass (b, g, j); mean less the origin, squares about the mean, and a rest, (b, g, j, r, e).
+
+        The rest is what mass times mean lacks of the sum. It is 0; its gradient is not, where the mass is 0.
+        """
         masses, first, second = self._split(sums)
-        votes = to_parents(first / ops.maximum(masses, TINY)[:, :, None, None], self.kernel)
-        squares = to_parents(second, self._kernel_products) - masses[..., None, None] * ops.square(votes)
-        return masses, votes + self._central_offsets, ops.maximum(squares, 0)
+        weights, total = masses[..., None, None], to_parents(first, self.kernel)
+        votes = total / ops.maximum(weights, TINY)
+        squares = to_parents(second, self._kernel_products) - weights * ops.square(votes)
+        squares = ops.where(squares < 0, 0.0, squares)  # unlike a maximum, it has a whole gradient at 0
+        return masses, votes + self._central_offsets, squares, total - weights * votes
 
     def _sums(self, couplings, *state):
         """Sums over children of shares times features, (batch, groups, features, parents or 1)."""
