@@ -103,6 +103,7 @@ def test_published_sizes(mnist_at_hand):
     assert 0.6 < float(np.sum(x)) / sums.sum() < 1.5  # scales from 0.8 to 1.2 per axis
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transposed, batches", [(False, True), (True, False)])
 def test_official_files(mnist_at_hand, tmp_path, transposed, batches):
     from scipy.io import savemat

@@ -100,6 +100,7 @@ def test_sets():
     assert x.shape == (3, 16, 16, 1) and y["parts"].shape == (3, 2, 16, 16, 1) and y["label"].shape == (3, 10)
 
 
+@pytest.mark.long
 def test_published_sizes(mnist_at_hand):
     pairs = datasets.load("multimnist", mnist_at_hand)
     assert (pairs.train.size, pairs.test.size, pairs.image_shape) == (60_000_000, 10_000_000, (36, 36, 1))

@@ -25,6 +25,7 @@ def test_digits():
     np.testing.assert_array_equal(datasets.load("digits").test.arrays["label"], test["label"])
 
 
+@pytest.mark.long
 def test_mnist(mnist):
     assert (mnist.train.size, mnist.test.size, mnist.image_shape) == (60000, 10000, (28, 28, 1))
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

@@ -161,6 +161,7 @@ def test_parents_of_another_shape_are_refused(convolutional, activations):
             layer(poses, parents=parents)
 
 
+@pytest.mark.long
 def test_it_trains_in_a_network():
     images = keras.Input((7, 7, 8))
     x = keras.layers.Reshape((7, 7, 2, 2, 2))(images)

@@ -116,6 +116,7 @@ def test_fit_reduces_the_loss_and_trains_every_weight():
     np.testing.assert_allclose(array(model(IMAGES)), predictions, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_step_compiled_by_xla_is_finite_also_for_images_of_zeros():
     model = with_feedback(network(), LINKS[:1], groups=2)
     model.compile(keras.optimizers.SGD(0.01), MarginLoss(), jit_compile=True)

@@ -89,6 +89,7 @@ def test_padding_does_not_change_a_text_s_answer():
     np.testing.assert_allclose(first, second, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_it_learns_mixed_examples_and_counts_unmixed_labels():
     keras.utils.set_random_seed(0)
     model = TextCapsNet(layers=2, width=5, classes=3, dim=4, parts=8, iterations=2)

@@ -64,6 +64,7 @@ def test_the_learning_rate_drops_at_shares_of_the_run(eager, tmp_path):
     assert (warmed.warmup, warmed.drops) == (0.5, ())
 
 
+@pytest.mark.long
 def test_the_margin_follows_all_steps_of_the_run(eager, tmp_path, monkeypatch):
     recipe = SPREAD.replace(batch_size=10)
     run = train(recipe, tmp_path / "run", Settings(train_limit=60, test_limit=70), verbose=0)

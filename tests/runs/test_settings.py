@@ -52,6 +52,7 @@ def test_iterations_are_those_of_every_routing_layer(tmp_path):
         train(recipes.get("sabour2017-mnist-cnn"), tmp_path / "run", Settings(iterations=2))
 
 
+@pytest.mark.long
 def test_arguments_of_the_network_are_set_kept_and_told(eager, tmp_path):
     settings = dataclasses.replace(SHORT, epochs=1, decay_steps=40, network={"dim": 5, "decoder_units": [6, 7]})
     trained = train(DIGITS, tmp_path / "run", settings, verbose=0)
