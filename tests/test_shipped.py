@@ -52,6 +52,7 @@ def test_every_shipped_set_has_a_card():
         "heinsen2019-sst5-minilm",
         "hinton2018-smallnorb-small",
         "hinton2018-smallnorb-small-20",
+        "hinton2018-smallnorb-small-28",
         "li2018-cifar10-cnn",
         "li2018-cifar10-short-master",
         "mazzia2021-mnist",
@@ -105,7 +106,7 @@ def test_the_matrix_capsule_network_answers_as_its_weights_do():
     recipe = recipes.get("hinton2018-smallnorb-small")
     images = np.random.default_rng(0).uniform(size=(3, 96, 96, 2)).astype("float32")
     options = {**recipe.model_options, "iterations": 2}
-    model = MatrixCapsNet(weights="hinton2018-smallnorb-small-20", **options)
+    model = MatrixCapsNet(weights="hinton2018-smallnorb-small-28", **options)
     prepared = np.stack([augment.apply(augment.in_evaluation(recipe.preprocess), image) for image in images])
     expected = keras.ops.convert_to_numpy(model(prepared)["activations"])
     answer = served("smallnorb_matrix").serve(images)
