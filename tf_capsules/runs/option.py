@@ -162,8 +162,10 @@ def check_arguments(name, values, function, without=()):
     own = sorted(hints.keys() - set(without))
     for key, value in values.items():
         if key not in own:
-            has = f"{function.__name__} has no such argument that may be set; it has {', '.join(own) or 'none'}."
-            raise TrainingError(f"--{name} {key}={value}: {has}")
+            raise TrainingError(
+                f"--{name} {key}={value}: {function.__name__} has no such argument that may be set; "
+                f"it has {', '.join(own) or 'none'}."
+            )
         if not is_of(with_tuples(value), hints[key]):
             raise TrainingError(f"--{name} {key} must be {_in_words(hints[key], key)}. Received: {value!r}")
 

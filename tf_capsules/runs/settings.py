@@ -24,7 +24,7 @@ from tf_capsules.runs.option import (
     option,
 )
 
-Path = str | os.PathLike | None
+OptionalPath = str | os.PathLike | None
 
 _OF_IMAGENET = ("imagenet", "h_imagenet")
 # What a row of results states, if it was set; its other columns have the rest.
@@ -57,7 +57,7 @@ class Settings:
     stop_at: float | None = option(
         "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False
     )
-    weights: Path = option(
+    weights: OptionalPath = option(
         "to start from: a weights file, or the name of a shipped set (default: random ones)",
         metavar="FILE",
         recipe="model_options",
@@ -73,11 +73,11 @@ class Settings:
     loss: dict | None = option("argument of the loss, such as variant=code; may be repeated", recipe="loss_options")
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)")
-    data: Path = option(
+    data: OptionalPath = option(
         "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", outside_run=True
     )
-    transformer: Path = option("for texts: a transformer's folder, installed package or name on the hub")
-    cache: Path = option(
+    transformer: OptionalPath = option("for texts: a transformer's folder, installed package or name on the hub")
+    cache: OptionalPath = option(
         "for texts: folder where hidden states are kept, or none to keep none (default: ~/.cache/tf_capsules)",
         metavar="DIR",
         outside_run=True,
@@ -90,13 +90,15 @@ class Settings:
         outside_run=True,
     )
     image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
-    class_list: Path = option(
+    class_list: OptionalPath = option(
         "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options"
     )
-    box_file: Path = option(
+    box_file: OptionalPath = option(
         "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options"
     )
-    data_dir: Path = option("where tensorflow-datasets keeps its sets, or a folder of original files", outside_run=True)
+    data_dir: OptionalPath = option(
+        "where tensorflow-datasets keeps its sets, or a folder of original files", outside_run=True
+    )
     download: bool = option("fetch an absent data set", default=False, outside_run=True)
     train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
     test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
