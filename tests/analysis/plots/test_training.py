@@ -154,6 +154,10 @@ def test_convergence_has_a_panel_a_group_and_a_line_a_run(saved):
     assert labels == [("training examples seen", "validation accuracy (%)"), ("training examples seen", "")]
     one = plots.draw_convergence({"a": {"b": [{"epoch": 1, "loss": 1.0, "val_exact_match": 0.5}]}})
     assert one.axes[0].get_ylabel() == "validation exact match (%)"
+    counted = [{"epoch": epoch, "loss": 1.0, "val_mean_error": 3.0 - epoch} for epoch in (1, 2)]
+    (axes,) = plots.draw_convergence({"a": {"b": counted}}).axes
+    assert axes.get_ylabel() == "validation mean error"
+    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), [2, 1])
     with pytest.raises(ValueError, match="no groups"):
         plots.draw_convergence({})
     with pytest.raises(ValueError, match="no validation metric"):

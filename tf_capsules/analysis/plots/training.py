@@ -99,6 +99,8 @@ def _draw_band(axes, rows, quantity, show, points):
 def draw_convergence(groups, examples=None):
     """Validation accuracy of many runs while they train, with a panel for each group and one scale for all.
 
+    It is in percent, unless a value is above 1: then the metric is of another kind.
+
     Source: Tsai et al. 2020, figure 3 (dynamic, EM and inverted attention routing with 1 to 5 iterations).
 
     Args:
@@ -113,25 +115,36 @@ def draw_convergence(groups, examples=None):
     """
     if not groups:
         raise ValueError("There are no groups of runs to draw.")
-    groups = {title: _runs(histories)[0] for title, histories in groups.items()}
+    groups = {
+        title: {name: _validation(name, rows) for name, rows in _runs(histories)[0].items()}
+        for title, histories in groups.items()
+    }
+    curves = [curve for runs in groups.values() for curve in runs.values()]
+    percent = max(values.max(initial=0) for _, _, values in curves) <= 1
     names = list(dict.fromkeys(name for runs in groups.values() for name in runs))
     figure = drawing.new_figure(3.6 * len(groups) + 1.8, 4.0)
-    panels, metrics = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0], []
+    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     for axes, (title, runs) in zip(panels, groups.items(), strict=True):
-        for name, rows in runs.items():
-            metric = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
-            if metric is None:
-                raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
-            metrics.append(metric.removeprefix("val_").replace("_", " "))
-            epochs, values = _columns(rows, metric)
-            drawing.add_line(axes, names.index(name), epochs * (examples or 1), 100 * values, name)
+        for name, (_, epochs, values) in runs.items():
+            values = 100 * values if percent else values
+            drawing.add_line(axes, names.index(name), epochs * (examples or 1), values, name)
         drawing.label_axes(axes, "epoch" if examples is None else "training examples seen", "")
         if examples is not None:
             axes.locator_params(axis="x", nbins=4, steps=[1, 2, 5, 10])  # long numbers
         axes.set_title(title, fontsize=11)
-    drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
-    panels[0].set_ylabel(f"validation {', '.join(dict.fromkeys(metrics))} (%)")
+    if percent:
+        drawing.show_at_least(panels[0], LEAST_PERCENT, 0, 105)
+    metrics = dict.fromkeys(metric for metric, _, _ in curves)
+    panels[0].set_ylabel(f"validation {', '.join(metrics)}{' (%)' if percent else ''}")
     return drawing.add_legend(figure)
+
+
+def _validation(name, rows):
+    """The name of a run's validation metric in words, and its epochs and values."""
+    key = next((key for key in rows[0] if key.startswith("val_") and "loss" not in key), None)
+    if key is None:
+        raise ValueError(f"The run {name!r} has no validation metric. Received: {', '.join(rows[0])}")
+    return key.removeprefix("val_").replace("_", " "), *_columns(rows, key)
 
 
 def draw_loss_comparison(histories, losses=None):
