@@ -158,7 +158,7 @@ def test_configurations_of_runs(place, value):
     *part, key = place
     (config[part[0]] if part else config)[key] = value
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "build_model", lambda *_: None)
+        patch.setattr(run, "build_model", lambda *_, **__: None)
         patch.setattr(run, "compile_learner", lambda *_: network())
         path = pathlib.Path(folder, "config.json")
         path.write_text(json.dumps(config))

@@ -63,6 +63,24 @@ def test_other_data_under_the_same_name_are_not_resumed_on(run_on_arrays, tmp_pa
         train(TINY, tmp_path / "run", settings, resume=True, verbose=0)
 
 
+def test_other_examples_of_the_same_sizes_are_told(run_on_arrays, tmp_path):
+    folder = shutil.copytree(run_on_arrays.folder, tmp_path / "run")
+    arrays = dict(np.load(run_on_arrays.settings.data))
+    settings = Settings(data=str(tmp_path / "mine.npz"), epochs=1)
+    np.savez_compressed(settings.data, **arrays)  # another file of the same arrays
+    train(TINY, folder, settings, resume=True, verbose=0)
+    arrays["y_test"][:2] = arrays["y_test"][1::-1]
+    assert arrays["y_test"][0] != arrays["y_test"][1]
+    np.savez(settings.data, **arrays)
+    with pytest.warns(UserWarning, match="run was trained on other examples or labels than those of mine.npz now"):
+        train(TINY, folder, settings, resume=True, verbose=0)
+    train(TINY, folder, settings, resume=True, verbose=0)  # told once: the folder holds the new checksum
+    config = json.loads((folder / "config.json").read_text())
+    del config["data"]["contents"]  # as earlier versions wrote it
+    (folder / "config.json").write_text(json.dumps(config))
+    train(TINY, folder, settings, resume=True, verbose=0)
+
+
 def test_a_finished_run_keeps_what_its_row_says_of_the_training(run_on_arrays, tmp_path, capsys):
     folder = RunFolder(shutil.copytree(run_on_arrays.folder, tmp_path / "run"))
     before = {**run_on_arrays.result, "device": "1 x gpu", "peak_memory_mb": 9999, "date": "2020-01-01"}

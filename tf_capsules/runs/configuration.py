@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import typing
+import warnings
 
 from tf_capsules import recipes
 from tf_capsules.files import is_of, reading, writable
@@ -79,12 +80,17 @@ def check_folder(folder, config, recipe, resume):
 
 
 def check_same_data(folder, before, spec, renamed):
-    """Raises a TrainingError if a resumed run has other data than before; with `renamed` the name may differ."""
-    now = spec.to_json()
-    before = before | {"name": spec.name} if renamed else before
+    """Raises a TrainingError if a resumed run has other data than before; with `renamed` the name may differ.
+
+    Other contents of the same sizes are a warning: labels may have been put right, or images decoded anew.
+    """
+    now, contents = spec.to_json(), before.get("contents", "")
+    before = before | {"contents": spec.contents} | ({"name": spec.name} if renamed else {})
     if before != now:
         changed = [f"{key} {before.get(key)}, now {value}" for key, value in now.items() if before.get(key) != value]
         raise TrainingError(f"--resume: {folder.path} was trained on other data: {'; '.join(changed)}.")
+    if contents not in ("", spec.contents):
+        warnings.warn(f"--resume: {folder.path} was trained on other examples or labels than those of {spec.name} now.")
 
 
 def recorded_recipe(config, recipe=None):

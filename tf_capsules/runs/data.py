@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import pathlib
+import zlib
 from collections.abc import Callable
 
 import keras
@@ -94,7 +95,8 @@ def _load_images(recipe, settings, path, like):
         shapes = tuple(raw), tuple(augment.output_shape(steps, raw))
     except ValueError as error:
         raise ValueError(f"The images of {name}, {tuple(raw)}, do not suit {recipe.name}: {error}") from error
-    spec = ImageSpec(name, names, train_size, sizes[0], dataset.note, *shapes)
+    contents = "" if path is None and name != "folder" else _checksum(dataset.train, dataset.test)
+    spec = ImageSpec(name, names, train_size, sizes[0], dataset.note, *shapes, contents=contents)
     if dataset.familiar is None:
         return Data(spec, train, test, test, {"test": sizes}, test_split)
     validation, familiar = _image_batches(dataset.familiar, steps, settings.test_limit)
@@ -117,12 +119,13 @@ def _load_texts(recipe, settings, path, like):
         split = datasets.TextSplit(*_sample(*split, limit))
         return split, _text_batches(transformer, split, settings)
 
-    whole = len(test[1])
+    whole, contents = len(test[1]), "" if path is None else _checksum(train, test)
     train, train_batches = limited(train, settings.train_limit)
     test, test_batches = limited(test, settings.test_limit)
     own = test_batches if validation is None else limited(validation, settings.test_limit)[1]
     sizes, note = (len(train.texts), len(test.texts)), f"hidden states of {pathlib.Path(recipe.transformer).name}"
-    spec = TextSpec(name, tuple(names), *sizes, note, recipe.transformer, transformer.layers, transformer.width)
+    of_states = recipe.transformer, transformer.layers, transformer.width
+    spec = TextSpec(name, tuple(names), *sizes, note, *of_states, contents=contents)
     return Data(spec, train_batches, own, test_batches, {"test": (len(test.texts), whole)}, test, transformer)
 
 
@@ -138,6 +141,15 @@ def _arrays(path, like, texts=False):
     """Training and test pairs of an .npz file, and the names of its classes."""
     arrays = load_npz(path, texts, like and like.class_names)
     return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"]), arrays["class_names"]
+
+
+def _checksum(*splits):
+    """Tells data of the same sizes apart."""
+    found = 0
+    for split in splits:
+        for array in split if isinstance(split, tuple) else (split.arrays["image"], split.arrays["label"]):
+            found = zlib.crc32(np.ascontiguousarray(array), found)
+    return f"CRC-32 {found:08x}"
 
 
 def _check_labels(labels, classes, where):

@@ -11,13 +11,17 @@ from tf_capsules.files import is_of
 
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """What a model has to know of its data, as values for `config.json`. `train_size` is the size of an epoch."""
+    """What a model has to know of its data, as values for `config.json`. `train_size` is the size of an epoch.
+
+    `contents` is a checksum of a user's own examples and labels, "" for other data.
+    """
 
     name: str
     class_names: tuple[str, ...]
     train_size: int
     test_size: int
     note: str
+    contents: str = dataclasses.field(default="", kw_only=True)
 
     def noted(self, *remarks, **changes):
         """The same with further remarks in its note, empty ones left out, and with other changes."""
@@ -34,7 +38,7 @@ class DataSpec:
             raise ValueError(f"data are described by a dict. Received: {values!r}")
         kind = TextSpec if "transformer" in values else ImageSpec
         hints = typing.get_type_hints(kind)
-        if set(values) != set(hints):
+        if {"contents", *values} != set(hints):  # earlier versions did not keep the checksum
             raise ValueError(f"data are described by {', '.join(hints)}. Received: {', '.join(values)}")
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         for key, value in values.items():
