@@ -47,3 +47,10 @@ def test_without_their_package_warmup_requests_say_what_to_install(tmp_path, mon
     with pytest.raises(ImportError, match="package tensorflow-serving-api, which is not installed"):
         export.export_saved_model(make_plain(), tmp_path / "model", warmup=True)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["run[1]", "a [b]/model", r"back\slash"])
+def test_a_place_that_tensorflow_takes_for_a_pattern_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="brackets or backslashes: .*"):
+        export.export_saved_model(make_plain(), tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import pytest
 from backend import array
 from optimizers.pytorch import job, needs_torch, weights_after
 
-from tf_capsules.optimizers import CoupledAdam, CoupledRMSprop, CoupledSGD
+from tf_capsules.optimizers import Adam, CoupledAdam, CoupledRMSprop, CoupledSGD
 
 STEPS, SCALES = 20, (1e-3, 1e-5, 1e-7)
 SHARES = 0, 0.5  # ratio of the weight decay to the size of the gradients
@@ -187,3 +187,17 @@ def test_config_round_trip(optimizer):
 def test_a_negative_decay_is_named(of):
     with pytest.raises(ValueError, match="`decay`.*Received: -1"):
         of(decay=-1)
+
+
+@pytest.mark.parametrize(
+    ("of", "name"), [(Adam, "beta_1"), (Adam, "beta_2"), (CoupledAdam, "beta_1"), (CoupledAdam, "beta_2")]
+)
+@pytest.mark.parametrize("value", [1.0, -0.1, float("nan")])
+def test_a_decay_of_the_moments_of_1_or_more_is_named(of, name, value):
+    with pytest.raises(ValueError, match=f"`{name}` must be a number in .*Received: {value}"):
+        of(**{name: value})
+
+
+def test_a_decay_of_the_squares_of_1_is_named():
+    with pytest.raises(ValueError, match="`rho` must be a number in .*Received: 1.0"):
+        CoupledRMSprop(rho=1.0)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 
@@ -79,6 +80,15 @@ def test_other_examples_of_the_same_sizes_are_told(run_on_arrays, tmp_path):
     del config["data"]["contents"]  # as earlier versions wrote it
     (folder / "config.json").write_text(json.dumps(config))
     train(TINY, folder, settings, resume=True, verbose=0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
+def test_a_run_that_another_process_goes_on_with_is_not_read(run_on_arrays):
+    folder, settings = RunFolder(run_on_arrays.folder), run_on_arrays.settings
+    config = configuration(settings.apply(TINY), settings)
+    with folder.held(), pytest.raises(TrainingError, match="Another process is training in "):
+        check_folder(folder, config, settings.apply(TINY), resume=True)
+    assert check_folder(folder, config, settings.apply(TINY), resume=True)[1] == 1
 
 
 def test_a_finished_run_keeps_what_its_row_says_of_the_training(run_on_arrays, tmp_path, capsys):

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import shutil
 
 import h5py
@@ -101,8 +102,20 @@ def test_a_folder_that_was_split_anew_is_told(eager, tmp_path, monkeypatch):
     assert load_run(tmp_path / "run").data.spec.test_size == 4  # no warning
     for i in range(10, 15):
         Image.fromarray(np.full((9, 9, 3), i, np.uint8)).save(tmp_path / "pets" / "a" / f"{i}.png")
-    with pytest.warns(UserWarning, match="pets has 20 training and .* test images; the run had 16.* split anew"):
+    told = "pets holds other examples or labels than the run was trained on. Unless .* split anew"
+    with pytest.warns(UserWarning, match=told):
         assert load_run(tmp_path / "run").data.spec.test_size == 5
+    for i in range(5):  # as many as before, but others
+        (tmp_path / "pets" / "a" / f"{i}.png").unlink()
+    with pytest.warns(UserWarning, match=told):
+        assert load_run(tmp_path / "run").data.spec.test_size == 4
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["data"]["contents"]  # as earlier versions wrote it
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert load_run(tmp_path / "run").data.spec.test_size == 4
+    (tmp_path / "pets" / "b" / "9.png").unlink()
+    with pytest.warns(UserWarning, match=told):
+        assert load_run(tmp_path / "run").data.spec.train_size == 15
 
 
 @pytest.mark.long

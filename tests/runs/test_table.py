@@ -1,5 +1,10 @@
 import csv
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import keras
 import pytest
@@ -203,3 +208,24 @@ def test_a_file_of_results_with_other_columns_is_refused_before_anything_is_trai
     with pytest.raises(TrainingError, match="table.csv has the columns .* 'comment'"):
         table.make_table(ROWS, tmp_path / "runs", Settings(), tmp_path / "table.csv")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+def test_what_a_table_runs_ends_with_it(monkeypatch):
+    run, command = subprocess.run, [sys.executable, "-c", "import time; time.sleep(60)"]
+    started = []
+
+    class Started(subprocess.Popen):
+        def communicate(self, *args, **options):
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().communicate(*args, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    monkeypatch.setattr(subprocess, "run", lambda _, **options: run(command, **options))
+    before = signal.getsignal(signal.SIGTERM)
+    begin = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        table._run("list")
+    assert ended.value.code == 128 + signal.SIGTERM and signal.getsignal(signal.SIGTERM) == before
+    assert started[0].poll() == -signal.SIGKILL and time.monotonic() - begin < 30

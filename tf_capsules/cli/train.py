@@ -5,6 +5,7 @@ import pathlib
 from tf_capsules import recipes, runs
 from tf_capsules.cli.options import add_results, add_settings, given_settings, print_accuracy, print_pictures
 from tf_capsules.export.answers import need_tensorflow
+from tf_capsules.export.serving import loadable
 from tf_capsules.runs.configuration import resumed
 from tf_capsules.runs.exporting import export_run, serve_example
 from tf_capsules.runs.figures import save_figures
@@ -39,6 +40,7 @@ def run(options):
     recipe = recipe or recipes.get(name or recipes.DEFAULT)
     if not options.no_export:
         need_tensorflow()
+        loadable(output)
     print(f"{recipe.name}: {settings.title(recipe)}", flush=True)
     if recipe.note:
         print(f"note: {recipe.note}", flush=True)

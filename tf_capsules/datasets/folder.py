@@ -18,9 +18,9 @@ def folder(data_dir=None, download=False, image_size=32, channels=3):
     """Images from folders named after their classes, `PATH/cat/1.png`, `PATH/dog/2.jpg`, ...
 
     If PATH has the folders `train` and `test`, each holds the class folders of one split; a warning names other folders
-    beside them. Otherwise 20% of each class form the test split (seed 0), which changes when files are added or
-    removed. Images are turned upright, resized to `image_size` without keeping their proportions, and put into a fixed
-    random order. Of an animation, the first picture is used. What is transparent becomes white. Files with other
+    beside them. Otherwise 20% of each class form the test split (seed 0), which changes when files are added, removed
+    or renamed. Images are turned upright, resized to `image_size` without keeping their proportions, and put into a
+    fixed random order. Of an animation, the first picture is used. What is transparent becomes white. Files with other
     suffixes than png, jpg, jpeg, bmp, gif and webp, and folders in a class folder, are left out; a warning counts them.
     Names that begin with a dot are left out without a warning.
 

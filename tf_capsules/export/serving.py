@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -48,7 +49,7 @@ def free_folder(folder, warmup=False):
 
     An ImportError where warm-up requests are wanted and their package is not installed.
     """
-    folder = writable(folder)
+    folder = loadable(writable(folder))
     if folder.absolute() == pathlib.Path.cwd() or folder.is_mount():
         raise ValueError(f"{folder} can't be replaced: you are in it, or a disk is mounted there. Name a folder in it.")
     if folder.is_dir():
@@ -62,6 +63,14 @@ def free_folder(folder, warmup=False):
     if warmup and importlib.util.find_spec("tensorflow_serving") is None:
         package = "tensorflow-serving-api, which is not installed (pip install 'tf_capsules[export]')"
         raise ImportError(f"Warm-up requests need the package {package}")
+    return folder
+
+
+def loadable(folder):
+    """The path; a ValueError for one from which TensorFlow can't load weights, as it takes the path for a pattern."""
+    folder = pathlib.Path(folder)
+    if re.search(r"\\|\[.*\]", folder.absolute().as_posix()):
+        raise ValueError(f"TensorFlow can't load a SavedModel from a path with brackets or backslashes: {folder}")
     return folder
 
 

@@ -5,6 +5,7 @@ import keras
 from tf_capsules.argument_types import Rate
 from tf_capsules.lazy import tf
 from tf_capsules.optimizers.gradients import dense
+from tf_capsules.routing.arguments import decay_rate
 
 
 @keras.saving.register_keras_serializable("tf_capsules")
@@ -33,7 +34,8 @@ class Adam(keras.optimizers.Adam):
     def __init__(
         self, learning_rate: Rate = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-8, **kwargs
     ):
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
+        betas = decay_rate("beta_1", beta_1), decay_rate("beta_2", beta_2)
+        super().__init__(learning_rate, *betas, epsilon, **kwargs)
 
     def update_step(self, gradient, variable, learning_rate):
         gradient = dense(gradient, variable)

@@ -7,7 +7,7 @@ from keras import ops
 
 from tf_capsules.argument_types import Rate
 from tf_capsules.optimizers.gradients import dense
-from tf_capsules.routing.arguments import is_number
+from tf_capsules.routing.arguments import decay_rate, is_number
 
 
 class _Coupled:
@@ -111,7 +111,8 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         name: str | None = "coupled_adam",
         **kwargs,
     ):
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, decay=decay, name=name, **kwargs)
+        betas = decay_rate("beta_1", beta_1), decay_rate("beta_2", beta_2)
+        super().__init__(learning_rate, *betas, epsilon, decay=decay, name=name, **kwargs)
 
     def _step(self, gradient, index):
         mean = self._follow(self._momentums[index], gradient, self.beta_1)
@@ -163,6 +164,7 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
         name: str | None = "coupled_rmsprop",
         **kwargs,
     ):
+        rho = decay_rate("rho", rho)
         super().__init__(learning_rate, rho, momentum, epsilon, centered, decay=decay, name=name, **kwargs)
 
     def _step(self, gradient, index):

@@ -44,6 +44,13 @@ def positive_number(name, value, form="above 0"):
     return value
 
 
+def decay_rate(name, value):
+    """The value, if it can be the decay of a moving average: a number in [0, 1)."""
+    if not is_number(value, 0) or value >= 1:
+        raise ValueError(f"`{name}` must be a number in [0, 1). Received: {value!r}")
+    return value
+
+
 def one_of(name, value, choices):
     """The value, if it is one of the choices."""
     if value not in choices:

@@ -60,7 +60,8 @@ def check_folder(folder, config, recipe, resume):
             raise TrainingError(f"{folder.path} holds other files already (config.json). Choose another --output.")
         return config, 0  # a run that ended in its first epoch is replaced
     if resume and folder.has_run():
-        before = folder.config()
+        with folder.held():  # a training that goes on there would replace what is read here
+            before = folder.config()
         if changed := _differences(before, config):
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
         done = (folder.checkpoints() or [0])[-1]

@@ -192,16 +192,21 @@ def _for_evaluation(settings, changes):
 
 
 def _own_data(recipe, settings, trained_on, same_test):
-    """The data that a run was trained on; a warning if these are pictures that were split anew since."""
-    # `same_test`: the test split is limited as it was for the training, so that it has to have the same size.
+    """The data that a run was trained on; a warning if a user's own files hold others since."""
     data = load_data(recipe, settings, trained_on)
-    sizes = [(spec.train_size, spec.test_size if same_test else 0) for spec in (data.spec, trained_on)]
-    if trained_on.name == "folder" and sizes[0] != sizes[1]:
-        words = "{0.train_size:,} training and {0.test_size:,} test images"
-        now, before = words.format(data.spec), words.format(trained_on)
+    if trained_on.contents:
+        changed = data.spec.contents != trained_on.contents
+    else:  # a run of an earlier version. `same_test`: the test split is limited as it was for the training.
+        sizes = [(spec.train_size, spec.test_size if same_test else 0) for spec in (data.spec, trained_on)]
+        changed = trained_on.name == "folder" and sizes[0] != sizes[1]
+    if changed:
+        split = (
+            " Unless the folder holds train and test, it was split anew, and images that the run was trained on are "
+            "among the test images."
+        )
         warnings.warn(
-            f"{settings.data or settings.data_dir} has {now}; the run had {before}. Unless the folder holds train and "
-            "test, it was split anew, and images that the run was trained on are among the test images."
+            f"{settings.data or settings.data_dir} holds other examples or labels than the run was trained on."
+            f"{split if trained_on.name == 'folder' else ''}"
         )
     return data
 

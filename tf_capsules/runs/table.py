@@ -1,11 +1,14 @@
 """A table of a paper: several recipes trained on equal terms, one after another, resumable row by row."""
 
+import contextlib
 import dataclasses
 import inspect
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 
 from tf_capsules import recipes
 from tf_capsules.analysis import plots
@@ -185,6 +188,20 @@ def _found(results, row, settings):
 
 def _run(*arguments):
     command = [sys.executable, "-m", "tf_capsules.cli", *map(str, arguments)]
-    status = subprocess.run(command, check=False).returncode
+    with _exit_at_sigterm():
+        status = subprocess.run(command, check=False).returncode
     if status:
         raise TrainingError(f"`tf-capsules {' '.join(map(str, arguments))}` ended with status {status}.")
+
+
+@contextlib.contextmanager
+def _exit_at_sigterm():
+    """Turns SIGTERM into an exception, at which `subprocess.run` ends what it runs. Python allows it in one thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
