@@ -60,7 +60,7 @@ def check_folder(folder, config, recipe, resume):
             raise TrainingError(f"{folder.path} holds other files already (config.json). Choose another --output.")
         return config, 0  # a run that ended in its first epoch is replaced
     if resume and folder.has_run():
-        with folder.held():  # a training that goes on there would replace what is read here
+        with folder.held():  # tells at once that another process trains there, and replaces what is read below
             before = folder.config()
         if changed := _differences(before, config):
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")

@@ -200,14 +200,10 @@ def _own_data(recipe, settings, trained_on, same_test):
         sizes = [(spec.train_size, spec.test_size if same_test else 0) for spec in (data.spec, trained_on)]
         changed = trained_on.name == "folder" and sizes[0] != sizes[1]
     if changed:
-        split = (
-            " Unless the folder holds train and test, it was split anew, and images that the run was trained on are "
-            "among the test images."
-        )
-        warnings.warn(
-            f"{settings.data or settings.data_dir} holds other examples or labels than the run was trained on."
-            f"{split if trained_on.name == 'folder' else ''}"
-        )
+        told = f"{settings.data or settings.data_dir} holds other examples or labels than the run was trained on."
+        if trained_on.name == "folder":
+            told += " Unless it holds train and test, it was split anew, and training images are among the test images."
+        warnings.warn(told)
     return data
 
 
