@@ -1,5 +1,6 @@
 """All routing layers: weights, votes, and what they answer."""
 
+import dataclasses
 import json
 import warnings
 
@@ -20,6 +21,7 @@ from tf_capsules.layers import (
     InvertedAttentionRouting,
     SelfAttentionRouting,
 )
+from tf_capsules.layers.connections import children_of
 
 BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS, CAPSULES, DIM = 2, 4, 5, 3, 6, 7, 8, 9
 POSES = np.random.default_rng(0).normal(size=(BATCH, HEIGHT, WIDTH, TYPES, ROWS, COLUMNS)).astype("float32")
@@ -140,6 +142,10 @@ def test_cost_of_votes():
     pairs = BATCH * children * CAPSULES
     for make, held in [
         (lambda: DynamicRouting(CAPSULES, DIM), ROWS * COLUMNS),
+        (lambda: DynamicRouting(CAPSULES, DIM, iterations=1), 0),
+        (lambda: DynamicRouting(CAPSULES, DIM, iterations=1, initial_logits="learned"), ROWS * COLUMNS),
+        (lambda: InvertedAttentionRouting(CAPSULES, DIM), 0),
+        (lambda: InvertedAttentionRouting(CAPSULES, DIM, initial_pose="learned"), ROWS * COLUMNS),
         (lambda: DynamicRouting(CAPSULES, DIM, votes_memory="store"), ROWS * DIM),
         (lambda: HeinsenRouting(CAPSULES, DIM, sharing="all"), 0),
         (lambda: HeinsenRouting(None, DIM, sharing="all"), 0),
@@ -154,6 +160,18 @@ def test_cost_of_votes():
     assert layer.votes_cost(POSES.shape) == (4 * pairs * ROWS * DIM, 0)
     assert layer.votes_cost(POSES.shape, later=True) == (4 * pairs * ROWS * DIM,) * 2
     assert layer.votes_cost(POSES.shape, return_couplings=True) == (4 * pairs * ROWS * DIM,) * 2
+    layer = ConvInvertedAttentionRouting(CAPSULES, DIM, (3, 2), use_activations=True)
+    layer.build(POSES.shape)
+    assert layer.votes_cost(POSES.shape) == (4 * pairs * ROWS * DIM,) * 2
+
+
+def test_calls_that_return_couplings_hold_the_pairs_of_the_whole_batch():
+    layer = InvertedAttentionRouting(CAPSULES, DIM)
+    layer.build(POSES.shape)
+    layer.plan = dataclasses.replace(layer.plan, examples=1)
+    pairs = children_of(POSES.shape) * CAPSULES * ROWS * COLUMNS
+    assert layer.votes_cost(POSES.shape, later=True).held == 4 * pairs
+    assert layer.votes_cost(POSES.shape, later=True, return_couplings=True).held == 4 * BATCH * pairs
 
 
 @pytest.mark.parametrize("routing", FULL)

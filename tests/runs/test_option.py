@@ -73,6 +73,12 @@ def test_values_become_words_of_the_command_line_and_of_results():
     assert Settings(mixup=1).stated() == Settings(mixup=1.0).stated() == ["mixup 1.0"]
 
 
+def test_rows_of_results_name_a_weights_file_by_its_folder_and_name(tmp_path):
+    file = tmp_path / "run" / "best.weights.h5"
+    assert Settings(weights=file).with_absolute_paths().stated() == ["weights run/best.weights.h5"]
+    assert Settings(weights="sabour2017-digits").with_absolute_paths().stated() == ["weights sabour2017-digits"]
+
+
 def test_a_row_of_results_states_each_setting_or_has_a_column_for_it():
     columns = {
         "epochs",

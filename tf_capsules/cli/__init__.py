@@ -1,7 +1,7 @@
 """The command `tf-capsules`: list, cost, train, table, evaluate, attack, predict, export, figures.
 
 Each command is a module: `add_parser` declares its options, `run` calls the package and prints. All that a command
-does can also be called from `tf_capsules.runs`, `tf_capsules.export` and `tf_capsules.analysis`.
+does can also be called from Python, most of it from `tf_capsules.runs`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Keras layers: they own the weights, make the votes and call one routing function."""
+"""Keras layers. Those that route own the weights, make the votes and call one routing function."""
 
 from tf_capsules.layers.batch_normalization import BatchNormalization
 from tf_capsules.layers.capsules import CapsuleLength, LabelMask

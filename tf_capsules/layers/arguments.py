@@ -46,7 +46,7 @@ def plain_numbers(values):
 
 
 def takes_xla(possible):
-    """The `supports_jit` of a layer: TensorFlow's XLA can't train it where some capsules are routed at a time.
+    """The `supports_jit` of a layer: TensorFlow's XLA can't train one that routes some capsules at a time.
 
     Keras may ask when a network is compiled, before `build`. So the constructor says it, and `build` corrects it.
     """

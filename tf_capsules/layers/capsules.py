@@ -21,7 +21,7 @@ def _shape(poses):
 
 @keras.saving.register_keras_serializable("tf_capsules")
 class CapsuleLength(keras.layers.Layer):
-    """The length of each capsule: the probability that its entity is present.
+    """The length of each capsule: of squashed poses, the probability that its entity is present.
 
     Source: Sabour et al. 2017, section 2. Lengths are computed in at least float32 and returned in the compute dtype.
     As a model's last layer give it `dtype="float32"`: near 1, bfloat16 has steps of 1/256.

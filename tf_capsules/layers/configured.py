@@ -7,7 +7,7 @@ import keras
 from tf_capsules.layers.arguments import plain_numbers
 from tf_capsules.layers.inner_states import KeepsInnerStates
 
-# What gets and serializes an argument with such a name, or with a name that ends with "_" and such a name.
+# Keras's modules that read and serialize an argument, by the last word of its name, such as `kernel_initializer`.
 # An activation may also be a string, the layer's own name for one.
 _KINDS = {kind: getattr(keras, f"{kind}s") for kind in ("initializer", "regularizer", "constraint", "activation")}
 
@@ -25,7 +25,7 @@ class Configured(KeepsInnerStates):
 
     @property
     def _inner(self):
-        """The options that layers within have from this one. Keras freezes only those that are there by then."""
+        """Options that layers within inherit. Keras does not freeze those that are made after `trainable` was set."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
 
     def _set_weight_options(self, arguments, **defaults):

@@ -1,4 +1,4 @@
-"""The layout of the children of a fully connected capsule layer, and how they share transformations."""
+"""The layout of children, flat or on a grid, and how they share transformations."""
 
 import functools
 import math

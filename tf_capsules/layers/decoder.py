@@ -16,8 +16,8 @@ from tf_capsules.layers.configured import Configured
 class Decoder(Configured):
     """Reconstructs an image from masked class capsules with fully connected layers.
 
-    Source: Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then one sigmoid unit a pixel. The input is all
-    class capsules, flattened (160 numbers for ten classes of 16). All but one of the capsules are zero.
+    Source: Sabour et al. 2017, figure 2: 512 and 1024 units with ReLU, then a sigmoid unit for each value. The input is
+    all class capsules, flattened (160 numbers for ten classes of 16). All but one of the capsules are zero.
 
     Args:
         image_shape: (height, width, channels) of the reconstruction.

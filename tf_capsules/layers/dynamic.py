@@ -66,6 +66,10 @@ class DynamicRouting(RoutingLayer):
     older_names = {"chunk": "parents_per_chunk"}
     logits_add_agreements = True
 
+    @property
+    def costs_alike(self):
+        return self.initial_logits != "zeros"
+
     def __init__(
         self,
         capsules: int,

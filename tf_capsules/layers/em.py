@@ -67,12 +67,12 @@ class EMRouting(EMRoutingLayer):
         sharing: which children share their transformations: "none"; "positions": all of a type, on a grid; "all".
         coordinates: whether to add the child's position to its votes: (row + 0.5) / height to the first entry of the
             right-hand column, (column + 0.5) / width to the second. It needs poses on a grid.
-        votes_memory: "store": votes are stored, as always without sharing; "recompute": never; "auto": they are stored
-            if this takes less memory, or for fewer than 128 children, whose variances would otherwise lose digits.
-            "store" is more exact where mask, activations or couplings leave a parent only a few of many children.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. It needs
-            sharing, and not "store". It has no effect where "auto" stores votes. Elsewhere it rules out XLA and
-            second-order gradients on TensorFlow.
+        votes_memory: "auto": votes are stored if this takes less memory, without sharing, and for fewer than 128
+            children, whose variances would otherwise lose digits; "store": always, more exact where mask, activations
+            or couplings leave a parent only a few of many children; "recompute": never, which needs sharing.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. A type that
+            has as many or more is not divided. It needs sharing, and not "store". Where "auto" stores votes it has no
+            effect. Elsewhere TensorFlow can use neither XLA nor gradients of second order.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on the costs; "data": `100 capsules / children`, without those that are masked; "min_max":

@@ -1,4 +1,4 @@
-"""Layers whose files say which layers within are frozen or quantized. Keras saves this of layers of a model only."""
+"""Layers that save which layers within them are frozen or quantized. Keras saves this of a model's own layers only."""
 
 import keras
 

@@ -28,6 +28,10 @@ class _AttentionRoutingLayer(RoutingLayer):
     older_names = {"activations": "use_activations"}
     couplings_contain_activations = True
 
+    @property
+    def costs_alike(self):
+        return self.initial_pose != "zeros" or self.use_activations
+
     def _set_options(self, arguments):
         """Checks and sets the options of routing and weights among a constructor's arguments."""
         for name in ("scaled", "layer_norm", "use_activations"):
@@ -117,9 +121,9 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
         votes_memory: "auto": with `use_activations` votes are stored. Without it the layer holds a child's pose for
-            each (child, parent) pair, for a few examples at a time, and recomputes it in the backward pass. "store":
-            votes are always stored. "recompute": never, which excludes `use_activations`. On JAX, forward-mode
-            differentiation (`jax.jvp`) needs "store".
+            each (child, parent) pair, and recomputes it in the backward pass: for a few examples at a time, in calls
+            that return couplings for all. "store": votes are always stored. "recompute": never, which excludes
+            `use_activations`. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, ..., beta_a_constraint: of the weights that they name; the betas are those of activations.
         seed: of the dropout and of a random initial pose.

@@ -11,7 +11,7 @@ Args:
 Returns:
     A model that is not compiled: a `CapsuleClassifier`, whose activations are the lengths of the class capsules unless
     the function says otherwise; or, of a network without capsules, a Keras model from images to class probabilities
-    (batch, classes).
+    (batch, classes), unless the function says otherwise.
 
 Raises:
     ValueError: arguments out of range, an image that is too small, unknown weights.

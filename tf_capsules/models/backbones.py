@@ -27,10 +27,10 @@ def padded_convolution(
     initializers: Sequence | None = None,
     name: str | None = None,
 ):
-    """A convolution of an image with `padding` zeros on every side.
+    """A convolution of an image with `padding` zeros on every side; None: `(kernel_size - 1) // 2`.
 
-    None: as many as keep the size; an even kernel makes it one smaller. Keras's "same" padding differs for 3x3 kernels,
-    stride 2 and even sizes: none before, one after. `initializers` draw kernel and bias; None: `fan_in_uniform`.
+    Keras's "same" is different for a 3x3 kernel with stride 2 and even sizes: it pads below and on the right alone.
+    `initializers` draw kernel and bias; None: `fan_in_uniform`.
     """
     padding = (kernel_size - 1) // 2 if padding is None else padding
     fan_in = kernel_size**2 * x.shape[-1]

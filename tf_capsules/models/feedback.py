@@ -58,8 +58,8 @@ class FeedbackModel(keras.Model):
     """A functional model in training with feedback agreement units: see `with_feedback`, which makes it.
 
     `fit` reports what the divergences add to the loss as "feedback"; `evaluate` and `predict` don't compute it. Sample
-    weights, one an example, also weight the units; with several outputs the weights of the first do. A saved model can
-    be loaded and trained further. `model` is the network without units: save or export it for inference.
+    weights, one an example, also weight the divergences; with several outputs, those of the first. A saved model can be
+    loaded and trained further. `model` is the network without units: save or export it for inference.
 
     Args:
         model, weight: as of `with_feedback`; the model is functional or sequential.

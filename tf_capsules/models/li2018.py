@@ -50,8 +50,8 @@ def CapNet(
         normalization: of EM routing, see `EMRouting`; 1.0: none.
         initialization: of the weights of dynamic routing. "released": as in the released code, where the votes hardly
             depend on the image at the start: kernels of a thousandth, biases of 1. "scaled": larger kernels, biases 0.
-        votes_memory: "auto": as above; with competition between parents dynamic routing handles all at once.
-            "recompute": not stored either, and all at once. "store": all votes, as in other libraries.
+        votes_memory: "auto": as above, but for dynamic routing with competition between parents; "recompute": votes are
+            not stored either, but all are routed at once; "store": all votes, as in other libraries.
 
     Example:
         >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape

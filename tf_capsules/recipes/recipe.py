@@ -28,7 +28,8 @@ class Recipe:
         epochs: passes over the training split.
         batch_size: examples a step, over all devices.
         optimizer: function of the learning rate (a number or a schedule) that returns a Keras optimizer.
-        learning_rate: at the start, or with `warmup` at its highest. One of the next four changes it.
+        learning_rate: at the start, or with `warmup` at its highest. It stays, or one of `decays`, `decay_steps`,
+            `drops` and `warmup` changes it.
         decays: how many times the rate falls to 0.96 of itself over the whole run, continuously.
         decay_steps: steps after which the rate has fallen to 0.96 of itself, however long the run is.
         lowest_rate: below which `decays` and `decay_steps` don't let it fall.

@@ -30,8 +30,9 @@ def em_routing(
     """Routes by expectation-maximization: a parent is active if describing its votes costs less than `beta_a`.
 
     A parent takes the mass `S_j = sum_i R_ij a_i` of its children. Its cost is
-    `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose. Its activation logit is
-    `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain. No E-step follows the last M-step.
+    `sum_k (beta_u_j + log(variance_jk) / 2) S_j`, over the entries k of a pose, times the `normalization`. Its
+    activation logit is `lambda (beta_a_j - cost_j)`. The E-step is computed in the log domain. No E-step follows the
+    last M-step.
 
     Source: Hinton et al. 2018, procedure 1; the schedule of the inverse temperature: the authors' answers to readers;
     "data": the open implementation of Gritzman 2019 (IBM); "min_max", which goes with inverse temperatures

@@ -97,9 +97,9 @@ def check_same_data(folder, before, spec, renamed):
 def recorded_recipe(config, recipe=None):
     """The recipe of a run as it applied to its training, even if the recipe has changed since.
 
-    Values come from the configuration. Functions, such as the network, stand there by name: they come from `recipe`, by
-    default the package's own of that name, or else from the defaults of `Recipe`. Raises a ValueError for an unknown
-    recipe, one with another function, or a wrong value.
+    The configuration holds values, and functions, such as the network, by name. The functions come from `recipe`, by
+    default the package's own of that name; those that the configuration names as the defaults of `Recipe`, from there.
+    Raises a ValueError for an unknown recipe, one with another function, or a wrong value.
     """
     hints = typing.get_type_hints(Recipe)
     kept = {**_defaults(Recipe), **config["resolved"]}

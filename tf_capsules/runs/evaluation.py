@@ -57,7 +57,7 @@ def evaluate_runs(runs, crops=None, results=None):
 
 
 def _row_of(runs, spec):
-    """The row of results on the data of `spec`: parameters and seconds of all runs, each value in which they differ."""
+    """The row of results on the data of `spec`: sums of parameters and seconds, a list of other values that differ."""
     # Seconds, strategy and memory are those of the training; device and versions are those of this process.
     rows = [
         describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])

@@ -45,7 +45,8 @@ class Option:
         help: what it sets, for the command line and the documentation.
         allowed: the values that it may have besides None.
         metavar: the placeholder of its value in the help of the command line; None for its name.
-        recipe: the dict of options in `Recipe` that it extends; else, if there is one, the field of its own name.
+        recipe: the field of `Recipe` that it sets: a dict of options that it extends, or the field of its own name, if
+            there is one.
         fixed: whether a resumed run must have the same value.
         outside_run: true for what does not change the trained weights, such as paths, the number of processes, or
             diagnostics. It may differ between processes and in a resumed run.

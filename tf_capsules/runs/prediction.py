@@ -111,8 +111,8 @@ def _run_config(exported):
         then = folder.read_json(EXPORTED).get("epochs")
         if then != now[-1]:
             raise ValueError(
-                f"{folder.path} was exported after {then} epochs and has {now[-1]}: `tf-capsules export {folder.path}` "
-                "exports it anew."
+                f"{folder.path} was exported after epoch {then}, and trained to epoch {now[-1]} since: "
+                f"`tf-capsules export {folder.path}` exports it anew."
             )
     try:
         return folder.config()

@@ -243,8 +243,11 @@ class Settings:
         """The values that were set, as a row of results states them, for instance "iterations 1"."""
         # With `stop_at` the number of epochs, and for a folder of images its path, tell a row from others.
         further = ["epochs"] * (self.stop_at is not None) + ["data_dir"] * (self.dataset == "folder")
-        values = ((DECLARED[name], getattr(self, name)) for name in [*_STATED, *further])
-        return [text for one, value in values if value not in (None, one.default) for text in one.as_texts(value)]
+        values = {name: getattr(self, name) for name in [*_STATED, *further]}
+        if self.weights is not None:  # a row is read on other machines, too
+            values["weights"] = pathlib.PurePath(*pathlib.PurePath(self.weights).parts[-2:]).as_posix()
+        given = ((DECLARED[name], value) for name, value in values.items())
+        return [text for one, value in given if value not in (None, one.default) for text in one.as_texts(value)]
 
     def as_arguments(self):
         """The words on the command line that give the values other than the defaults."""

@@ -33,9 +33,9 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
         settings: `Settings`; None for the recipe's own values.
         resume: go on with the run in the folder, from its last finished epoch. The settings must be the same, except
             those of folders, caches, downloads and processes, `stop_at`, `diagnostics`, and the number of epochs if no
-            schedule depends on it. Weights end up the same as those of an uninterrupted run (bitwise with
-            `deterministic`, and with hidden states of texts kept, or not kept, as before). If no epoch is finished, a
-            line says so and a new run starts; if all epochs are done, nothing is trained.
+            schedule depends on it. Weights end up the same as those of an uninterrupted run: bitwise with
+            `deterministic`, for texts only if the cache is used as before. If no epoch is finished, a line says so and
+            a new run starts; if all epochs are done, nothing is trained.
         verbose: as for `fit`: "auto" shows a progress bar on a terminal; elsewhere a line an epoch, and one a minute
             with the time left.
         results: a CSV file to which the row of results is appended; None for none.

@@ -12,13 +12,15 @@ parent j by its vote `V_ij = x_i W_ij + B_ij`. A routing algorithm asks four thi
 | `SharedVotes` | children share their transformations | none beyond the weight or the coupling itself |
 | `DistinctVotes` | each pair has its own matrix | the size of a child's pose; densities and moments store the votes |
 
-`plan` chooses the form by counting numbers.
+`plan` chooses the form by counting numbers, unless the user has chosen it; EM routing and `HeinsenRouting` store the
+votes of few children.
 
 Poses are (batch, parents, *pose). Weights, couplings and agreements are (batch, children, parents). Weights that are
 equal for all parents may be given as (batch, children, 1): one matrix product then serves all parents. A batch axis of
 1 stands for the whole batch.
 
-`EMRouting` without sharing takes the shortest way: `TransformedVotes.store` gives `StoredVotes`, whose origin is 0.
+`EMRouting` without sharing takes the shortest way: `TransformedVotes.store` gives `StoredVotes`, whose origin is 0. The
+class capsules of `MatrixCapsNet` share transformations, and take `SharedVotes`.
 
 In float32, votes far from zero would lose digits. So three references are subtracted, which affect rounding only:
 

@@ -53,7 +53,7 @@ class Votes:
             state: arrays for the function.
             epsilon: added to a parent's mass in divisions.
             near: a guess of the means, relative to `origin`, (batch, parents, *pose), such as those of the previous
-                iteration; or None. It lessens rounding errors of sums in chunks; other forms ignore it.
+                iteration; or None. It lessens rounding errors of sums group by group; other forms ignore it.
             masses_by_group: whether to return a mass for each group of children, (batch, groups, parents), or one for
                 all children, (batch, 1, parents).
 

@@ -45,7 +45,8 @@ class Plan:
         tensor = FLOAT32 * batch * pairs * self.vote
         if self.stores(children, return_couplings):
             return VotesCost(tensor, tensor)
-        examples = batch if self.examples is None else min(batch, self.examples)
+        at_once = self.examples is None or return_couplings
+        examples = batch if at_once else min(batch, self.examples)
         return VotesCost(tensor, FLOAT32 * examples * pairs * self.pair if iterates else 0)
 
 
