@@ -69,7 +69,8 @@ def main():
     import keras
 
     from tf_capsules.optimizers import Adam
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     keras.config.set_dtype_policy(options.dtype)
     optimizers = {"ours_ms": Adam, "keras_ms": keras.optimizers.Adam}

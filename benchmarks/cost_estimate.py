@@ -62,7 +62,8 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--output", default="results/cost_estimate.csv")
     options = parsed(parser, one)
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     for row in options.rows:
         if row == "runtime":

@@ -54,7 +54,7 @@ def measure_network(options, batch, steps):
     import tensorflow as tf
 
     import tf_capsules
-    from tf_capsules.runs.results import peak_memory_mb
+    from tf_capsules.runs.machine import peak_memory_mb
 
     before = peak_memory_mb()
     model = network(options)
@@ -118,7 +118,8 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--output", default="results/dynamic_routing_cost.csv")
     options = parsed(parser, measure)
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     runs = {variant: [] for variant in options.variants}
     for _ in range(3):

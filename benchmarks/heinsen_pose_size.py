@@ -90,7 +90,7 @@ def train(pose, density, data_dir, limit, caches, epochs, learning_rate, seed):
     from tf_capsules.losses import SoftmaxCrossentropy
     from tf_capsules.models.heinsen2019 import SelfAttentionCapsNet
     from tf_capsules.optimizers import RAdam, one_cycle
-    from tf_capsules.runs.results import peak_memory_mb
+    from tf_capsules.runs.machine import peak_memory_mb
     from tf_capsules.text import CachedStates, StateBatches
 
     keras.utils.set_random_seed(seed)
@@ -152,7 +152,8 @@ def prepare(data_dir, limit, transformer, cache):
 
 
 def pose_sizes(options, cache):
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     data = dict(data_dir=options.data_dir, limit=options.train_limit)
     # In another process: on Linux, the peak of a started process includes what its parent held at the start.
@@ -185,7 +186,8 @@ def pose_sizes(options, cache):
 def many_outputs(options):
     import heinsen_routing
 
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     for rows, columns in CHILD_POSES:
         for form, (name, chunk) in FORMS.items():

@@ -128,7 +128,8 @@ def compare(steps, output):
 
 
 def scale(steps, output):
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     for children in CHILDREN:
         one = alone(__file__, "layer", 1, (children, 4, 4, 64, 4), steps, CHUNK)

@@ -130,7 +130,8 @@ def main():
     if options.draw:
         draw(options.draw)
         return
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     for name in [one for asked in options.rows for one in TABLES.get(asked, [asked])]:
         for what in WHAT:

@@ -31,7 +31,7 @@ def parsed(parser, measure):
 
 def software(form):
     """Device and versions for a row of results; a form in PyTorch has PyTorch's."""
-    from tf_capsules.runs.results import environment
+    from tf_capsules.runs.machine import environment
 
     in_torch = {"backend": f"torch {importlib.metadata.version('torch')}", "keras": ""} if "PyTorch" in form else {}
     return environment() | in_torch
@@ -39,7 +39,7 @@ def software(form):
 
 def timed(step, steps, warm_up=2):
     """Median seconds of a step, growth of the peak memory in MiB, and the value that the last step returned."""
-    from tf_capsules.runs.results import peak_memory_mb
+    from tf_capsules.runs.machine import peak_memory_mb
 
     before = peak_memory_mb()
     seconds = []

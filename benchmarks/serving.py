@@ -153,7 +153,8 @@ def main():
     parser.add_argument("--output", default="results/serving.csv")
     parser.add_argument("--figure", default="results/figures/serving_memory.png")
     options = parser.parse_args()
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     curves = {}
     for kind in options.models:

@@ -57,7 +57,8 @@ def main():
     parser.add_argument("--onednn", action="store_true", help="compare with oneDNN in place of the other forms")
     parser.add_argument("--output", default="results/training_steps.csv")
     options = parsed(parser, measure)
-    from tf_capsules.runs.results import append_row, environment
+    from tf_capsules.runs.machine import environment
+    from tf_capsules.runs.results import append_row
 
     for name in options.rows:
         same = CONVOLUTION if options.dtype == "float32" else None

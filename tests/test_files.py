@@ -4,14 +4,12 @@ import io
 import os
 import pathlib
 import time
-import typing
 import zipfile
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from tf_capsules.files import is_of, one_line, read_csv, read_npz, reading, replacing, writable
+from tf_capsules.files import one_line, read_csv, read_npz, reading, replacing, writable
 
 ARRAYS = {"x": np.arange(6).reshape(2, 3), "y": np.array(["a", "b"])}
 
@@ -130,33 +128,6 @@ def test_any_error_becomes_one_that_names_the_path():
         with pytest.raises(type(error)), reading("here", "is odd", unchanged=(AssertionError,)):
             raise error
     assert len(one_line(ValueError("word " * 1000))) <= 500
-
-
-@pytest.mark.parametrize(
-    ("value", "hint", "fits"),
-    [
-        (3, int, True),
-        (3, float, True),
-        (3.0, int, False),
-        (True, int, False),
-        (True, bool, True),
-        (None, int | None, True),
-        ("3", int | None, False),
-        ((1, 2), tuple[int, int], True),
-        ((1, 2), tuple[int, int, int], False),
-        ((1, "2"), tuple[int, ...], False),
-        ([1], tuple[int, ...], False),
-        ((), tuple[str, ...], True),
-        ({}, dict, True),
-        ((1, 2), Sequence[int], True),
-        ("12", Sequence[str], False),
-        (((1, 2), (3,)), Sequence[Sequence[int]], True),
-        ((1, "2"), list[int], False),
-        (object(), typing.Any, True),
-    ],
-)
-def test_is_of_checks_values_against_type_hints(value, hint, fits):
-    assert is_of(value, hint) is fits
 
 
 def test_a_file_is_replaced_when_it_is_written_whole(tmp_path):

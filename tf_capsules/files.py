@@ -3,7 +3,6 @@
 No code in a file is run: no pickles, no serialized code.
 """
 
-import collections.abc
 import contextlib
 import csv
 import os
@@ -12,8 +11,6 @@ import re
 import shutil
 import textwrap
 import time
-import types
-import typing
 import uuid
 import zipfile
 
@@ -200,24 +197,3 @@ def read_csv(path, columns=(), complaint="can't be read as a table"):
                 raise ValueError(f"line {reader.line_num} has not as many values as the header")
             rows.append(row)
     return rows
-
-
-def is_of(value, hint):
-    """Whether a value fits a type hint. A whole number counts as a float; True and False count as no number.
-
-    >>> is_of(3, float | None), is_of(True, int), is_of((8, 8, 1), tuple[int, int, int]), is_of("8", tuple[str, ...])
-    (True, False, True, False)
-    """
-    if hint is typing.Any:
-        return True
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        return any(is_of(value, part) for part in parts)
-    if origin is tuple and isinstance(value, tuple):
-        parts = parts[:1] * len(value) if parts[-1] is ... else parts
-        return len(parts) == len(value) and all(map(is_of, value, parts))
-    if origin in (list, collections.abc.Sequence):
-        return isinstance(value, (list, tuple)) and all(is_of(part, parts[0]) for part in value)
-    if isinstance(value, bool):
-        return hint is bool
-    return isinstance(value, (int, float) if hint is float else origin or hint)

@@ -251,7 +251,7 @@ import keras, numpy as np
 from tf_capsules.analysis import estimate_cost
 from tf_capsules.losses import MarginLoss
 from tf_capsules.models.sabour2017 import CapsNet
-from tf_capsules.runs.results import peak_memory_mb
+from tf_capsules.runs.machine import peak_memory_mb
 
 model = CapsNet((28, 28, 1), classes=10, filters=64, kernel_size=5, types=8, decoder_units=None)
 model.compile("adam", MarginLoss(), jit_compile=False)

@@ -1,10 +1,7 @@
-import keras
 import numpy as np
 import pytest
-from small_runs import needs_tensorflow
 
-from tf_capsules.layers.arguments import class_targets, positive_int, truth_value
-from tf_capsules.losses import MarginLoss
+from tf_capsules.layers.arguments import positive_int, truth_value
 from tf_capsules.routing.arguments import is_whole
 
 
@@ -29,18 +26,3 @@ def test_truth_values():
     assert [truth_value("on", value) for value in (True, np.True_, 1, False, 0)] == [True, True, True, False, False]
     with pytest.raises(ValueError, match="`on` must be true or false. Received: 'false'"):
         truth_value("on", "false")
-
-
-def test_labels_with_an_unknown_number_of_columns_say_how_to_set_it():
-    with pytest.raises(ValueError, match="shape \\(None, None\\).*Set the unknown number of columns"):
-        class_targets(keras.KerasTensor((None, None)), keras.KerasTensor((None, 3)))
-
-
-@needs_tensorflow
-def test_labels_whose_form_changes_say_what_helps():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "sigmoid")])
-    model.compile("sgd", MarginLoss())
-    x, y = np.ones((2, 4), "float32"), np.array([0, 2])
-    model.evaluate(x, y, verbose=0)
-    with pytest.raises(ValueError, match="If their form changes between calls, compile the model again"):
-        model.evaluate(x, y[:, None], verbose=0)

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from tf_capsules.layers.arguments import class_targets
 from tf_capsules.layers.connections import alike
+from tf_capsules.layers.labels import class_targets
 from tf_capsules.routing.squash import length
 
 

@@ -8,7 +8,8 @@ from tf_capsules.layers.arguments import one_of, positive_int, positive_int_or_n
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import bool_mask, count_groups, flat_mask, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
-from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing, dynamic_routing_by_parents
+from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing
+from tf_capsules.routing.dynamic_by_parents import dynamic_routing_by_parents
 from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import windowed_dynamic_routing
 

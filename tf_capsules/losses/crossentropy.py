@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
-from tf_capsules.layers.arguments import class_rows, truth_value
+from tf_capsules.layers.arguments import truth_value
+from tf_capsules.layers.labels import class_rows
 from tf_capsules.losses.base import Loss
 
 

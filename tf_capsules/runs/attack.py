@@ -9,7 +9,8 @@ from tf_capsules.analysis import attacks as methods
 from tf_capsules.analysis import plots, robustness
 from tf_capsules.analysis.input_gradient import InputGradient
 from tf_capsules.runs.figures import save_figure
-from tf_capsules.runs.results import append_row, check_row, environment, peak_memory_mb
+from tf_capsules.runs.machine import environment, peak_memory_mb
+from tf_capsules.runs.results import append_row, check_row
 from tf_capsules.runs.run import check_same_inputs
 
 

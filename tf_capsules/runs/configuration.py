@@ -7,7 +7,8 @@ import typing
 import warnings
 
 from tf_capsules import recipes
-from tf_capsules.files import is_of, reading, writable
+from tf_capsules.argument_types import is_of
+from tf_capsules.files import reading, writable
 from tf_capsules.recipes import Recipe
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.folder import OTHER_VERSION, RunFolder

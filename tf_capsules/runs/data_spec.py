@@ -5,8 +5,8 @@ import json
 import typing
 
 from tf_capsules import datasets, text
+from tf_capsules.argument_types import is_of
 from tf_capsules.datasets import augment
-from tf_capsules.files import is_of
 
 
 @dataclasses.dataclass(frozen=True)

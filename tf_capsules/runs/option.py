@@ -11,7 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 
-from tf_capsules.files import is_of
+from tf_capsules.argument_types import is_of
 from tf_capsules.recipes import Recipe
 from tf_capsules.runs.errors import TrainingError
 

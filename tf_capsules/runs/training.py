@@ -17,7 +17,8 @@ from tf_capsules.runs.distributed import join_processes, mirrored_strategy
 from tf_capsules.runs.errors import TrainingError, reported
 from tf_capsules.runs.figures import check_names
 from tf_capsules.runs.folder import RunFolder
-from tf_capsules.runs.results import append_row, check_row, cpu_hints, describe_result, has_row, of_process
+from tf_capsules.runs.machine import cpu_hints
+from tf_capsules.runs.results import append_row, check_row, describe_result, has_row, of_process
 from tf_capsules.runs.run import Run
 from tf_capsules.runs.settings import DECLARED, Settings
 
