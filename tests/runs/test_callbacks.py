@@ -36,13 +36,24 @@ def test_a_loss_that_is_not_finite_stops_with_step_checkpoint_and_advice(eager, 
     model = good.model
     model.compile("sgd", NotANumber())
     batches = good.data.train(batch_size=50, training=True)
-    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. Start another"):
+    with pytest.raises(TrainingError, match=r"nan at step 1 of epoch 2. .*last-0001.weights.h5. .* --batch-size.$"):
         model.fit(batches, callbacks=[recorder], shuffle=False, verbose=0)
     # The last step of an epoch spoiled the weights.
     recorder.on_epoch_begin(1)
     with pytest.raises(TrainingError, match=r"The validation loss is nan at the end of epoch 2. The last good"):
         recorder.on_epoch_end(1, {"loss": 1.0, "accuracy": 0.5, "val_loss": float("nan"), "val_accuracy": 0.1})
     assert (good.folder / "last-0001.weights.h5").read_bytes() == before and folder.checkpoints() == [1]
+
+
+def test_only_half_precision_is_told_to_try_float32():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name="net")
+    for dtype, said in (("float32", False), ("mixed_bfloat16", True)):
+        model.dtype_policy = dtype
+        recorder = Recorder(None, "accuracy", [], 0)
+        recorder.set_model(model)
+        with pytest.raises(TrainingError, match="No epoch was finished before") as raised:
+            recorder.on_train_batch_end(0, {"loss": float("inf")})
+        assert ("--dtype float32" in str(raised.value)) == said
 
 
 @pytest.mark.long

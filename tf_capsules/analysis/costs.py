@@ -114,7 +114,8 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
 
     Raises:
         ValueError: another backend than TensorFlow or JAX; a batch size below 1; a model without inputs, or for
-            training not compiled; inputs of unknown size; no `targets` for a loss that takes no class numbers.
+            training not compiled; inputs of unknown size without `size`, or `size` where all are known; no `targets`
+            for a loss that takes no class numbers.
 
     Example:
         >>> from tf_capsules.models.tsai2020 import AttentionCapsNet

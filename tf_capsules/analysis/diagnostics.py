@@ -36,7 +36,7 @@ class RoutingDiagnostics(keras.callbacks.Callback):
         lengths: dicts of "epoch", "from" and "share", ten bins an epoch.
 
     Raises:
-        ValueError: when training begins, see `measure_couplings`.
+        ValueError: `log_dir` without TensorFlow; when training begins, see `measure_couplings`.
 
     Example:
         >>> callback = RoutingDiagnostics(images[:50], "diagnostics.csv")

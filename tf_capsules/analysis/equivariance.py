@@ -22,7 +22,7 @@ def measure_equivariance(model, image, label, shifts):
         A pair: the activations of the class (shifts,), and its poses (shifts, *pose).
 
     Raises:
-        ValueError: shifts of another form, a label that is no class, or an image of another shape.
+        ValueError: shifts of another form, a label that is no class, an image of another shape, a model without poses.
     """
     moves = np.asarray(shifts)
     if moves.ndim != 2 or moves.shape[1] != 2 or not len(moves) or not np.issubdtype(moves.dtype, np.integer):

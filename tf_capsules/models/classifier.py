@@ -36,7 +36,7 @@ class CapsuleClassifier(keras.Model):
 
     Raises:
         ValueError: an encoder without these outputs, or with several inputs beside a decoder; a decoder that is no
-            layer; another `logits` than true or false.
+            layer; a negative weight; another `logits` than true or false.
 
     Example:
         >>> from tf_capsules.layers import CapsuleLength, DynamicRouting

@@ -35,7 +35,8 @@ def with_feedback(
         A `FeedbackModel`, or a `FeedbackClassifier` for a `CapsuleClassifier`. Not compiled.
 
     Raises:
-        ValueError: a model of another kind, a name that no layer has, outputs that are not maps or don't fit.
+        ValueError: a model of another kind, a name that no layer has, outputs that are not maps or don't fit, no links
+            or the same twice, a negative weight, options although each link has a unit.
 
     Example:
         >>> images = keras.Input((8, 8, 3))
@@ -72,7 +73,7 @@ class FeedbackModel(keras.Model):
         The model's outputs; with `training` a named tuple: `outputs`, and `maps`, a pair of maps for each link.
 
     Raises:
-        ValueError: see `with_feedback`; a negative weight.
+        ValueError: see `with_feedback`.
     """
 
     def __init__(self, model: keras.Model, links: Sequence[Sequence], weight: float = 10.0, **kwargs):

@@ -38,7 +38,7 @@ def MatrixCapsNet(
 
     Source: Hinton et al. 2018, section 4 and figure 1; 317,194 parameters (the paper says 310K) and, with `filters=64,
     types=8, capsules=(16, 16)`, 68,754 (the paper says 68K). Different from the paper: `normalization`, without which
-    all activations of an untrained network are at least 1/2.
+    the activations of an untrained network are about 1/2 or above.
 
     Args:
         image_shape: (height, width, channels); by default at least 17 x 17, or a feature map of at least 7 x 7.

@@ -48,8 +48,9 @@ def CapNet(
         iterations: of the routing.
         initial_logits, competition: of dynamic routing, see `DynamicRouting`.
         normalization: of EM routing, see `EMRouting`; 1.0: none.
-        initialization: of the weights of dynamic routing. "released": as in the released code, where the votes hardly
-            depend on the image at the start: kernels of a thousandth, biases of 1. "scaled": larger kernels, biases 0.
+        initialization: of the weights of dynamic routing. "released": as in the released code: biases normal with a
+            deviation of 1, and kernels so small (a thousandth in the first layer) that votes hardly depend on the image
+            at the start. "scaled": larger kernels, biases 0.
         votes_memory: "auto": as above, but for dynamic routing with competition between parents; "recompute": votes are
             not stored either, but all are routed at once; "store": all votes, as in other libraries.
 

@@ -24,6 +24,9 @@ class Adam(keras.optimizers.Adam):
         learning_rate, beta_1, beta_2, kwargs: as in `keras.optimizers.Adam`.
         epsilon: added to the root of the second moment, which is not bias-corrected.
 
+    Raises:
+        ValueError: a beta outside [0, 1).
+
     Example:
         >>> weight = keras.Variable([1.0])
         >>> Adam(0.1).apply([np.array([1e-5], "float32")], [weight])

@@ -94,6 +94,9 @@ class CoupledAdam(_Coupled, keras.optimizers.Adam):
         epsilon: added to the root of the bias-corrected second moment.
         decay: see `CoupledSGD`.
 
+    Raises:
+        ValueError: a negative decay, or a beta outside [0, 1).
+
     Example:
         >>> weight = keras.Variable([1.0])
         >>> CoupledAdam(0.1, decay=0.5).apply([ops.zeros(1)], [weight])
@@ -145,6 +148,9 @@ class CoupledRMSprop(_Coupled, keras.optimizers.RMSprop):
         epsilon: added to the root.
         centered: False leaves `a` out.
         decay: see `CoupledSGD`.
+
+    Raises:
+        ValueError: a negative decay, or a rho outside [0, 1).
 
     Example:
         >>> weight = keras.Variable([1.0])

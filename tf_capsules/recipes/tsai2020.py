@@ -87,7 +87,7 @@ DIVERSE = CIFAR10.row(
     "tsai2020-diverse-multimnist",
     "DiverseMultiMNIST, inverted attention, matrix poses, 2 iterations",
     "80.59%",
-    "section 6, figure 5 and table 12",
+    "section 6, figure 5 and tables 10 and 11",
     model_options=dict(
         filters=1024,
         types=16,
@@ -119,6 +119,7 @@ DIVERSE_CNN = DIVERSE.row(
     "tsai2020-diverse-multimnist-cnn",
     "DiverseMultiMNIST, the convolutional baseline with average pooling",
     "79.81%",
+    "section 6, figure 5 and table 12",
     model=models.DiverseCNN,
 )
 DIVERSE_LEARNED = DIVERSE_CNN.ablation(

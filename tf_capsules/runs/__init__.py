@@ -1,9 +1,9 @@
 """Runs: recipes that are trained into folders, resumed, loaded, evaluated and compared in tables.
 
 Example:
-    >>> run = train("sabour2017-digits", "runs/digits", Settings(epochs=2))  # doctest: +SKIP
+    >>> run = train("sabour2017-digits", "runs/digits", Settings(seed=0))  # doctest: +SKIP
     >>> load_run("runs/digits").evaluate()  # doctest: +SKIP
-    {'accuracy': 0.96, 'loss': 0.07}
+    {'accuracy': 0.9917, 'loss': 0.0394}
 """
 
 from tf_capsules.runs.errors import TrainingError

@@ -38,7 +38,8 @@ class Recorder(keras.callbacks.Callback):
         if not math.isfinite(loss):
             done = self.folder.checkpoints() if self.folder else []
             good = f"The last good checkpoint is {self.folder.weights()}." if done else "No epoch was finished before."
-            advice = "Start another run with a smaller --learning-rate, a larger --batch-size, or --dtype float32."
+            exact = "" if self.model.compute_dtype == "float32" else ", or with --dtype float32"
+            advice = f"Start another run with a smaller --learning-rate or a larger --batch-size{exact}."
             raise TrainingError(f"{found} of epoch {len(self.rows) + 1}. {good} {advice}")
 
     def on_test_begin(self, logs=None):

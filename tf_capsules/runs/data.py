@@ -171,7 +171,7 @@ def _image_batches(split, steps, limit):
     elif split.example is None:
         make = functools.partial(ArrayBatches, split.arrays["image"], split.arrays["label"])
     else:
-        raise ValueError("Images made on the fly need TensorFlow. Without it, train from arrays: --data FILE.npz")
+        raise ValueError("Images made on the fly need TensorFlow, which is not installed.")
     return functools.partial(make, preprocess=steps, limit=limit), (min(whole, limit or whole), whole)
 
 

@@ -109,8 +109,9 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
 
     Raises:
         CacheTooLarge: before anything is computed, for more than the limit or the free room; the message has the size.
-        ValueError: no texts, an unknown dtype, a folder that can't be written, or hidden states that float16 can't
-            hold.
+        ValueError: no texts, an unknown dtype, a limit below 0, a folder that can't be written, or hidden states that
+            float16 can't hold.
+        TypeError: texts that are neither str nor bytes.
 
     >>> states = cache_states(transformer, reviews.train.texts, "cache")
     159,274 texts, 1,704,643 tokens of 7 x 384 in float16: 9.16 GB in cache/f6989e66af2f67fbc8f2

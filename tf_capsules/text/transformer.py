@@ -24,7 +24,8 @@ def load(folder_or_name, engine="auto"):
     | "keras-hub" | GPT-2 and BERT forms | yes, tokenizer included | TensorFlow, tensorflow-text, keras-hub |
     | "transformers" | any of Hugging Face | no, hidden states only | transformers, PyTorch |
 
-    Both give the same tokens and, to 1e-4, the same hidden states.
+    Both give the same tokens, but for those of a few rare characters (see `tokenizers`), and, to 1e-4, the same hidden
+    states.
 
     Args:
         folder_or_name: a folder in Hugging Face's form (config.json, .safetensors, tokenizer); or an installed package
