@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
+from tf_capsules.arguments import is_number
 from tf_capsules.layers.arguments import positive_int
 from tf_capsules.layers.labels import class_rows
-from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.precision import at_least_float32
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from tf_capsules.analysis.inference import labels_of
 from tf_capsules.analysis.input_gradient import InputGradient
+from tf_capsules.arguments import is_number, one_of, positive_int, positive_number
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import is_number, one_of, positive_int, positive_number
 
 EPSILONS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4)
 ATTACKS = {"fgsm": "fast gradient sign method", "bim": "basic iterative method"}

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from tf_capsules.arguments import is_whole, positive_int
 from tf_capsules.models import CapsuleClassifier, class_probabilities
-from tf_capsules.routing.arguments import is_whole, positive_int
 
 
 def predict(model, images, batch_size=100):

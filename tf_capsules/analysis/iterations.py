@@ -5,9 +5,9 @@ from keras import ops
 
 from tf_capsules.analysis.inference import in_batches, inputs_at, to_numpy
 from tf_capsules.analysis.routing_layers import find_layer, stopped_layers
+from tf_capsules.arguments import is_whole, positive_int
 from tf_capsules.layers import ConcurrentRouting
 from tf_capsules.layers.connections import rows_of
-from tf_capsules.routing.arguments import is_whole, positive_int
 
 
 def measure_routing_changes(model, images, iterations=5, layer="class_capsules", batch_size=100):

@@ -6,7 +6,7 @@ import numpy as np
 
 from tf_capsules.analysis.inference import check_counts, in_batches, inputs_at, labels_of, predict_classes, to_numpy
 from tf_capsules.analysis.routing_layers import check_shares, find_layer, stopped_layers
-from tf_capsules.routing.arguments import is_whole
+from tf_capsules.arguments import is_whole
 
 
 def measure_vote_distances(model, images, layer="class_capsules", batch_size=20):

@@ -5,12 +5,12 @@ import pathlib
 
 import numpy as np
 
+from tf_capsules.arguments import positive_int
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.multimnist import single_digits
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
 from tf_capsules.lazy import tf, tnp
-from tf_capsules.routing.arguments import positive_int
 
 _PAD = 6  # 28 + 2 * 6 = 40 pixels, the canvas of affNIST
 

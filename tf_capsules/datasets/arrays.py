@@ -5,10 +5,10 @@ import functools
 import keras
 import numpy as np
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import ArrayDraw
-from tf_capsules.routing.arguments import is_whole
 
 
 @functools.lru_cache(maxsize=2)  # a batch may reach into the next pass

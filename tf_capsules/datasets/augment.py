@@ -34,8 +34,8 @@ import math
 
 import numpy
 
+from tf_capsules.arguments import is_number, is_positive, is_whole
 from tf_capsules.datasets import warp
-from tf_capsules.routing.arguments import is_number, is_positive, is_whole
 
 
 def _shift(image, draw, xp, pixels):

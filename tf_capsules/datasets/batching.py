@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from tf_capsules.arguments import is_positive, is_whole, one_of, positive_int
 from tf_capsules.datasets import augment
-from tf_capsules.routing.arguments import is_positive, is_whole, one_of, positive_int
 
 
 @dataclasses.dataclass(frozen=True)

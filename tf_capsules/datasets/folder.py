@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets.npz import check_class_names
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import reading
-from tf_capsules.routing.arguments import is_whole
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 

@@ -9,11 +9,11 @@ import pathlib
 import keras
 import numpy as np
 
+from tf_capsules.arguments import positive_int
 from tf_capsules.datasets.encoded import decode_image
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.files import read_npz, reading, replacing, writable
 from tf_capsules.lazy import tf, tfds
-from tf_capsules.routing.arguments import positive_int
 
 
 def imagenet(data_dir=None, download=False, image_size=256, class_list=None, box_file=None):

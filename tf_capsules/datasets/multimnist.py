@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.lazy import tf
-from tf_capsules.routing.arguments import is_whole
 
 
 def multimnist(data_dir=None, download=False, pairs_per_digit=1000, max_shift=4, pad=4, source="mnist"):

@@ -5,11 +5,11 @@ import functools
 
 import numpy as np
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.batching import Batching
 from tf_capsules.datasets.draws import TensorDraw
 from tf_capsules.lazy import tf, tnp
-from tf_capsules.routing.arguments import is_whole
 
 # Random numbers of generated evaluation sets (pairs of digits, affine maps) depend on this key and the example's index
 # alone, so that every evaluation sees the same images. Training examples have keys from 0 to 2**51, mixed batches

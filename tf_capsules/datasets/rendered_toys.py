@@ -10,11 +10,11 @@ import itertools
 
 import numpy as np
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets.novel_viewpoints import novel_viewpoints, rows
 from tf_capsules.datasets.pipeline import Dataset, Split
 from tf_capsules.datasets.rendering import Lighting, ball, bar, block, stereo_pairs
 from tf_capsules.datasets.smallnorb import CLASS_NAMES
-from tf_capsules.routing.arguments import is_whole
 
 _INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}  # as in smallNORB
 _FACTORS = {"label": 5, "instance": 10, "elevation": 9, "azimuth": 18, "lighting": 6}

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
-from tf_capsules.routing.arguments import one_of as one_of
-from tf_capsules.routing.arguments import positive_int
+from tf_capsules.arguments import one_of as one_of
+from tf_capsules.arguments import positive_int
 
 # Capsules are read off the last axis, the channels, whatever `keras.config.image_data_format()` says.
 CHANNELS_LAST = {"data_format": "channels_last"}

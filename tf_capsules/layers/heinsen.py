@@ -6,11 +6,11 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer
+from tf_capsules.arguments import positive_int
 from tf_capsules.layers.arguments import check_memory, one_of, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.configured import cloned
 from tf_capsules.layers.connections import check_per_child, children_of, flatten_grid, masked, rows_of
-from tf_capsules.routing.arguments import positive_int
 from tf_capsules.routing.net_benefit import check_heinsen_routing, heinsen_routing
 from tf_capsules.routing.votes import plan
 

@@ -6,12 +6,12 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
+from tf_capsules.arguments import is_number
 from tf_capsules.layers.arguments import check_memory, one_of, truth_value
 from tf_capsules.layers.base import RoutingLayer
 from tf_capsules.layers.connections import alike, check_per_child, flatten_grid, masked, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
 from tf_capsules.layers.pose_normalization import PoseNormalization
-from tf_capsules.routing.arguments import is_number
 from tf_capsules.routing.em import costs_of_a_unit
 from tf_capsules.routing.inverted_attention import distinct_inverted_attention, inverted_attention
 from tf_capsules.routing.votes import plan

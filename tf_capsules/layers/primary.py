@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
+from tf_capsules.arguments import positive_number
 from tf_capsules.layers.arguments import CHANNELS_LAST, check_feature_map, one_of, pair, positive_int, truth_value
 from tf_capsules.layers.configured import Configured
 from tf_capsules.layers.folded_convolution import FoldedConv2D
 from tf_capsules.layers.pose_normalization import PoseNormalization
-from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.squash import squash
 
 

@@ -4,9 +4,9 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
+from tf_capsules.arguments import is_number
 from tf_capsules.layers.connections import alike
 from tf_capsules.losses.base import Loss
-from tf_capsules.routing.arguments import is_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype, Tensor
+from tf_capsules.arguments import positive_number
 from tf_capsules.layers.arguments import one_of, positive_int, truth_value
 from tf_capsules.layers.connections import alike
 from tf_capsules.losses.base import Loss, two_features
-from tf_capsules.routing.arguments import positive_number
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import TINY, length
 

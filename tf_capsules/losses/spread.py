@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Dtype
+from tf_capsules.arguments import is_positive
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.layers.labels import class_rows
 from tf_capsules.losses.base import Loss
-from tf_capsules.routing.arguments import is_positive
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

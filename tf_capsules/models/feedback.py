@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import keras
 from keras import ops, tree
 
+from tf_capsules.arguments import is_number
 from tf_capsules.models.classifier import CapsuleClassifier
 from tf_capsules.models.feedback_unit import FeedbackAgreement
-from tf_capsules.routing.arguments import is_number
 
 # The results of a model with feedback in training: its outputs, and a pair of maps for each link.
 TrainingOutputs = collections.namedtuple("TrainingOutputs", ["outputs", "maps"])

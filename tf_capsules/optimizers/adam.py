@@ -3,9 +3,9 @@
 import keras
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.arguments import decay_rate
 from tf_capsules.lazy import tf
 from tf_capsules.optimizers.gradients import dense
-from tf_capsules.routing.arguments import decay_rate
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

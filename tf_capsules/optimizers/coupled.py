@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.arguments import decay_rate, is_number
 from tf_capsules.optimizers.gradients import dense
-from tf_capsules.routing.arguments import decay_rate, is_number
 
 
 class _Coupled:

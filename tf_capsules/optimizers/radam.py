@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Rate
+from tf_capsules.arguments import is_number, is_positive
 from tf_capsules.optimizers.gradients import dense
-from tf_capsules.routing.arguments import is_number, is_positive
 from tf_capsules.routing.precision import precise
 
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from tf_capsules.routing.arguments import is_number, is_positive, positive_int, positive_number
+from tf_capsules.arguments import is_number, is_positive, positive_int, positive_number
 
 
 @keras.saving.register_keras_serializable("tf_capsules")

@@ -5,7 +5,7 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.arguments import one_of
+from tf_capsules.arguments import one_of
 from tf_capsules.routing.precision import at_least_float32
 
 _LONG = 32  # a last axis of this size, see `softmax`

@@ -3,7 +3,7 @@
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.arguments import positive_int
+from tf_capsules.arguments import positive_int
 from tf_capsules.routing.couplings import check_competition, couple
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import Votes

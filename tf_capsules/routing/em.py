@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.arguments import is_positive, one_of, positive_int, positive_number
+from tf_capsules.arguments import is_positive, one_of, positive_int, positive_number
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.votes import Votes
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
-from tf_capsules.routing.arguments import positive_int, positive_number
+from tf_capsules.arguments import positive_int, positive_number
 from tf_capsules.routing.couplings import softmax
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.votes import Votes

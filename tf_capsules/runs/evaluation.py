@@ -3,9 +3,9 @@
 import dataclasses
 import time
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.datasets.augment import FIXED_CROPS
 from tf_capsules.models import class_probabilities
-from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.compiling import make_metric
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError

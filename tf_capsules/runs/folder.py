@@ -7,9 +7,9 @@ import pathlib
 import re
 import shutil
 
+from tf_capsules.arguments import is_whole
 from tf_capsules.files import lock, read_csv, reading, replacing
 from tf_capsules.models.weights.keras_file import save_state, seal
-from tf_capsules.routing.arguments import is_whole
 from tf_capsules.runs.data_spec import DataSpec
 from tf_capsules.runs.errors import TrainingError
 from tf_capsules.runs.settings import Settings

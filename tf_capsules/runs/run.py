@@ -12,11 +12,11 @@ import keras
 import numpy as np
 
 from tf_capsules import recipes
+from tf_capsules.arguments import one_of
 from tf_capsules.datasets import augment
 from tf_capsules.files import reading
 from tf_capsules.models.weights import find
 from tf_capsules.models.weights.keras_file import has_decoder, saved_epoch
-from tf_capsules.routing.arguments import one_of
 from tf_capsules.runs.compiling import build_model, compile_learner, compile_model, for_model, load_checkpoint
 from tf_capsules.runs.configuration import recorded_recipe, recorded_settings
 from tf_capsules.runs.data import load_data

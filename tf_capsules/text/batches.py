@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from tf_capsules.arguments import positive_int
 from tf_capsules.datasets.arrays import ShuffledBatches
 from tf_capsules.datasets.pipeline import prefetched
 from tf_capsules.lazy import tf
-from tf_capsules.routing.arguments import positive_int
 
 
 class StateBatches(ShuffledBatches):

@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
+from tf_capsules.arguments import is_number
 from tf_capsules.files import read_npz, reading, replacing, writable
-from tf_capsules.routing.arguments import is_number
 from tf_capsules.text.transformer import unicode_texts
 
 _FORMAT = 1  # part of the key: raise it when the format of the files changes
