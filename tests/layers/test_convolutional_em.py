@@ -72,6 +72,7 @@ def test_recomputed_votes_give_what_stored_ones_give(competition):
     options = dict(competition=competition, use_bias=True, bias_initializer="uniform", inverse_temperature=1.0)
     layer = ConvEMRouting(3, 4, (3, 2), variance_floor=0.1, **options)
     expected = layer(poses, activations, return_couplings=True)[:3]
-    layer.plan = dataclasses.replace(layer.plan, examples=2)
-    for result, wanted in zip(layer(poses, activations), expected, strict=True):
-        np.testing.assert_allclose(array(result), array(wanted), rtol=1e-4, atol=1e-5)
+    for examples in (2, None):  # None: as with votes_memory="store"
+        layer.plan = dataclasses.replace(layer.plan, examples=examples)
+        for result, wanted in zip(layer(poses, activations), expected, strict=True):
+            np.testing.assert_allclose(array(result), array(wanted), rtol=1e-4, atol=1e-5)

@@ -65,6 +65,19 @@ def test_shapes_of_the_cifar_network():
     keras.utils.clear_session(free_memory=False)
 
 
+def test_stored_votes_answer_as_recomputed_ones():
+    sizes = dict(image_shape=(11, 11, 1), classes=3, filters=4, types=2, pose=4, convolutions=((3, 2, 1),))
+    models = [tsai2020.ConvDynamicCapsNet(**sizes, votes_memory=memory) for memory in ("auto", "store")]
+    weights = [10 * weight for weight in models[0].get_weights()]  # squashing would make smaller votes nearly nothing
+    for model in models:
+        model.set_weights(weights)
+    found = [model.encoder.get_layer("convolutional_capsules_1").votes_memory for model in models]
+    images = np.random.default_rng(0).random((2, 11, 11, 1), "float32")
+    first, second = (model.predict_on_batch(images)["activations"] for model in models)
+    assert found == ["auto", "store"] and np.ptp(first) > 0.01
+    np.testing.assert_allclose(second, first, rtol=1e-5)
+
+
 def test_a_zero_rim_is_on_every_side():
     # On an image of ones, a kernel of ones counts the pixels in each window; the top and left windows see the rim.
     model = SimpleBackbone((4, 6, 1), filters=1)

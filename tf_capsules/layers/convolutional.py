@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 from keras import ops
 
 from tf_capsules.argument_types import Size
@@ -41,6 +42,14 @@ class ConvRoutingLayer(RoutingLayer):
         memory = memory or self.votes_memory
         self.plan = plan.in_windows(memory, *pose, self.dim, pairs, self.windows.positions)
         return *self.kernel_size, poses_shape[3]
+
+    def _differentiates_votes(self, return_couplings):
+        """Whether a call routes over stored votes as if fully connected, with the gradient that the backend finds.
+
+        Otherwise the gradient is written out, which is faster. It can't return couplings, and JAX's forward mode does
+        not take it.
+        """
+        return return_couplings or (self.plan.stored and keras.backend.backend() == "jax")
 
     def make_votes(self, poses, activations=None):
         kernel, bias = self._of_a_window(self.kernel), self._of_a_window(self.vote_bias)

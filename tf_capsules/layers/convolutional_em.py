@@ -21,7 +21,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
     Each parent position has a window of children, without padding. All positions share transformations and betas. By
     default a child's couplings sum to 1 over all parents whose windows contain it, of all types and at all positions.
     Children in no window take no part. An example has (rows x columns of the parents' grid) x (children of a window) x
-    `capsules` votes. By default votes exist for some examples at a time, and the backward pass recomputes them.
+    `capsules` votes.
 
     Source: Hinton et al. 2018, section 4 and procedure 1.
 
@@ -29,9 +29,10 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
-        votes_memory: "auto": the backward pass recomputes the votes, unless the call returns couplings or
-            `normalization` is "min_max"; "recompute": likewise, which excludes "min_max"; "store": they are kept.
-            On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
+        votes_memory: "auto": votes exist for some examples at a time, and the backward pass recomputes them, unless the
+            call returns couplings or `normalization` is "min_max"; "recompute": likewise, which excludes "min_max";
+            "store": for all examples at a time, which is faster. On JAX, forward-mode differentiation (`jax.jvp`) needs
+            "store".
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`, masked ones included; "min_max"
             is over the types at each position.
         others: see `EMRouting`.
@@ -105,7 +106,7 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         activations = masked(activations, mask, ops.shape(poses)[:4], self.routing_dtype)
         if activations is None:
             activations = ops.ones(ops.shape(poses)[:4], self.routing_dtype)
-        if self.plan.stores(return_couplings=return_couplings):
+        if self._differentiates_votes(return_couplings) or self.normalization == "min_max":
             options = dict(competition=windows.couple if competes else None, return_couplings=return_couplings)
             found = em_routing(self.make_votes(poses, activations), **options, **self._options)
         else:

@@ -157,8 +157,8 @@ class ConvDynamicRouting(ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
-            them, unless the call returns couplings; "store": it uses stored votes. On JAX, forward-mode
-            differentiation (`jax.jvp`) needs "store".
+            them, unless the call returns couplings; "store": for all examples at a time, which is faster. On JAX,
+            forward-mode differentiation (`jax.jvp`) needs "store".
         others: see `DynamicRouting`.
 
     Call arguments:
@@ -210,7 +210,7 @@ class ConvDynamicRouting(ConvRoutingLayer):
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
         mask = bool_mask(mask, ops.shape(poses)[:4])
-        if self.plan.stores(return_couplings=return_couplings):
+        if self._differentiates_votes(return_couplings):
             options = dict(bias=self.bias, mask=None if mask is None else self.windows.gather(mask))
             found = dynamic_routing(self.make_votes(poses), self.iterations, return_couplings=True, **options)
             parents, couplings = map(self._on_the_grid, found)

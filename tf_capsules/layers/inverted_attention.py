@@ -222,8 +222,9 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
     Args:
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
-        votes_memory: "auto" and "recompute": the backward pass recomputes the votes, unless the call returns couplings;
-            "store": it uses stored votes. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
+        votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
+            them, unless the call returns couplings; "store": for all examples at a time. On JAX, forward-mode
+            differentiation (`jax.jvp`) needs "store".
         others: see `InvertedAttentionRouting`; the children that `kernel_initializer` counts are those of a window.
 
     Call arguments:
@@ -289,7 +290,7 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
             shape = (ops.shape(poses)[0] * windows.positions, *self.initial.shape)
             parents = ops.broadcast_to(self.initial[None], shape)
         options = dict(scale=self.scale, return_moments=self.use_activations)
-        if self.plan.stores(return_couplings=return_couplings):
+        if self._differentiates_votes(return_couplings):
             options |= dict(weights=None if weights is None else windows.gather(weights), return_couplings=True)
             sums, *moments, couplings = inverted_attention(self.make_votes(poses), parents, **options)
             couplings = [self._on_the_grid(couplings)] if return_couplings else []

@@ -131,6 +131,7 @@ def ConvDynamicCapsNet(
     pose: int = 64,
     convolutions: Sequence[Sequence[int]] = ((16, 3, 1),),
     iterations: int = 3,
+    votes_memory: str = "auto",
     weights: Weights = None,
     name: str | None = "conv_dynamic_capsnet",
 ) -> CapsuleClassifier:
@@ -146,6 +147,8 @@ def ConvDynamicCapsNet(
         filters: channels of the simple backbone; None: 1,024.
         pose: of every capsule, the number of entries of a vector.
         iterations: of the routing, at least 1.
+        votes_memory: of the convolutional capsule layers, see `ConvDynamicRouting`; "store" trains faster and, for 128
+            channels, takes 21 MB more for each image of a batch.
     """
     pose = positive_int("pose", pose)
     backbones.check_convolutions(convolutions)
@@ -154,8 +157,8 @@ def ConvDynamicCapsNet(
     x = layers.PrimaryCapsules(types, pose, 3, 2, name="primary_capsules")(x)
     options: dict[str, Any] = dict(iterations=iterations, dtype="float32")
     for number, (capsules, kernel_size, strides) in enumerate(convolutions, start=1):
-        name_of_layer = f"convolutional_capsules_{number}"
-        x = layers.ConvDynamicRouting(capsules, pose, kernel_size, strides, name=name_of_layer, **options)(x)
+        windowed = options | dict(votes_memory=votes_memory, name=f"convolutional_capsules_{number}")
+        x = layers.ConvDynamicRouting(capsules, pose, kernel_size, strides, **windowed)(x)
     poses = layers.DynamicRouting(classes, pose, name="class_capsules", **options)(x)
     return classifier(images, {"poses": poses}, weights, name=name)
 

@@ -43,6 +43,8 @@ def test_bytes():
     assert of(plan.for_sums("auto", True, (2,), 7, 6)) == (tensor, 0)
     windows = plan.in_windows("auto", (2,), 7, 6, pairs, positions=pairs)
     assert windows.examples == 2_000_000 // (pairs * 12) and of(windows) == (tensor, tensor)
+    stored = plan.in_windows("store", (2,), 7, 6, pairs, positions=pairs)
+    assert stored.stored and stored.examples is None and of(stored) == (tensor, tensor)
     large = plan.in_windows(
         "auto", (), 600, 500, 9_000, positions=9
     )  # 4.5 million numbers of votes, 300 million weights

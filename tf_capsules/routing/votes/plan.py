@@ -78,10 +78,13 @@ def numbers_per_child(rows, columns):
 
 
 def in_windows(memory, rows, columns, dim, pairs, positions):
-    """The plan for windows at so many positions, with so many (child, parent) pairs in all, some examples at a time."""
+    """The plan for windows at so many positions, with so many (child, parent) pairs in all.
+
+    Votes that are not stored exist for some examples at a time.
+    """
     size, kernel = math.prod(rows) * dim, pairs // positions * columns * dim
     # A chunk reads the kernel twice and writes its gradient: it has three times as many numbers at the least.
-    examples = examples_at_a_time(size * pairs, at_least=3 * kernel)
+    examples = None if memory == "store" else examples_at_a_time(size * pairs, at_least=3 * kernel)
     return Plan(memory == "store", size, pair=size, examples=examples, couplings_need_votes=True)
 
 
