@@ -90,7 +90,7 @@ def test_a_run_starts_from_given_weights(eager, tmp_path):
     after = train(TINY, tmp_path / "after", settings, verbose=0)
     for a, b in zip(after.model.get_weights(), before.model.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
-    assert after.result["settings"].startswith(f"weights {weights}")
+    assert after.result["settings"].startswith("weights before/last-0002.weights.h5; ")
     weights.unlink()
     again = load_run(tmp_path / "after")
     np.testing.assert_array_equal(again.model.get_weights()[0], after.model.get_weights()[0])
