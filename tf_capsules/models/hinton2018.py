@@ -10,7 +10,7 @@ from tf_capsules.layers import ConvEMRouting, EMRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST, one_of, positive_ints, truth_value
 from tf_capsules.models.backbones import check_unused, columns_of, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
-from tf_capsules.models.convolutional import convolutional_network
+from tf_capsules.models.convolutional_network import convolutional_network
 
 _CONVOLUTION, _WINDOW = 5, 3  # rows and columns of the convolution's kernel, and of a window of capsules
 

@@ -10,7 +10,7 @@ from tf_capsules.layers import Decoder, DynamicRouting, PrimaryCapsules
 from tf_capsules.layers.arguments import CHANNELS_LAST
 from tf_capsules.models.backbones import check_unused, features_of, image_input
 from tf_capsules.models.classifier import CapsuleClassifier, classifier
-from tf_capsules.models.convolutional import convolutional_network
+from tf_capsules.models.convolutional_network import convolutional_network
 
 
 def CapsNet(
