@@ -178,8 +178,10 @@ def test_a_capsule_classifier(tmp_path):
     assert set(outputs) == {"activations", "poses"} and isinstance(model, CapsuleClassifier)
     np.testing.assert_array_equal(plain.predict(images, verbose=0)["poses"], outputs["poses"])
     np.testing.assert_allclose(array(model.reconstruct(outputs["poses"])), array(plain.reconstruct(outputs["poses"])))
+    model.reconstruction_weight = 0.25
     model.save(tmp_path / "training.keras")
     loaded = keras.models.load_model(tmp_path / "training.keras")
+    assert loaded.reconstruction_weight == 0.25
     assert type(loaded) is FeedbackClassifier and int(array(loaded.growing_margins[0].steps)) == 4
     for other in (loaded, loaded.model):
         np.testing.assert_allclose(other.predict(images, verbose=0)["poses"], outputs["poses"], atol=1e-6)

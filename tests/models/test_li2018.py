@@ -90,8 +90,9 @@ def test_feedback_options_reach_the_units():
     for wrong in (dict(links=()), dict(links=("whole",)), dict(divergence="js"), dict(divergence="kl", cost="l2")):
         with pytest.raises(ValueError, match="Received: "):
             li2018_feedback.feedback(model, **wrong)
-    with pytest.raises(ValueError, match="is for EncapNet"):
+    with pytest.raises(ValueError, match="`network` must be an EncapNet"):
         li2018_feedback.feedback(li2018.ShortEncapNet((8, 8, 3)))
+    assert li2018_feedback.feedback(model.encoder).units[0].groups == 4
 
 
 def test_shapes_of_encapnet():
@@ -181,7 +182,7 @@ def test_feedback_for_another_network_is_refused():
         with pytest.raises(ValueError, match='`links` must be of "half" and "same"'):
             li2018_feedback.feedback(network, links)
     for other in (None, li2018.SameShapeCNN()):
-        with pytest.raises(ValueError, match="is for EncapNet, .* not "):
+        with pytest.raises(ValueError, match="`network` must be an EncapNet, .*Received: "):
             li2018_feedback.feedback(other)
     with pytest.raises(ValueError, match="`vanilla` must be true or false"):
         li2018_feedback.feedback(network, vanilla="no")

@@ -51,3 +51,9 @@ def test_the_reconstruction_has_the_weight_of_a_mean():
 def test_what_does_not_fit_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         EfficientCapsNet(**options)
+
+
+def test_weights_with_another_decoder_are_not_said_to_have_none(tmp_path):
+    EfficientCapsNet(**SMALLNORB_NETWORK).save_weights(tmp_path / "other.weights.h5")
+    with pytest.raises(ValueError, match=r"it lacks arrays of shape \(80, 512\), .*another size or recipe"):
+        EfficientCapsNet(**{**SMALLNORB_NETWORK, "decoder": "dense"}, weights=tmp_path / "other.weights.h5")

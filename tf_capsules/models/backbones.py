@@ -51,7 +51,7 @@ def SimpleBackbone(
     batch_norm: bool = False,
     name: str | None = "simple_backbone",
 ):
-    """One convolution with stride 2, a rim of zeros and ReLU.
+    """One convolution with stride 2, zero padding and ReLU.
 
     Source: Tsai et al. 2020, table 8. Table 6 (EM routing) has a kernel of 4 and batch normalization.
 
@@ -78,10 +78,10 @@ def ResNetBackbone(
     name: str | None = "resnet_backbone",
     convolution: Callable = padded_convolution,
 ):
-    """A residual network without a head: a convolution, and stages of basic blocks, from the second on with stride 2.
+    """A residual network without a head: a convolution, then stages of basic blocks; each but the first halves the map.
 
-    Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters). The first
-    convolution ends with the layer "stem", stage s, from 1, with "stage_s".
+    Source: He et al. 2016, in the form of Tsai et al. 2020, table 9 (1,340,224 trainable parameters). The layers
+    "stem", "stage_1", "stage_2", ... give the outputs of the first convolution and of the stages.
 
     Args:
         image_shape, name: as of all networks, see `tf_capsules.models`.

@@ -200,7 +200,7 @@ class CapsuleClassifier(keras.Model):
 
 
 def _of_label(values):
-    """The entry "label" of a dict, as which Keras gives sample weights too; the one entry of a list; or the values."""
+    """Labels or their sample weights: the entry "label" of a dict, the one entry of a list, or the values."""
     if isinstance(values, (list, tuple)) and len(values) == 1:
         return values[0]
     if isinstance(values, dict) and "label" not in values:

@@ -81,7 +81,7 @@ class FeedbackModel(keras.Model):
             raise ValueError(f"`weight` must be a number of at least 0. Received: {weight!r}")
         links = _with_units(links, {})
         arguments, encoder = self._network(model, links)
-        super().__init__(**arguments, **kwargs)
+        super().__init__(**{**arguments, **kwargs})
         self.model, self.encoder, self.weight = model, encoder, float(weight)
         if hasattr(model, "output_names"):
             self.output_names = model.output_names  # losses and metrics may be given by them
@@ -181,6 +181,9 @@ class FeedbackClassifier(FeedbackModel, CapsuleClassifier):
     def _outputs_and_maps(self, inputs, training):
         outputs = dict(CapsuleClassifier.call(self, inputs, training=training))
         return outputs, outputs.pop("maps")
+
+    def get_config(self):
+        return {**super().get_config(), "reconstruction_weight": self.reconstruction_weight}
 
 
 def _without_feedback(results):

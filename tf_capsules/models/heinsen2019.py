@@ -135,7 +135,7 @@ def SelfAttentionCapsNet(
     normalization before each part and GELU. The network reads only the lowest hidden state of the transformer: the
     frozen embeddings of words and positions. Tokens become capsules as in `TextCapsNet`, but one each, routed to the
     classes directly. The kernel of that routing layer has classes x pose x pose numbers, that of a second layer parts x
-    classes x pose x pose: soon most of the network (21 million for 64 parts and poses of 256).
+    classes x pose x pose. That soon is most of the network: 21 million for 64 parts and poses of 256.
 
     Mixed examples have masks between 0 and 1: attention treats such a token like any other; routing uses the fraction.
 

@@ -41,7 +41,7 @@ def CapNet(
 
     Args:
         image_shape, classes, weights, name: as of all networks, see `tf_capsules.models`.
-        routing: "dynamic", with competition between children; or "em".
+        routing: "dynamic" or "em".
         dim: entries of the poses of both layers.
         grid: (height, width) of the first routed layer, which has 32 types, or a number for both; None: those of the
             primary capsules. The released code has 4 x 4 for 8 x 8 primary capsules.
@@ -51,8 +51,8 @@ def CapNet(
         initialization: of the weights of dynamic routing. "released": as in the released code: biases normal with a
             deviation of 1, and kernels so small (a thousandth in the first layer) that votes hardly depend on the image
             at the start. "scaled": larger kernels, biases 0.
-        votes_memory: "auto": as above, but for dynamic routing with competition between parents; "recompute": votes are
-            not stored either, but all are routed at once; "store": all votes, as in other libraries.
+        votes_memory: "auto": as above; for competition between parents see `DynamicRouting`. "recompute": votes are not
+            stored either, but all are routed at once. "store": all votes, as in other libraries.
 
     Example:
         >>> CapNet((8, 8, 3), grid=(1, 1)).encoder.get_layer("class_capsules").output.shape

@@ -60,16 +60,18 @@ def feedback(
     links = links if isinstance(links, (list, tuple)) else (links,)
     if not links or set(links) - {"half", "same"} or len(set(links)) < len(links):
         raise ValueError(f'`links` must be of "half" and "same". Received: {links!r}')
-    names = [layer.name for layer in getattr(getattr(network, "encoder", network), "layers", [])]
+    encoder = getattr(network, "encoder", network)
+    names = [layer.name for layer in getattr(encoder, "layers", [])]
     pairs, groups = [], 1
     if "module_1_type_1" in names:
-        groups = network.encoder.get_layer("primary_capsules").output.shape[3]
+        groups = encoder.get_layer("primary_capsules").output.shape[3]
         pairs = _links_of_modules(names, links)
     elif "stage_1" in names and tuple(links) == ("half",):
         stages = ["stem", *(name for name in names if name.startswith("stage_"))]
         pairs, vanilla = list(zip(stages, stages[1:], strict=False)), True
     if not pairs:
-        raise ValueError(f'Feedback with links {links!r} is for EncapNet, or with "half" ResNetTwin, not {network!r}.')
+        expected = 'an EncapNet, or with the links "half" a ResNetTwin'
+        raise ValueError(f"`network` must be {expected}. Received: {network!r} with links {links!r}.")
     options: dict[str, Any] = dict(groups=1 if vanilla else groups, squash=not vanilla, critic=critic)
     options["divergence"] = PairedKLDivergence() if divergence == "kl" else SinkhornDivergence(**transport)
     return with_feedback(network, pairs, weight, **options)

@@ -59,5 +59,5 @@ def _warn_of_other_iterations(model, name):
         warnings.warn(
             f"The weights {name!r} were trained with {trained[1]} routing iterations; the network has "
             f"{', '.join(map(str, found))}. Its answers differ from those on the set's card.",
-            stacklevel=4,
+            stacklevel=5,
         )

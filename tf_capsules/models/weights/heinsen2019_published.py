@@ -3,7 +3,7 @@
 Three state dicts of PyTorch beside the author's code, `smallNORB_pretrained_model_state_dict.pt`,
 `SST5R_...` and `SST2R_...`. PyTorch is not needed. `ImageCapsNet(weights=FILE)` reads the first. The text weights
 follow the code's later order: `TextCapsNet(classes=5, norm="post", weights=FILE)`, or with `classes=2`, reads them.
-A `.npz` archive of NumPy may hold the same arrays; before their names may stand `weight/`.
+A NumPy archive (`.npz`) of the same arrays will do; their names may begin with `weight/`.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Weights in a file of Keras: checked before they are filled in, sealed by a checksum; random states and the epoch."""
+"""Keras weight files: checks them before they are loaded, seals them, keeps random states and the epoch."""
 
 import collections
 import contextlib
@@ -61,7 +61,7 @@ def has_decoder(path: str | os.PathLike):
 
 
 def _hdf5(path):
-    """What holds the weights: the path, or of a .keras file, whose parts have checksums, a part in memory."""
+    """What h5py opens: the path; of a .keras file, whose archive has checksums, the weights inside, in memory."""
     if not zipfile.is_zipfile(path):
         return path
     with zipfile.ZipFile(path) as archive:
@@ -89,8 +89,8 @@ def _random_states(model):
 def _check(model, path):
     """Raises a ValueError for numbers that were changed, and for a network of other sizes or parts.
 
-    Keras reports another shape as another version, and does not mention arrays that it leaves out. Arrays of the
-    optimizer, of a decoder and of a growing margin may be left out; the file need not have those of the last.
+    Keras reports another shape as another version, and does not mention arrays that it leaves out. The network may
+    lack the file's optimizer, decoder and growing margin; the file may lack the network's growing margin.
     """
     if not zipfile.is_zipfile(path) and not h5py.is_hdf5(path):
         return
@@ -99,11 +99,11 @@ def _check(model, path):
             raise ValueError("its numbers are not those that were written")
         shapes = {name: array.shape for name, array in _arrays(file).items() if "optimizer" not in name.split("/")}
     shapes = {name: shape for name, shape in shapes.items() if not name.startswith("growing_margins/")}
-    bare = [shape for name, shape in shapes.items() if not name.startswith("decoder/")]
+    bare = {name: shape for name, shape in shapes.items() if not name.startswith("decoder/")}
     counts = {id(count) for margin in getattr(model, "growing_margins", ()) for count in margin.weights}
     wanted = collections.Counter(weight.shape for weight in model.weights if id(weight) not in counts)
-    missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare) - wanted
-    decoder = getattr(model, "decoder", None)
+    missed, unused = wanted - collections.Counter(shapes.values()), collections.Counter(bare.values()) - wanted
+    decoder = getattr(model, "decoder", None) if bare == shapes else None  # the file has none
     if missed and decoder and missed == collections.Counter(weight.shape for weight in decoder.weights):
         one = "`decoder=None` or `decoder_units=None`, in a command `--network decoder=none` or decoder_units=none"
         raise ValueError(f"it has no weights of a decoder; make the network without one: {one}")
