@@ -128,6 +128,7 @@ def test_any_error_becomes_one_that_names_the_path():
         with pytest.raises(type(error)), reading("here", "is odd", unchanged=(AssertionError,)):
             raise error
     assert len(one_line(ValueError("word " * 1000))) <= 500
+    assert one_line(ValueError(f"line 1: {'x' * 600} is no box")) == f"line 1: {'x' * 488} ..."
 
 
 def test_a_file_is_replaced_when_it_is_written_whole(tmp_path):
@@ -155,17 +156,18 @@ def test_two_writers_of_one_file_leave_one_whole_file(tmp_path):
 
 
 def test_what_a_killed_process_left_is_removed_when_nobody_can_be_writing_it(tmp_path):
-    path, left, fresh = (tmp_path / name for name in ("a.txt", ".part.0f.a.txt", ".part.1f.a.txt"))
-    for file, age in ((left, 7200), (fresh, 60)):
+    names = "a.txt", f".part.{'0f' * 16}.a.txt", f".part.{'1f' * 16}.a.txt", ".old.bad.a.txt", ".old.a.txt"
+    path, left, fresh, *others = (tmp_path / name for name in names)
+    for file, age in ((left, 7200), (fresh, 60), *((other, 7200) for other in others)):
         file.write_text("half")
         os.utime(file, (time.time() - age,) * 2)
     with replacing(path) as part:
         part.write_text("new")
-    assert set(tmp_path.iterdir()) == {path, fresh}
+    assert set(tmp_path.iterdir()) == {path, fresh, *others}
 
 
 def test_a_folder_set_aside_stays_until_its_successor_is_there(tmp_path):
-    aside, path = tmp_path / ".old.0f.model", tmp_path / "model"
+    aside, path = tmp_path / f".old.{'0f' * 16}.model", tmp_path / "model"
     aside.mkdir()
     os.utime(aside, (time.time() - 7200,) * 2)
     with pytest.raises(KeyError), replacing(path):
@@ -186,4 +188,5 @@ def test_an_address_can_not_be_written(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="x can't be written: give the path in place of ~"):
             writable(path)
     assert not list(tmp_path.iterdir())
+    assert writable("/") == pathlib.Path("/") or not os.access("/", os.W_OK)
     assert writable("C:/x") == pathlib.Path("C:/x") and writable(tmp_path / "a:b") == tmp_path / "a:b"

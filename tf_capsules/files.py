@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import shutil
-import textwrap
 import time
 import uuid
 import zipfile
@@ -43,9 +42,10 @@ def reading(path, complaint, unchanged=()):
 
 
 def lock(handle, wait=True):
-    """Holds an open file or folder for this process until it is closed. Windows has no such lock: nothing happens.
+    """Locks an open file or folder for this process until it is closed.
 
-    Where another process holds it, this one waits; with `wait=False` a BlockingIOError is raised.
+    It waits while another process holds the lock; with `wait=False` it raises a BlockingIOError instead. On Windows and
+    on file systems without locks it does nothing.
     """
     if os.name == "nt":
         return
@@ -63,26 +63,18 @@ def lock(handle, wait=True):
 def replacing(path):
     """A path to write a file or a folder to. It replaces `path` when it is written whole.
 
-    If the process is killed, the old file or the new one is there, whole; of a folder the old one may then have another
-    name, `.old.*`. So it is for a file where the machine stops. The name of the part ends as that of `path`, because
-    Keras tells kinds of files by their endings. Absent parent folders are made. A link stays one: what it points to is
-    replaced.
+    Whenever the process is killed, the old file or the new one is there, whole. For a file this also holds when the
+    machine stops. An old folder may be left under another name, `.old.*`. The temporary name ends like `path`, because
+    Keras tells formats by their endings. Missing parent folders are made. If `path` is a link, the file that it points
+    to is replaced.
 
-    Raises a FileExistsError, at the end, if a folder was absent at first and is there then: another process made it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "a.txt")
-    ...     with replacing(path) as part:
-    ...         _ = part.write_text("whole")
-    ...     path.read_text(), len(list(path.parent.iterdir()))
-    ('whole', 1)
+    Raises a FileExistsError at the end if another process has made the folder in the meantime.
     """
     path = pathlib.Path(path).resolve()
     before = path.exists()
     part, aside = (path.with_name(f".{kind}.{uuid.uuid4().hex}.{path.name}") for kind in ("part", "old"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    left = re.compile(rf"\.(part|old)\.(\w+\.)?{re.escape(path.name)}")  # by a process that was killed
+    left = re.compile(rf"\.(part|old)\.[0-9a-f]{{32}}\.{re.escape(path.name)}")  # by a process that was killed
     for other in filter(lambda other: left.fullmatch(other.name), path.parent.iterdir()):
         with contextlib.suppress(FileNotFoundError):
             needed = other.name.startswith(".old") and not path.exists()
@@ -105,9 +97,9 @@ def replacing(path):
 
 
 def local(path):
-    """The path to write to; a ValueError for an address, and for one that begins with `~`, which nobody has expanded.
+    """The path, as a `pathlib.Path`.
 
-    Otherwise a new folder would get that name.
+    Raises a ValueError for a URL, and for a path that begins with `~`: Python would make a folder of that name.
     """
     if re.search(r"://|^[\w.+-]{2,}:/", str(path)):  # pathlib makes gs:/bucket of gs://bucket
         raise ValueError(f"{path} can't be written: give a path of this machine, and copy the result from there.")
@@ -119,7 +111,7 @@ def local(path):
 def writable(path):
     """The path, if it is local and its nearest parent folder that exists may be written to; else a ValueError."""
     path = local(path)
-    above = next(folder for folder in path.absolute().parents if folder.exists())
+    above = next((folder for folder in path.absolute().parents if os.path.exists(folder)), path)
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ValueError(f"{path} can't be written: {above} is no folder that may be written to.")
     return path
@@ -145,19 +137,14 @@ def one_line(error):
     'a b'
     """
     said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-    return textwrap.shorten(said or type(error).__name__, 500, placeholder=" ...")
+    said = " ".join(said.split()) or type(error).__name__
+    return said if len(said) <= 500 else f"{said[:496]} ..."
 
 
 def read_npz(path, keys=None, complaint="can't be read as a NumPy archive"):
     """The arrays of a .npz archive as a dict: all of them, or those of `keys` that it has.
 
     Raises a ValueError (see `reading`) for a file that is damaged or no archive, and for pickles, which may run code.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/two.npz", x=[1, 2], y=[3])
-    ...     read_npz(f"{folder}/two.npz", keys=["x", "z"])
-    {'x': array([1, 2])}
     """
     arrays = {}
     with reading(path, complaint), open(path, "rb") as file:  # opened here: NumPy leaves a damaged file open
@@ -180,12 +167,6 @@ def read_csv(path, columns=(), complaint="can't be read as a table"):
     """The rows of a CSV file with a header, as dicts of strings.
 
     Raises a ValueError (see `reading`) for a file that is no text, a row of another length, or a missing column.
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w+") as file:
-    ...     print("epoch,loss", "1,0.5", sep="\\n", file=file, flush=True)
-    ...     read_csv(file.name, columns=["epoch"])
-    [{'epoch': '1', 'loss': '0.5'}]
     """
     with reading(path, complaint), pathlib.Path(path).open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file, strict=True)

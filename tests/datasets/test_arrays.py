@@ -1,3 +1,5 @@
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -164,9 +166,9 @@ def test_keras_fits_all_epochs():
     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     batches = Recorder(*arrays(), 4, training=True, epochs=3, pad=True)
-    history = model.fit(batches, steps_per_epoch=batches.steps, epochs=3, verbose=0)
+    history = model.fit(batches, steps_per_epoch=batches.steps, epochs=3, shuffle=False, verbose=0)
     assert len(history.history["loss"]) == 3
-    assert set(seen) == set(range(9))
+    assert [item for item, _ in itertools.groupby(seen[seen.index(8) - 8 :])] == list(range(9))
 
 
 @pytest.mark.parametrize(

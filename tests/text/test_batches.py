@@ -157,7 +157,7 @@ class TestFitting:
         order = [0, 3, 6, 7, 9, 1, 2, 4, 5, 8, 10]
         shuffled = StateBatches(states, LABELS, 2, pad=pad, training=mixup is not None, mixup=mixup, epochs=2)
         shuffled._states = type("Reordered", (), {
-            "batch": lambda _, i: states.batch(np.array(order)[i]), "lengths": states.lengths[order],
+            "batch": lambda _, i, n: states.batch(np.array(order)[i], n), "lengths": states.lengths[order],
             "layers": 3, "width": 4,
         })()  # fmt: skip
         dataset = shuffled.dataset()

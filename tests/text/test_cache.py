@@ -187,6 +187,11 @@ class TestRefused:
             cache_states(toy(scale=1e5), texts(), tmp_path, report=lambda line: None)
         cache_states(toy(scale=1e5), texts(), tmp_path, dtype="float32", report=lambda line: None)
 
+    def test_states_that_are_not_finite(self, toy, tmp_path):
+        for dtype in ("float16", "float32"):
+            with pytest.raises(ValueError, match="hidden states are not all finite numbers"):
+                cache_states(toy(scale=np.nan), texts(), tmp_path, dtype=dtype, report=str)
+
     def test_bad_arguments(self, toy, tmp_path):
         with pytest.raises(ValueError, match="not 'bfloat16'"):
             cache_states(toy(), texts(), tmp_path, dtype="bfloat16")
@@ -216,3 +221,16 @@ def test_a_damaged_cache_is_named(toy, tmp_path):
     with pytest.raises(FileNotFoundError, match="shard-00001.npy"):
         (made / "shard-00001.npy").unlink()
         CachedStates(made)
+
+
+def test_what_the_system_refuses_is_no_damage(toy, tmp_path, monkeypatch):
+    path = cache_states(toy(), texts(), tmp_path, report=str).path
+
+    def load(file, mmap_mode=None, load=np.load, **options):
+        if mmap_mode:
+            raise OSError(24, "Too many open files")
+        return load(file, **options)
+
+    monkeypatch.setattr(np, "load", load)
+    with pytest.raises(OSError, match="Too many open files"):
+        CachedStates(path)

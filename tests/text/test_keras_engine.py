@@ -2,6 +2,7 @@ import json
 import pathlib
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -65,6 +66,12 @@ class TestGraph:
             answer = loaded.signatures["serving_default"](tf.constant(texts, tf.string))["probabilities"]
             assert answer.shape == (len(texts), transformer.width)
             np.testing.assert_allclose(answer, expected[: len(texts)], rtol=1e-4)
+
+    def test_states_on_another_backend_of_keras(self, transformer, monkeypatch):
+        expected, _ = transformer.hidden_states(BYTES)
+        monkeypatch.setattr(keras.backend, "backend", lambda: "another")  # whose tensors no TensorFlow graph takes
+        monkeypatch.setattr(type(transformer.graph), "encode", None)
+        np.testing.assert_allclose(transformer.hidden_states(BYTES)[0], expected, atol=2e-5)
 
     def test_no_word_is_remembered(self, transformer):
         before = transformer.tokenize(TEXTS)
@@ -167,6 +174,13 @@ class TestRefusals:
         path.write_text(json.dumps(json.loads(path.read_text()) | {"normalizer": {"type": "NFC"}}))
         with pytest.raises(ValueError, match="normalizer is"):
             text.load(path.parent, "keras-hub")
+
+    @pytest.mark.parametrize("absent", ["n_embd", "n_positions"])
+    def test_a_configuration_that_leaves_a_value_out(self, changed, absent):
+        path = changed("gpt2", n_inner=48) / "config.json"
+        path.write_text(json.dumps({k: value for k, value in json.loads(path.read_text()).items() if k != absent}))
+        with pytest.raises(ValueError, match=f"can't compute it: its files have another form: it lacks '{absent}'"):
+            text.load(path.parent)
 
     def test_a_tokenizer_of_another_form(self, changed):
         path = changed("gpt2") / "tokenizer.json"

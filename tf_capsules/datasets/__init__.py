@@ -12,7 +12,8 @@ from tf_capsules.datasets.sst import TextDataset, TextSplit
 
 __all__ = ["TextDataset", "TextSplit", "describe", "load", "names", "of_texts"]
 
-# name of the set and its function: (module, description, image shape, classes); None: a text's shape, or user files
+# Name of a set and of its loader: (module, description, image shape, classes). Texts have no shape; of user files
+# neither is known.
 _SETS = {
     "digits": ("standard", "scikit-learn's handwritten digits (1,437 + 360)", (8, 8, 1), 10),
     "mnist": ("standard", "handwritten digits (60,000 + 10,000)", (28, 28, 1), 10),
@@ -64,7 +65,9 @@ def describe():
 
 
 def load(name, data_dir=None, download=False, **options):
-    """Loads a data set into memory: a `tf_capsules.datasets.pipeline.Dataset`, for texts a `TextDataset`.
+    """Loads a data set: a `tf_capsules.datasets.pipeline.Dataset`, for texts a `TextDataset`.
+
+    ImageNet's pictures stay on the disk; generated images are made when they are asked for.
 
     Args:
         name: one of `names()`.

@@ -135,7 +135,7 @@ def _read_mat(path):
 
     with reading(path, "is no affNIST file (affNISTdata.image uint8 (1600, N), label_int)"):
         data = loadmat(path, simplify_cells=True)["affNISTdata"]
-        columns, labels = data["image"], np.atleast_1d(data["label_int"])
+        columns, labels = data["image"].reshape(1600, -1), np.atleast_1d(data["label_int"])  # one image: a flat array
         if columns.dtype != np.uint8 or columns.shape != (1600, len(labels)) or not set(labels) <= set(range(10)):
             raise ValueError(f"image is {columns.dtype} {columns.shape}, label_int {labels.shape} up to {labels.max()}")
     return columns.T.reshape(-1, 40, 40, 1), labels.astype(np.int32)

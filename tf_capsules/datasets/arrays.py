@@ -1,5 +1,6 @@
 """Batches from arrays in memory, on any Keras backend and without TensorFlow."""
 
+import copy
 import functools
 
 import keras
@@ -21,14 +22,23 @@ class ShuffledBatches(keras.utils.PyDataset):
     """Base class of batches in memory: order of the examples, short or filled last batch, weights and mixup.
 
     A subclass defines `_inputs(positions, passes, own)`: the float32 inputs of a batch, an array or a dict of arrays.
-    `positions` are its examples, `passes` their passes over all examples; only the slice `own` is returned.
+    `positions` are the numbers of its examples, `passes` the pass over the data that each belongs to. Only the rows
+    `own` are returned.
+
+    Give `shuffle=False` to `fit`: by default Keras shuffles the batches of all epochs together.
     """
 
     def __init__(self, labels, batch_size, **batching):
         super().__init__()
         self._labels, self.batching = np.asarray(labels), Batching(len(labels), batch_size, **batching)
         self.batching.check_labels(self._labels)
-        self.steps = self.batching.steps  # in an epoch
+        self.steps, self._function = self.batching.steps, None  # steps in an epoch
+
+    def map(self, function):
+        """The same batches with a function applied to the parts of each."""
+        mapped = copy.copy(self)
+        mapped._function = function
+        return mapped
 
     def __len__(self):
         return self.batching.batches
@@ -46,12 +56,11 @@ class ShuffledBatches(keras.utils.PyDataset):
         made = slice(None) if this.mixup else own
         x, y = self._inputs(positions, passes, made), self._labels[positions[made]].astype(np.int32)
         if this.mixup:
-            # Order and examples draw with keys of two and three numbers. A key of four differs from all of them.
+            # NumPy fills keys up with zeros. The last number keeps this one apart from those of order and examples.
             x, y = self._mixed(np.random.default_rng((this.seed, epoch, step, 1)), x, y, real.sum())
             x, y = keras.tree.map_structure(lambda values: values[own], (x, y))
-        if not this.pad:
-            return x, y
-        return x, y, (real * this.shares(real.sum())).astype(np.float32)[own]
+        weights = ((real * this.shares(real.sum())).astype(np.float32)[own],) if this.pad else ()
+        return self._function(x, y, *weights) if self._function else (x, y, *weights)
 
     def _mixed(self, random, x, y, real):
         alpha, classes = self.batching.mixup
@@ -62,20 +71,6 @@ class ShuffledBatches(keras.utils.PyDataset):
             return values + share.reshape(-1, *[1] * (values.ndim - 1)) * (values[partner] - values)
 
         return keras.tree.map_structure(mix, x), {"label": mix(np.eye(classes, dtype=np.float32)[y]), "unmixed": y}
-
-
-class MappedBatches(keras.utils.PyDataset):
-    """Batches with a function applied to the parts of each."""
-
-    def __init__(self, batches, function):
-        super().__init__()
-        self._batches, self._function = batches, function
-
-    def __len__(self):
-        return len(self._batches)
-
-    def __getitem__(self, item):
-        return self._function(*self._batches[item])
 
 
 class ArrayBatches(ShuffledBatches):
@@ -91,7 +86,7 @@ class ArrayBatches(ShuffledBatches):
         preprocess: steps of `tf_capsules.datasets.augment`.
 
     >>> batches = ArrayBatches(x, y, 32, preprocess=(("shift", 2),), training=True, epochs=5)
-    >>> model.fit(batches, steps_per_epoch=batches.steps, epochs=5)
+    >>> model.fit(batches, steps_per_epoch=batches.steps, epochs=5, shuffle=False)
     """
 
     def __init__(self, x, y, batch_size, *, preprocess=(), **batching):

@@ -5,7 +5,7 @@ A recipe names its steps as plain values, so that they can stand in a configurat
     (("crop", 24), ("flip",), ("brightness", 63), ("contrast", 0.2, 1.8), ("standardize",))
 
 ================  =========================  ===========================================================================
-step              values                       in training; in evaluation nothing, or "the same", or as the row says
+step              values                       in training; in evaluation nothing, unless the row says so
 ================  =========================  ===========================================================================
 shift             pixels                     moved by integers in [-pixels, pixels] per axis, zeros move in
 crop              size                       a random size x size window; in evaluation the central one

@@ -16,7 +16,8 @@ class Batching:
         count: how many examples there are.
         batch_size: examples a batch; the last batch of an epoch holds the rest.
         training: True: random order and augmentation. False: the order of the examples, no augmentation. Order,
-            augmentation and generated images are a pure function of (seed, epoch, index of the example).
+            augmentation and generated images are a pure function of (seed, pass over the examples, index of the
+            example). Without `epoch_size` a pass is an epoch.
         seed: of the training stream, 0 to 2**31 - 1.
         epochs, initial_epoch: the stream holds the epochs initial_epoch .. epochs - 1, one after another.
         limit: use the first `limit` examples only.

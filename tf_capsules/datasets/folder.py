@@ -131,16 +131,16 @@ def upright(image, mode):
 def _read(files, size, channels):
     from PIL import Image
 
-    images, broken = [], []
-    for file in files:
+    images, broken = np.empty((len(files), *size, channels), np.uint8), []
+    for number, file in enumerate(files):
         try:
             with reading(file, "cannot be read as an image"), Image.open(file) as image:
                 image = upright(image, "RGB" if channels == 3 else "L")
                 image = image.resize(size[::-1], Image.Resampling.BILINEAR)
-            images.append(np.asarray(image).reshape(*size, channels))
+            images[number] = np.asarray(image).reshape(*size, channels)
         except ValueError as error:
             broken.append(str(error))
     if broken:
         more = [f"and {len(broken) - 10} more"] if len(broken) > 10 else []
         raise ValueError("; ".join(broken[:10] + more))
-    return np.stack(images)
+    return images

@@ -40,7 +40,7 @@ class Split:
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
         self.example = example
         lengths = {name: len(array) for name, array in self.arrays.items()}
-        needed = {"label"} if example else {"image", "label"}
+        needed = {"label"} if example and image_shape is not None else {"image", "label"}
         if not needed <= set(lengths) or len(set(lengths.values())) != 1 or not lengths["label"]:
             needed = " and ".join(map(repr, sorted(needed)))
             raise ValueError(f"a split needs arrays {needed} of one length, 1 or more; got {lengths}")
@@ -58,7 +58,7 @@ class Split:
             return {name: tf.constant(array) for name, array in arrays.items()}
 
     def steps(self, batch_size, limit=None, epoch_size=None):
-        """See `Batching`."""
+        """Number of batches in an epoch of training. Arguments: see `Batching`."""
         return Batching(self.size, batch_size, training=True, limit=limit, epoch_size=epoch_size).steps
 
     def batches(self, batch_size, *, preprocess=(), **batching):
@@ -71,8 +71,8 @@ class Split:
         images before they were mixed.
 
         Args:
-            batch_size, batching: options and errors of `Batching`. A ValueError, before any data is read, also for
-                mixup with several targets an image, and for `crop` without a step "crop".
+            batch_size, batching: options and errors of `Batching`. A ValueError is also raised, before data are read,
+                for mixup where an image has several targets, and for `crop` without a step "crop".
             preprocess: steps of `tf_capsules.datasets.augment`.
         """
         this = Batching(self.size, batch_size, **batching)
@@ -144,16 +144,13 @@ def _unit(image):
 
 def _mixed(x, y, key, step, batch_size, real, alpha, classes):
     """Mixes each image with another of the batch; those that are not `real` stay as they are."""
-
-    def seed(number):
-        return tf.stack([key, step * 4 + number])
-
+    seeds = [tf.stack([key, step * 4 + number]) for number in range(3)]
     # Gamma(a) is Gamma(a + 1) U^(1/a): as logarithms even a small alpha neither underflows nor gives 0/0.
-    gamma = tf.random.stateless_gamma((2, batch_size), seed(0), alpha + 1, dtype=tf.float64)
-    uniform = 1 - tf.random.stateless_uniform((2, batch_size), seed(1), dtype=tf.float64)
+    gamma = tf.random.stateless_gamma((2, batch_size), seeds[0], alpha + 1, dtype=tf.float64)
+    uniform = 1 - tf.random.stateless_uniform((2, batch_size), seeds[1], dtype=tf.float64)
     first, second = tf.unstack(tf.math.log(gamma) + tf.math.log(uniform) / alpha)
     share = tf.cast(tf.sigmoid(first - second), tf.float32)[: tf.shape(y)[0]]
-    order = tf.random.stateless_uniform((batch_size,), seed(2))[: tf.shape(y)[0]]
+    order = tf.random.stateless_uniform((batch_size,), seeds[2])[: tf.shape(y)[0]]
     partner = tf.argsort(tf.where(real, order, 1.0), stable=True)
 
     def mix(values):

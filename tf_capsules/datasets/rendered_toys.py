@@ -61,7 +61,7 @@ def rendered_toys(
         `lighting`, with the numbers of smallNORB.
 
     Raises:
-        ValueError: before anything is drawn, for a factor that is not there or more pairs than there are.
+        ValueError: before anything is drawn: a size below 8, a factor that is not there, more pairs than there are.
     """
     train, test = _drawn(size, train_pairs, test_pairs, *_shuffled(elevations, azimuths, lightings))
     return Dataset("rendered_toys", train, test, CLASS_NAMES, _NOTE)

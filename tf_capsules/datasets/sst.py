@@ -215,11 +215,9 @@ def _prepared(config, data_dir, download):
     """The splits from tensorflow-datasets, in its own shuffled order."""
     from tf_capsules.datasets.standard import read_prepared
 
-    def split(columns):
-        return [text.decode("utf-8") for text in columns["text"]], columns["label"]
-
     hint = f"Or name the folder of the unpacked {URL}"
     if data_dir is not None:
         hint += f"; there are no train.txt, dev.txt and test.txt in {data_dir}"
     make = functools.partial(builder_class(), config=config)
-    return read_prepared(make, _FILES, split, "Stanford Sentiment Treebank", data_dir, download, f"{hint}.")[1]
+    _, parts = read_prepared(make, _FILES, "Stanford Sentiment Treebank", data_dir, download, f"{hint}.")
+    return [([text.decode("utf-8") for text in part["text"]], part["label"]) for part in parts]

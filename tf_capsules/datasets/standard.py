@@ -59,17 +59,14 @@ def prepared(name, builder_name, data_dir, download, arrays=None, label="label",
     those of the column `label`. `hint` says how else to get the set. Raises a FileNotFoundError if the set is absent,
     and a ValueError for files that are damaged or of another version than tensorflow-datasets knows.
     """
-
-    def split(columns):
-        return Split(arrays(columns) if arrays else {key: columns[key] for key in ("image", "label")})
-
     make = functools.partial(tfds.builder, builder_name)
-    builder, splits = read_prepared(make, ("train", "test"), split, f"data set {name!r}", data_dir, download, hint)
+    builder, parts = read_prepared(make, ("train", "test"), f"data set {name!r}", data_dir, download, hint)
+    splits = (Split(arrays(part) if arrays else {key: part[key] for key in ("image", "label")}) for part in parts)
     return Dataset(name, *splits, tuple(builder.info.features[label].names))
 
 
-def read_prepared(make_builder, parts, split, what, data_dir, download, hint):
-    """As `prepared`, for a set named `what`: its builder, and the result of `split` on the columns of each part."""
+def read_prepared(make_builder, parts, what, data_dir, download, hint):
+    """The builder of a set, which messages call `what`, and the columns of each part. Errors: see `prepared`."""
     complaint = f"holds no sound copy of the {what}"
     with reading(data_dir or "the folder of tensorflow-datasets", complaint):
         builder = make_builder(data_dir=data_dir)
@@ -83,7 +80,7 @@ def read_prepared(make_builder, parts, split, what, data_dir, download, hint):
     path = builder.data_path
     try:
         with reading(path, complaint, unchanged=(AssertionError,)):
-            return builder, [split(columns(part)) for part in parts]
+            return builder, [columns(part) for part in parts]
     except AssertionError as error:  # tensorflow-datasets raises it if the folder is not there
         root = path.parents[2 if builder.builder_config else 1]
         raise FileNotFoundError(

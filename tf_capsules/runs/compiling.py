@@ -4,7 +4,6 @@ import contextlib
 
 import keras
 
-from tf_capsules.datasets.arrays import MappedBatches
 from tf_capsules.losses import SoftmaxCrossentropy, SpreadMargin
 from tf_capsules.metrics import ExactMatch, TopKAccuracy
 from tf_capsules.models import CapsuleClassifier
@@ -40,11 +39,7 @@ def temporarily(value, read, write):
 
 def for_model(model, batches):
     """The batches as the model takes them: if there are several targets, a plain classifier gets the labels alone."""
-    if isinstance(model, CapsuleClassifier):
-        return batches
-    if isinstance(batches, keras.utils.PyDataset):
-        return MappedBatches(batches, _labels_alone)
-    return batches.map(_labels_alone) if isinstance(batches.element_spec[1], dict) else batches
+    return batches if isinstance(model, CapsuleClassifier) else batches.map(_labels_alone)
 
 
 def _labels_alone(inputs, targets, *weights):

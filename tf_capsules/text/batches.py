@@ -15,7 +15,8 @@ class StateBatches(ShuffledBatches):
     Order and mixup are a pure function of (seed, epoch). Item i is as in `ArrayBatches`.
 
     On the TensorFlow backend train on `dataset()`. From a PyDataset, Keras reads the first two batches to find out
-    which axes vary, and these two may have the same length.
+    which axes vary, and these two may have the same length. Elsewhere give `shuffle=False` to `fit`: by default Keras
+    shuffles the batches of all epochs together.
 
     Args:
         states: `CachedStates` or `LiveStates`.
@@ -34,11 +35,8 @@ class StateBatches(ShuffledBatches):
         self._states, self._multiple = states, positive_int("multiple", multiple)
 
     def _inputs(self, positions, passes, own):
-        embeddings, mask = self._states.batch(positions[own])
         tokens = -(-int(self._states.lengths[positions].max()) // self._multiple) * self._multiple
-        if fill := tokens - mask.shape[1]:
-            embeddings = np.pad(embeddings, ((0, 0), (0, fill), (0, 0), (0, 0)))
-            mask = np.pad(mask, ((0, 0), (0, fill)))
+        embeddings, mask = self._states.batch(positions[own], tokens)
         return {"embeddings": embeddings, "mask": mask}
 
     def dataset(self):

@@ -29,7 +29,7 @@ class CacheTooLarge(ValueError):
 class LiveStates:
     """The hidden states of texts, a sequence of str, computed by a `FrozenTransformer` whenever they are asked for.
 
-    They are those of a cache, before these are rounded to its dtype.
+    They equal those of `CachedStates`, which rounds them to its dtype.
 
     Attributes:
         layers, width: of the hidden states.
@@ -44,10 +44,10 @@ class LiveStates:
     def __len__(self):
         return len(self._ids)
 
-    def batch(self, indices):
-        """Hidden states of these texts, padded to the longest: embeddings and mask as `FrozenTransformer.encode`."""
+    def batch(self, indices, tokens=0):
+        """Hidden states of these texts, padded to the longest or to more `tokens`: see `FrozenTransformer.encode`."""
         ids = [self._ids[index] for index in indices]
-        embeddings, mask = _blank(self, indices)
+        embeddings, mask = _blank(self, indices, tokens)
         for members, states, real in _computed(self._transformer, ids, np.argsort([len(row) for row in ids])):
             embeddings[members, : states.shape[1]] = states * real[..., None, None]
         return embeddings, mask
@@ -62,15 +62,15 @@ class CachedStates:
         about: a dict that describes the cache: transformer, dtype, texts, tokens, bytes and more.
 
     Raises:
-        FileNotFoundError: there is no finished cache.
-        ValueError: it is damaged.
+        FileNotFoundError: there is no finished cache, or one of its files is gone.
+        ValueError: a file is damaged.
     """
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
         if not (self.path / "about.json").is_file():
             raise FileNotFoundError(f"{self.path} holds no finished cache of hidden states; `cache_states` makes one")
-        with reading(self.path, "is a damaged cache of hidden states, which can be removed"):
+        with reading(self.path, "is a damaged cache of hidden states, which can be removed", (OSError,)):
             self.about = json.loads((self.path / "about.json").read_text())
             self.layers, self.width = self.about["layers"], self.about["width"]
             index = read_npz(self.path / "index.npz")
@@ -84,9 +84,9 @@ class CachedStates:
     def __len__(self):
         return len(self.lengths)
 
-    def batch(self, indices):
+    def batch(self, indices, tokens=0):
         """As `LiveStates.batch`."""
-        embeddings, mask = _blank(self, indices)
+        embeddings, mask = _blank(self, indices, tokens)
         for row, index in zip(embeddings, indices, strict=True):
             start, length = self._start[index], self.lengths[index]
             row[:length] = self._shards[self._shard[index]][start : start + length]
@@ -97,12 +97,12 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     """Computes all hidden states of texts once, as `CachedStates` in a folder. A finished cache is only opened.
 
     The size is reported before the work begins. Interrupted work goes on where it stopped: files are written beside
-    their place and renamed when they are complete. One process at a time may write a cache.
+    their place and renamed when they are complete. If several processes write one cache, each computes all of it.
 
     Args:
         transformer, texts: as for `LiveStates`.
         folder: holds any number of caches, each in a folder of its own that is named after a hash of the transformer's
-            files, the engine, the texts and the dtype.
+            files, its engine and `max_length`, the texts and the dtype.
         dtype: "float16" (relative error up to 5e-4) or "float32".
         limit_gb: the most room to take, in gigabytes (10^9 bytes).
         report: is called with lines of text: the size, and progress.
@@ -110,7 +110,7 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
     Raises:
         CacheTooLarge: before anything is computed, for more than the limit or the free room; the message has the size.
         ValueError: no texts, an unknown dtype, a limit below 0, a folder that can't be written, or hidden states that
-            float16 can't hold.
+            float16 can't hold or that are not finite.
         TypeError: texts that are neither str nor bytes.
 
     >>> states = cache_states(transformer, reviews.train.texts, "cache")
@@ -157,6 +157,8 @@ def cache_states(transformer, texts, folder, *, dtype="float16", limit_gb=20.0, 
             begin, end = end, end + len(rows)
             with np.errstate(over="ignore"):
                 states[begin:end] = rows
+            if not np.isfinite(rows).all():
+                raise ValueError("the transformer's hidden states are not all finite numbers")
             if not np.isfinite(states[begin:end]).all():
                 most = f"hidden states reach {np.abs(rows).max():.3g}, too much for {dtype}"
                 raise ValueError(f"{most}; take 'float32', or --cache none")
@@ -203,10 +205,10 @@ def _computed(transformer, ids, members):
             begin = end
 
 
-def _blank(states, indices):
+def _blank(states, indices, tokens):
     """Embeddings of zeros, and the mask, for the texts with these numbers."""
     lengths = states.lengths[np.asarray(indices, int)]
-    mask = (np.arange(lengths.max(initial=0)) < lengths[:, None]).astype(np.float32)
+    mask = (np.arange(lengths.max(initial=tokens)) < lengths[:, None]).astype(np.float32)
     return np.zeros((*mask.shape, states.layers, states.width), np.float32), mask
 
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import keras
 import numpy as np
 
 from tf_capsules.files import one_line
@@ -10,7 +11,7 @@ from tf_capsules.text.tokenizers import BytePair, UnsupportedTokenizer, WordPiec
 from tf_capsules.text.transformer import FrozenTransformer
 
 _TANH_GELU = {"gelu_new", "gelu_pytorch_tanh"}
-# What keras-hub computes, whatever the configuration says: (key, the values that mean it, the value if it is absent).
+# What keras-hub can compute: (key of the configuration, the values that it may have, the value if the key is absent).
 _FIXED = {
     "gpt2": (
         ("activation_function", _TANH_GELU, "gelu_new"),
@@ -38,16 +39,16 @@ def refusal(checkpoint):
     for key, values, default in _FIXED[kind]:
         if config.get(key, default) not in values:
             return f"its {key} is {config[key]!r}, not {' or '.join(map(repr, sorted(values)))}"
-    if kind == "gpt2" and config.get("n_inner") not in (None, 4 * config["n_embd"]):
-        return f"its n_inner is {config['n_inner']}, not 4 times its width {config['n_embd']}"
     if kind == "bert" and not any(name.endswith("pooler.dense.weight") for name in checkpoint.weights):
         return "it has no pooler, which keras-hub looks for"
     try:
+        if kind == "gpt2" and config.get("n_inner") not in (None, 4 * config["n_embd"]):
+            return f"its n_inner is {config['n_inner']}, not 4 times its width {config['n_embd']}"
         _tokenizer(checkpoint)
     except UnsupportedTokenizer as error:
         return str(error)
     except (AttributeError, KeyError, TypeError) as error:
-        return f"its tokenizer's files have another form: {one_line(error)}"
+        return f"its files have another form: {one_line(error)}"
     return None
 
 
@@ -82,12 +83,13 @@ class Transformer(FrozenTransformer):
         return [self._tokenizer.spellings[number] for number in ids]
 
     def _encode(self, ids, seen):
-        return self.graph.encode(ids, seen).numpy()
+        if keras.backend.backend() == "tensorflow":
+            return self.graph.encode(ids, seen).numpy()
+        return keras.ops.convert_to_numpy(_states(self._model, *map(keras.ops.convert_to_tensor, (ids, seen))))
 
 
 def _hidden_states_model(checkpoint):
     """A Keras model from token ids and padding mask (batch, tokens) to hidden states (batch, tokens, layers, width)."""
-    import keras
     from keras_hub.models import BertBackbone, GPT2Backbone
     from safetensors import SafetensorError
 
@@ -107,6 +109,11 @@ def _hidden_states_model(checkpoint):
                 layer._feedforward_intermediate_dense.activation = keras.activations.gelu
     states = keras.ops.stack([layer.output for layer in layers], axis=2)
     return keras.Model(backbone.inputs, states, dtype="float32")
+
+
+def _states(model, ids, seen):
+    inputs = {"token_ids": ids, "padding_mask": seen, "segment_ids": keras.ops.zeros_like(ids)}
+    return model([inputs[tensor.name] for tensor in model.inputs], training=False)
 
 
 def _strings_to_states(tokenizer, model, attends_to_padding):
@@ -141,8 +148,6 @@ def _strings_to_states(tokenizer, model, attends_to_padding):
 
         @tf.function(input_signature=[numbers, numbers], autograph=False)
         def encode(self, ids, seen):
-            inputs = {"token_ids": ids, "padding_mask": seen, "segment_ids": tf.zeros_like(ids)}
-            states = model([inputs[tensor.name] for tensor in model.inputs], training=False)
-            return tf.stop_gradient(states)  # frozen, so that nothing is kept for a backward pass
+            return tf.stop_gradient(_states(model, ids, seen))  # frozen, so that nothing is kept for a backward pass
 
     return StringsToStates()

