@@ -28,7 +28,7 @@ def test_a_row_has_words_of_its_own():
     assert (row.published, row.note, row.epochs, row.source) == (None, "", 3, mnist.source)
     assert mnist.row("sabour2017-other", ", again", source="table 7").title == f"{mnist.title}, again"
     assert mnist.row("sabour2017-other", "another", model=MatrixCapsNet).figures == ("training_curves",)
-    row = mnist.ablation("sabour2017-other", "another", "1.5% error", "table 7", iterations=5)
+    row = mnist.row("sabour2017-other", "another", "1.5% error", "table 7", iterations=5)
     assert (row.published, row.source, row.model_options) == ("1.5% error", "table 7", {"iterations": 5})
     assert row.figures == mnist.figures
     short = mnist.replace(decays=None, decay_steps=100).short("sabour2017-shorter", 3)

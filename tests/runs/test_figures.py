@@ -132,6 +132,12 @@ def test_images_with_one_object_are_left_out_of_overlapping_reconstructions(tmp_
         assert drawing.LACKS["overlapping_reconstructions"](run) == "no test image has two objects"
 
 
+def test_a_figure_that_is_not_there_is_named(toys):
+    run = dataclasses.replace(toys, recipe=toys.recipe.replace(figures=("training_curve",)))
+    with pytest.raises(ValueError, match="There is no figure 'training_curve'; there are training_curves, "):
+        next(drawing.draw(run))
+
+
 def test_every_reason_to_leave_out_belongs_to_a_figure():
     assert set(drawing.LACKS) <= set(drawing.DRAWERS)
 

@@ -6,7 +6,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
-from small_runs import RECTIFIED, TINY, write_arrays
+from small_runs import RECTIFIED, SHORT, TINY, write_arrays
 
 from tf_capsules import datasets, recipes
 from tf_capsules.datasets.pipeline import Dataset, Split
@@ -130,6 +130,10 @@ def test_weights_of_every_epoch_are_kept_on_demand(eager, tmp_path, monkeypatch)
     for kept, weights in ((models["epoch 3"], last), (models["epoch 1"], first)):
         assert all(np.array_equal(a, b) for a, b in zip(kept.get_weights(), weights, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, last, strict=True))
+    changed = load_run(run.folder, iterations=2, dtype="mixed_bfloat16").models()
+    layers = [layer for model in changed.values() for layer in model.encoder.layers]
+    assert {layer.iterations for layer in layers if hasattr(layer, "iterations")} == {2}
+    assert {layer.compute_dtype for layer in layers if isinstance(layer, keras.layers.Conv2D)} == {"bfloat16"}
     best = max(run.history, key=lambda row: (row["val_accuracy"], row["epoch"]))["epoch"]
     told = {which: measured_row(load_run(run.folder, which)) for which in ("last", 2, "best")}
     assert {which: row["epochs"] for which, row in told.items()} == {"last": 3, 2: 2, "best": best}
@@ -221,8 +225,20 @@ def test_a_run_is_loaded_while_its_training_goes_on(eager, tmp_path, monkeypatch
     loaded = load_run(folder.path)
     assert loaded.epoch == len(loaded.history) == 2
     second.unlink()
-    with pytest.raises(TrainingError, match="holds no last weights: no epoch has been finished"):
+    with pytest.raises(TrainingError, match="holds no last weights: the file is not there, but"):
         load_run(folder.path)
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_begun_anew(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "get", lambda name: TINY)
+    folder = RunFolder(shutil.copytree(run.folder, tmp_path / "run"))
+    folder.weights().unlink()
+    best = folder.weights("best").read_bytes()
+    with pytest.raises(TrainingError, match="has no checkpoint to go on from. Choose another --output"):
+        train(TINY, folder.path, SHORT, resume=True)
+    with pytest.raises(TrainingError, match=r"the best weights are \(--weights best\)"):
+        load_run(folder.path)
+    assert load_run(folder.path, "best").folder == folder.path and folder.weights("best").read_bytes() == best
 
 
 def test_epochs_are_whole_numbers_of_any_kind(run, monkeypatch):

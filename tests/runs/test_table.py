@@ -193,7 +193,7 @@ def test_rows_that_differ_in_more_than_iterations_keep_their_names(tmp_path, mon
 )
 def test_rows_that_can_not_be_are_refused_before_anything_is_trained(tmp_path, names, settings, message):
     with pytest.raises(TrainingError, match=message):
-        table.make_table(names, tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
+        table.make_table(iter(names), tmp_path / "table", Settings(**settings), tmp_path / "table" / "table.csv")
     assert not (tmp_path / "table").exists()
 
 

@@ -130,6 +130,8 @@ def test_a_failed_start_leaves_the_folder_free(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"not an archive")
     with pytest.raises(TrainingError, match="bad.npz is not a data set"):
         train(TINY, tmp_path / "run", Settings(data=str(tmp_path / "bad.npz")))
+    with pytest.raises(TrainingError, match="nope"):
+        train("nope", tmp_path / "run")
     with pytest.raises(TrainingError, match="for several classes an image, the data digits have one class"):
         train(TINY.replace(metric="exact_match"), tmp_path / "run", SHORT)
     with pytest.raises(TrainingError, match="--decay-steps 9 and the warm-up of .* exclude each other"):

@@ -18,21 +18,13 @@ _PLACES = [pathlib.Path(__file__).parents[above] / "results" for above in (1, 2)
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Runs that differ in their seed alone.
+    """Runs that differ in their seed alone."""
 
-    Attributes:
-        value: mean of the recipe's metric on the test split, from 0 to 1.
-        runs: how many there are.
-        epochs: how many it was trained for.
-        planned: epochs of the recipe.
-        epoch: the examples of an epoch, in words, if it was not a pass over all.
-    """
-
-    value: float
-    runs: int
-    epochs: int
-    planned: int
-    epoch: str = ""
+    value: float  # mean of the recipe's metric on the test split, from 0 to 1
+    runs: int  # how many there are
+    epochs: int  # how many each was trained for
+    planned: int  # epochs of the recipe
+    epoch: str = ""  # the examples of an epoch, in words, if it was not a pass over all
 
     def text(self, measure=""):
         """For instance "0.58% error, 5 of 50 epochs", where the measure is "error"."""
@@ -43,7 +35,10 @@ class Measured:
 
 
 def measured(recipe):
-    """The longest training of a `Recipe` in `results/`, of its own epochs at most; None where there is none."""
+    """What the longest training of a `Recipe` in `results/` reached, or None.
+
+    Trainings of more epochs than the recipe's are left out.
+    """
     own = (recipe.name, recipe.dataset, recipe.metric)
     alike = {}  # rows by their conditions: the longest training wins; of equal ones, that with the least to tell
     for row in _rows():

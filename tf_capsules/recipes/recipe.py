@@ -37,8 +37,8 @@ class Recipe:
         warmup: share of all steps in which the rate rises; it then falls as a half cosine.
         momentum_cycle: with `warmup`, beta_1 is low where the learning rate is high (`RAdam`).
         mixup: training examples are mixed in pairs, in shares drawn from Beta(mixup, mixup); None: they are not. It
-            is for networks without a decoder. Their accuracy in training is of the label before mixing; without class
-            capsules, of the label with the larger share.
+            is for networks without a decoder. The accuracy shown in training compares with the label before mixing; in
+            networks without class capsules, with the label of the larger share.
         feedback: `feedback(model, **feedback_options)` returns the `tf_capsules.models.FeedbackModel` to train; None:
             the model itself is trained.
         figures: names of the pictures drawn after training (`tf_capsules.runs.figures`).
@@ -116,29 +116,29 @@ class Recipe:
             changes[options] = {**(getattr(self, options) if same else {}), **changes.get(options, {})}
         return dataclasses.replace(self, **changes)
 
-    def row(self, name, title, published=None, source=None, **changes):
+    def row(self, name, title, published=None, source=None, note="", **changes):
         """Another row of the paper's tables: a copy without this note, and without the pictures of another model.
 
-        A title that begins with a comma is added to this recipe's.
+        A title that begins with a comma is added to this recipe's. `changes` are values of the recipe, and options of
+        its network by their own names.
         """
-        title = self.title + title if title.startswith(",") else title
-        changes = {"source": source or self.source, "note": "", **changes}
+        known = {field.name for field in dataclasses.fields(self)}
+        options = {key: changes.pop(key) for key in [*changes] if key not in known}
+        changes["model_options"] = changes.get("model_options", {}) | options
         if changes.get("model", self.model) != self.model:
-            changes = {"figures": Recipe.figures, **changes}
-        return self.replace(**changes, name=name, title=title, published=published)
-
-    def ablation(self, name, title, published=None, source=None, note="", **options):
-        """A row that differs in options of the network."""
-        return self.row(name, title, published, source, note=note, model_options=options)
+            changes.setdefault("figures", Recipe.figures)
+        title = self.title + title if title.startswith(",") else title
+        words = dict(name=name, title=title, published=published, source=source or self.source, note=note)
+        return self.replace(**words, **changes)
 
     def short(self, name, epochs, **changes):
         """The regime for two CPU cores: few epochs in one cycle of the learning rate, up and down as a half cosine."""
-        title = changes.pop("title", self.title.partition(": ")[0])
+        title = changes.pop("title", self.title.partition(": ")[0]) + ", a short regime for two cores"
         source, device = "no row of the paper: a short regime", "two CPU cores; with AMX: --dtype mixed_bfloat16"
-        regime = dict(source=source, device=device, epochs=epochs, warmup=self.warmup or 0.2)
-        regime |= dict(decays=None, decay_steps=None, drops=()) | changes
-        published = None if "model_options" in changes else self.published  # it is of this network
-        return self.row(name, f"{title}, a short regime for two cores", published, **regime)
+        regime = dict(device=device, warmup=self.warmup or 0.2, decays=None, decay_steps=None, drops=()) | changes
+        row = self.row(name, title, self.published, source, epochs=epochs, **regime)
+        same = row.model_options == self.model_options  # the figure is of this network
+        return row if same else dataclasses.replace(row, published=None)
 
     @property
     def schedule(self):

@@ -48,6 +48,8 @@ class RunAttack:
         only_right=False,
         results=None,
     ):
+        if not runs:
+            raise ValueError("Give one run or more.")
         if limit < 1 or seed < 0:
             raise ValueError(f"--limit must be at least 1, --seed at least 0. Received: {limit}, {seed}")
         for run in runs.values():

@@ -65,7 +65,9 @@ def check_folder(folder, config, recipe, resume):
             before = folder.config()
         if changed := _differences(before, config):
             raise TrainingError(f"--resume: {folder.path} holds a run with other settings: {'; '.join(changed)}.")
-        done = (folder.checkpoints() or [0])[-1]
+        if not (epochs := folder.checkpoints()):
+            raise TrainingError(f"--resume: {folder.path} has no checkpoint to go on from. Choose another --output.")
+        done = epochs[-1]
         if done > recipe.epochs:
             raise TrainingError(f"--resume: {folder.path} has finished {done} epochs, more than {recipe.epochs}.")
         if len(folder.history(recipe.metric)) < done:

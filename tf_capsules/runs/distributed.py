@@ -16,17 +16,11 @@ from tf_capsules.runs.errors import TrainingError, check_shared
 
 @dataclasses.dataclass(frozen=True)
 class ProcessGroup:
-    """The processes that train one model together. All have to call its methods, at the same place of the program.
+    """The processes that train one model together. All have to call its methods, at the same place of the program."""
 
-    Attributes:
-        count: how many there are.
-        index: which of them this is. Process 0 reads and writes the run folder.
-        distribution: a `keras.distribution.DataParallel` over the devices of all; None without `Settings.processes`.
-    """
-
-    count: int = 1
-    index: int = 0
-    distribution: object = None
+    count: int = 1  # how many there are
+    index: int = 0  # which of them this is; process 0 reads and writes the run folder
+    distribution: object = None  # a `keras.distribution.DataParallel` over the devices of all, or None
 
     @property
     def part(self):
@@ -44,7 +38,7 @@ class ProcessGroup:
         result = error = None
         try:
             result = function(*args)
-        except (ValueError, OSError) as caught:
+        except Exception as caught:
             error = caught
         failed = np.flatnonzero(self._gathered(int(error is not None)))
         if error is not None:
@@ -125,7 +119,7 @@ def mirrored_strategy(devices, batch_size):
     gpus = tf.config.list_physical_devices("GPU")
     count = devices or len(gpus) or 1
     if gpus and count > len(gpus):
-        raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU.")
+        raise TrainingError(f"--devices {devices}, but this machine has {len(gpus)} GPU{'s' * (len(gpus) > 1)}.")
     check_shared(batch_size, count, f"{count} devices")
     if not gpus:
         cpu = tf.config.list_physical_devices("CPU")[0]

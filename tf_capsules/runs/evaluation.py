@@ -40,7 +40,7 @@ def evaluate_runs(runs, crops=None, results=None):
     if not runs:
         raise ValueError("Give one run or more.")
     check_same_inputs(runs, "Runs of one ensemble")
-    run, metric = runs[0], runs[0].recipe.metric
+    run = runs[0]
     check_crops(run.recipe, crops)
     if results is not None:
         check_row(results)
@@ -48,19 +48,21 @@ def evaluate_runs(runs, crops=None, results=None):
         started = time.perf_counter()
         values = evaluate_ensemble(runs, part, crops) if len(runs) > 1 or crops else run.evaluate(part)
         seconds = time.perf_counter() - started
-        row = _row_of(runs, spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops)))
-        loss = round(values["loss"], 6) if "loss" in values else ""
-        row |= {"value": round(values[metric], 6), "best_value": "", "test_loss": loss}
+        noted = spec.noted(*dict.fromkeys(one.remark for one in runs), crops and describe_crops(crops))
+        row = _row_of(runs, noted, values)
         if results is not None:
             append_row(results, row)
         yield Measurement(spec, values, seconds, row)
 
 
-def _row_of(runs, spec):
-    """The row of results on the data of `spec`: sums of parameters and seconds, a list of other values that differ."""
+def _row_of(runs, spec, measured):
+    """The row of results for what was `measured` on the data of `spec`.
+
+    Parameters and seconds are sums over the runs; of other values that differ it has all.
+    """
     # Seconds, strategy and memory are those of the training; device and versions are those of this process.
     rows = [
-        describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch])
+        describe_result(run.trained, run.settings, spec, run.model, run.history[: run.epoch], measured)
         | {"train_examples": run.trained_on.train_size}
         | {name: run.result[name] for name in ("strategy", "peak_memory_mb") if name in run.result}
         for run in runs

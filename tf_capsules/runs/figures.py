@@ -24,6 +24,7 @@ def draw(run):
 
     A figure is left out if the run lacks the history, the decoder or the data for it: a printed line says why.
     """
+    check_names(run.recipe.figures)
     for name in run.recipe.figures:
         if name in LACKS and (lack := LACKS[name](run)):
             print(f"{name}: left out, {lack}", flush=True)

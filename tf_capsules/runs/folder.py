@@ -107,9 +107,10 @@ class RunFolder:
             save_state(model, part, epoch)
 
     def keep_best_and_last(self, history, monitor, keep_all):
-        """Brings the weights into line with a history that ends with the last checkpoint, also after a kill.
+        """Keeps the best weights and removes older checkpoints, unless all are kept.
 
-        If its last epoch is the best, its weights become the best; older checkpoints go, unless all are kept.
+        If the last epoch of the history is its best, its weights become the best. The history ends with the last
+        checkpoint. After a kill, a second call finishes the work.
         """
         if history and history[-1][monitor] == max(row[monitor] for row in history):
             with replacing(self.path / "best.weights.h5") as part:
@@ -140,6 +141,8 @@ class RunFolder:
             there = f"no weights of epoch {which}, but of: {', '.join(map(str, epochs)) or 'none'}"
             raise TrainingError(f"{self.path} has {there}. A training with --keep-epochs keeps those of all epochs.")
         missing = "the file is not there" if epochs else "no epoch has been finished"
+        if not epochs and best.exists():
+            missing = "the file is not there, but the best weights are (--weights best)"
         raise TrainingError(f"{self.path} holds no {which} weights: {missing}.")
 
     def history(self, metric=None):

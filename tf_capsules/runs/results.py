@@ -47,7 +47,7 @@ def describe_result(recipe, settings, spec, model, history, measured=None):
         "metric": metric,
         "value": round(measured[metric], 6) if measured else "",
         "best_value": round(best, 6) if best != "" else "",
-        "test_loss": round(measured["loss"], 6) if measured else "",
+        "test_loss": round(measured["loss"], 6) if measured and "loss" in measured else "",
         "seconds": round(sum(row["seconds"] for row in history), 1),
         "peak_memory_mb": peak_memory_mb(),
         **environment(),

@@ -85,7 +85,8 @@ class Run:
         if len(kept) < 2 or most < 2:
             return {"": self.model}
         chosen = sorted({kept[round(i)] for i in np.linspace(0, len(kept) - 1, most)})
-        return {f"epoch {epoch}": load_run(self.folder, epoch, self.trained).model for epoch in chosen}
+        same = {name: getattr(self.settings, name) for name in ("iterations", "network", "dtype", "jit")}
+        return {f"epoch {epoch}": load_run(self.folder, epoch, self.trained, **same).model for epoch in chosen}
 
     def examples(self, count, raw=False):
         """The first `count` test examples as NumPy arrays: inputs, and labels or a dict of several targets.

@@ -40,83 +40,65 @@ class Settings:
     Errors name an option as on the command line: `--batch-size` is `batch_size` here.
     """
 
+    # fmt: off
     epochs: int | None = option("passes over the training examples", AT_LEAST_1, fixed=False)
     batch_size: int | None = option("examples a step, over all devices", AT_LEAST_1)
     learning_rate: float | None = option("at the start, or at the top of a warm-up", ABOVE_0)
     decay_steps: int | None = option("steps after which the learning rate has fallen by 4 percent", AT_LEAST_1)
     warmup: float | None = option(
         "share of all steps in which the learning rate rises; then it falls as a half cosine. This replaces the "
-        "recipe's decay",
-        BETWEEN_0_AND_1,
-    )
+        "recipe's decay", BETWEEN_0_AND_1)
     momentum_cycle: bool | None = option(
         "with a warm-up: beta_1 falls while the learning rate rises, and rises while it falls. The recipes of Heinsen "
-        "2019 do this; it is in the author's code, not in the paper"
-    )
+        "2019 do this; it is in the author's code, not in the paper")
     mixup: float | None = option("mix pairs of training examples in shares from Beta(MIXUP, MIXUP)", ABOVE_0)
     stop_at: float | None = option(
-        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False
-    )
+        "stop after the epoch whose validation reaches this accuracy, such as 0.95", SHARE, fixed=False)
     weights: OptionalPath = option(
         "to start from: a weights file, or the name of a shipped set (default: random ones)",
-        metavar="FILE",
-        recipe="model_options",
-    )
+        metavar="FILE", recipe="model_options")
     iterations: int | None = option("of each routing layer of the network", AT_LEAST_1, recipe="model_options")
     network: dict | None = option(
-        "argument of the network, such as types=16, layers=1,1 or layers=1, for a list of one; may be repeated",
-        recipe="model_options",
-    )
+        "argument of the network, such as types=16 or layers=1,1 (a list; of one entry: layers=1,); may be repeated",
+        recipe="model_options")
     feedback: dict | None = option(
-        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options"
-    )
+        "argument of the feedback units, such as weight=5; may be repeated", recipe="feedback_options")
     loss: dict | None = option("argument of the loss, such as variant=code; may be repeated", recipe="loss_options")
     seed: int = option("of weights, order and augmentation", SEED, default=0)
     dataset: str | None = option("another data set (tf-capsules list datasets)")
     data: OptionalPath = option(
-        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", outside_run=True
-    )
+        "a .npz of x_train, y_train, x_test, y_test, or a folder of images", metavar="PATH", outside_run=True)
     transformer: OptionalPath = option("for texts: a transformer's folder, installed package or name on the hub")
     cache: OptionalPath = option(
         "for texts: folder where hidden states are kept, or none to keep none (default: ~/.cache/tf_capsules)",
-        metavar="DIR",
-        outside_run=True,
-    )
+        metavar="DIR", outside_run=True)
     cache_limit: float = option(
-        "most room for hidden states of a set of texts, in 10^9 bytes",
-        ABOVE_0,
-        default=20.0,
-        metavar="GB",
-        outside_run=True,
-    )
+        "most room for hidden states of a set of texts, in 10^9 bytes", ABOVE_0, default=20.0, metavar="GB",
+        outside_run=True)
     image_size: int | None = option("side in pixels to which a folder's images are resized (default: 32)", AT_LEAST_1)
     class_list: OptionalPath = option(
-        "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options"
-    )
+        "for ImageNet: classes to keep, a WordNet number a line", metavar="FILE", recipe="dataset_options")
     box_file: OptionalPath = option(
-        "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options"
-    )
+        "for ImageNet: CSV of file, left, top, right, bottom", metavar="FILE", recipe="dataset_options")
     data_dir: OptionalPath = option(
-        "where tensorflow-datasets keeps its sets, or a folder of original files", outside_run=True
-    )
+        "where tensorflow-datasets keeps its sets, or a folder of original files", outside_run=True)
     download: bool = option("fetch an absent data set", default=False, outside_run=True)
-    train_limit: int | None = option("use so many training examples only", AT_LEAST_1)
-    test_limit: int | None = option("use so many test examples only", AT_LEAST_1)
+    train_limit: int | None = option("how many training examples to use", AT_LEAST_1)
+    test_limit: int | None = option("how many test examples to use", AT_LEAST_1)
     epoch_size: int | None = option(
-        "training examples of an epoch, which ends with a test and a checkpoint (default: all)", AT_LEAST_1
-    )
+        "training examples of an epoch, which ends with a test and a checkpoint (default: all)", AT_LEAST_1)
     dtype: str = option("Keras dtype policy", one_of("float32", "mixed_bfloat16", "mixed_float16"), default="float32")
     jit: str = option("compile each step with XLA", one_of("auto", "on", "off"), default="auto")
     strategy: str = option("how one machine's devices share a step", one_of("none", "mirrored"), default="none")
     devices: int | None = option("how many devices are mirrored (default: all GPUs, else one CPU device)", AT_LEAST_1)
     processes: int | None = option(
-        "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, outside_run=True
-    )
+        "how many processes train together, one a machine, on the JAX backend", AT_LEAST_1, outside_run=True)
     process: int | None = option("number of this process, from 0; process 0 writes the run folder", outside_run=True)
     coordinator: str | None = option("address of process 0, for all processes", metavar="HOST:PORT", outside_run=True)
     deterministic: bool = option("bitwise repeatable on TensorFlow, slower", default=False)
     keep_epochs: bool = option("keep the weights after every epoch", default=False)
     diagnostics: bool = option("measure after each epoch what the routing does", default=False, outside_run=True)
+    # fmt: on
 
     def check(self, recipe):
         """Raises a TrainingError, before any data is loaded, for what can't work."""

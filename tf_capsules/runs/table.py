@@ -38,10 +38,6 @@ class Row:
             raise TrainingError(f"A row is RECIPE or RECIPE@ITERATIONS, for instance {recipe}@3. Received: {self.name}")
         return int(count) if at else None
 
-    def settings(self, settings):
-        """A table's settings with the iterations of this row."""
-        return dataclasses.replace(settings, iterations=self.iterations)
-
     @property
     def count(self):
         """How many iterations its network has; None for one without routing."""
@@ -70,25 +66,24 @@ def make_table(names, folder, settings, results, test=True):
         TrainingError: before anything is trained: no or unknown rows, the same row twice, settings that a row can't
             have, a file of results that can't be written or has other columns; later: a row whose process failed.
     """
-    rows = [Row(name) for name in names]
-    if not rows or len(set(names)) < len(names):
+    names = list(names)
+    if not names or len(set(names)) < len(names):
         raise TrainingError(f"A table needs at least one row, and no row twice. Received: {', '.join(names) or 'none'}")
     given = {name: getattr(settings, name) for name in ("weights", "iterations", "processes", "process", "coordinator")}
     if given := [f"{name} {value}" for name, value in given.items() if value is not None]:
         own = "A row names its own iterations (RECIPE@N), starts from random weights, and is trained by one process."
         raise TrainingError(f"{own} Received: {', '.join(given)}")
-    for row in rows:
-        options = row.settings(settings)
+    rows = {row: dataclasses.replace(settings, iterations=row.iterations) for row in map(Row, names)}
+    for row, options in rows.items():
         recipe = reported(lambda row=row: row.recipe)
         options.check(recipe)
         options.apply(recipe)
     folder, results = pathlib.Path(folder), pathlib.Path(results)
     if test:
         check_row(results)
-    for number, row in enumerate(rows, 1):
-        options = row.settings(settings)
+    for number, (row, options) in enumerate(rows.items(), 1):
         print(f"\n[{number}/{len(rows)}] {row.name}: {options.title(row.recipe)}", flush=True)
-        if test and _found(results, row, settings):
+        if test and _found(results, row, options):
             print(f"{results} has it", flush=True)
             continue
         run = folder / row.name
@@ -96,7 +91,7 @@ def make_table(names, folder, settings, results, test=True):
         _run("train", row.recipe.name, *flags, "--output", run, *options.as_arguments())
         if test:
             _run("evaluate", run, "--test-limit", 2**31 - 1, "--results", results)
-    found = [_found(results, row, settings) for row in rows] if test else []
+    found = [_found(results, row, options) for row, options in rows.items()] if test else []
     if None in found:
         lacking = ", ".join(row.name for row, one in zip(rows, found, strict=True) if one is None)
         raise TrainingError(f"{results} lacks the rows {lacking}, which were just measured.")
@@ -168,7 +163,7 @@ def _found(results, row, settings):
     """The row in the file of results that belongs to this row of the table, or None."""
     if not results.exists() or not results.stat().st_size:
         return None
-    settings = row.settings(settings).with_absolute_paths()
+    settings = settings.with_absolute_paths()
     recipe = settings.apply(row.recipe)
     wanted = {"recipe": row.recipe.name, "settings": "; ".join(settings.stated()), "batch_size": recipe.batch_size}
     wanted |= {"learning_rate": float(recipe.learning_rate), "schedule": recipe.schedule}

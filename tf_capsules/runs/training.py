@@ -47,7 +47,7 @@ def train(recipe, output, settings=None, resume=False, verbose="auto", results=N
     With `deterministic` all of this process stays deterministic on TensorFlow, which can't be undone there.
     """
     settings = settings or Settings()
-    recipe = recipes.get(recipe) if isinstance(recipe, str) else recipe
+    recipe = reported(recipes.get, recipe) if isinstance(recipe, str) else recipe
     settings.check(recipe)
     settings = settings.with_absolute_paths()
     recipe = settings.apply(recipe)
