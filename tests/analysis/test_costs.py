@@ -9,6 +9,7 @@ from processes import run_script
 from tf_capsules import cli
 from tf_capsules.analysis import estimate_cost
 from tf_capsules.analysis.costs import OTHER
+from tf_capsules.analysis.graph_costs import peak_tensors
 from tf_capsules.layers import (
     ConcurrentRouting,
     ConvDynamicRouting,
@@ -332,3 +333,46 @@ def test_the_command(capsys):
 def test_wrong_commands(options, message, capsys):
     assert cli.main(["cost", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+@of_graphs
+def test_an_axis_that_only_the_run_knows_is_not_counted():
+    import tensorflow as tf
+
+    class Chosen(keras.layers.Layer):
+        def call(self, x):
+            rows = tf.boolean_mask(x, x[:, 0] > 0)
+            return x + tf.reduce_sum(tf.matmul(rows, rows, transpose_a=True) + tf.einsum("ni,nj->ij", rows, rows))
+
+        def compute_output_spec(self, x):
+            return keras.KerasTensor(x.shape, x.dtype)
+
+    assert of_layer(Chosen(), (5,)).multiply_adds < 100
+
+
+@of_graphs
+def test_results_of_a_custom_gradient_are_held_each_by_itself():
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def both(a, b):
+        return (tf.identity(a), tf.identity(b)), lambda x, y: (x, y)
+
+    def function(x):
+        first, second = both(x + 1, x + 2)  # 1 MiB each, which are there while the sum is computed
+        return first + tf.reduce_sum(tf.concat([second, second], 0))  # 2 MiB
+
+    traced = tf.function(function, autograph=False).get_concrete_function(tf.TensorSpec((2**18,)))
+    assert 4 * MEBIBYTE <= sum(size for size, _ in peak_tensors(traced.graph)) < 4 * MEBIBYTE + 100
+
+
+def test_parents_by_position_are_those_of_a_later_iteration():
+    poses, parents = keras.Input((6, 4)), keras.Input((5, 16))
+    held = []
+    for call in (lambda layer: layer(poses, None, parents), lambda layer: layer(poses, parents=parents)):
+        layer = InvertedAttentionRouting(5, 16, votes_memory="recompute")
+        model = keras.Model([poses, parents], call(layer))
+        held.append(
+            next(row for row in estimate_cost(model, 2, training=False).layers if row.name == layer.name).held_votes
+        )
+    assert held[0] == held[1] > 0

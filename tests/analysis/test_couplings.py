@@ -6,11 +6,13 @@ from backend import array
 from tf_capsules.analysis import couplings, measure_couplings
 from tf_capsules.layers import (
     CapsuleLength,
+    ConcurrentRouting,
     ConvDynamicRouting,
     ConvEMRouting,
     DynamicRouting,
     EMRouting,
     HeinsenRouting,
+    InvertedAttentionRouting,
     PrimaryCapsules,
 )
 from tf_capsules.models import with_feedback
@@ -224,3 +226,24 @@ def test_layers_that_no_file_could_hold_are_measured():
         assert len(each) == 3 and np.abs(each[1] - each[0]).max() > 1e-4 and layer.iterations == 3
     np.testing.assert_array_equal(model(inputs), before)
     assert list(model.get_layer("em").inverse_temperature) == [0.1, 0.2, 0.3]
+
+
+def test_a_chain_with_a_mask():
+    random, (poses, mask) = np.random.default_rng(0), (keras.Input((7, 4)), keras.Input((7,), dtype="bool"))
+    chain = [InvertedAttentionRouting(5, 4), InvertedAttentionRouting(3, 4)]
+    model = keras.Model([poses, mask], ConcurrentRouting(chain, 2, name="chain")(poses, mask=mask))
+    x, present = random.normal(size=(2, 7, 4)).astype("float32"), np.arange(7) < np.array([[5], [7]])
+    for name, each in measure_couplings(model, [x, present]).items():
+        children = present[..., None] if each[0].shape[1] == 7 else np.ones((2, 5, 1))
+        for found in each:
+            np.testing.assert_allclose(found.sum(-1, keepdims=True), children, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("layer", [EMRouting, HeinsenRouting])
+def test_children_that_keras_masks_take_no_part(layer):
+    poses, scores = keras.Input((7, 4)), keras.Input((7,))
+    routed = layer(3, 3, name="routing")(keras.layers.Masking()(poses), scores)
+    x = np.random.default_rng(0).normal(size=(2, 7, 4)).astype("float32")
+    x[:, 5:] = 0
+    for found in measure_couplings(keras.Model([poses, scores], routed), [x, np.ones((2, 7), "float32")])["routing"]:
+        assert (found[:, 5:] == 0).all() and (found[:, :5].sum(-1) > 0).all()

@@ -139,3 +139,19 @@ def test_a_model_with_feedback_units_has_the_gradient_of_its_network():
     wanted = InputGradient(network)(x, labels)
     for loss in ("crossentropy", "trained"):
         np.testing.assert_allclose(InputGradient(model, loss)(x, labels), wanted, atol=1e-6)
+
+
+def test_an_encoder_of_the_user_s_own_model_is_not_taken_for_the_model(images):
+    class Mine(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.encoder = keras.Sequential([keras.Input(SHAPE), keras.layers.Flatten(), keras.layers.Dense(7)])
+            self.head = keras.layers.Dense(3, "softmax")
+
+        def call(self, x):
+            return self.head(self.encoder(x))
+
+    model = Mine()
+    model(images)
+    with pytest.raises(ValueError, match="This needs a CapsuleClassifier, a functional model, or a Sequential"):
+        InputGradient(model)

@@ -5,7 +5,7 @@ from analysis.classifiers import KERNEL, SHAPE, expected_gradient, linear
 
 from tf_capsules.analysis.attacks import basic_iterative
 from tf_capsules.analysis.input_gradient import InputGradient
-from tf_capsules.analysis.robustness import GOALS, masking_signs, measure_attacks, measure_gradients
+from tf_capsules.analysis.robustness import GOALS, masking_signs, measure_attacks, measure_gradients, table
 from tf_capsules.losses import MarginLoss
 
 
@@ -110,3 +110,10 @@ def test_the_norm_is_the_mean_over_images(gradient, images, labels):
     wanted = np.linalg.norm(expected_gradient(images, labels).reshape(7, -1), axis=1).mean()
     zeros, norm = measure_gradients(gradient, images, labels)
     assert zeros == 0 and norm == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_table_of_what_is_measured_one_by_one(gradient, images, labels):
+    rows = list(measure_attacks({"a": gradient}, images, labels, [0.1], ["fgsm"]))
+    assert table(iter(rows)) == table(rows) and "gradients of a: " in table(rows)
+    with pytest.raises(ValueError, match="no rows"):
+        table([])

@@ -279,6 +279,15 @@ def test_logits_served_as_probabilities_are_warned_of(name):
             warn_of_image_logits(keras.Model(IMAGES, outputs), (), (4, 4, 2))
 
 
+def test_logits_of_a_sequential_model_are_warned_of_in_the_caller_s_line(tmp_path):
+    last = keras.layers.Dense(3, kernel_initializer="zeros", name="last")
+    model = keras.Sequential([keras.Input((4, 4, 2)), keras.layers.Flatten(), last])
+    last.bias.assign([0.2, 0.3, 0.4])
+    with pytest.warns(UserWarning, match="its layer 'last' gives logits") as told:
+        export.export_saved_model(model, tmp_path / "sequential")
+    assert told[0].filename == __file__
+
+
 def test_numbers_that_are_no_probabilities_are_warned_of(tmp_path):
     five = keras.ops.add(LOGITS["dense"], 5.0)
     with pytest.warns(UserWarning, match=r"but they are not probabilities: it answers with numbers such as \d\.\d\d\."):

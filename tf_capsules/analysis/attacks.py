@@ -56,7 +56,7 @@ def basic_iterative(gradient, images, labels, epsilon, steps=10, step_size=None,
     """
     gradient = InputGradient(gradient) if isinstance(gradient, keras.Model) else gradient
     images = checked_images(images, bounds)
-    epsilon, steps = checked_epsilon(epsilon), positive_int("steps", steps)
+    (epsilon,), steps = checked_epsilons([epsilon]), positive_int("steps", steps)
     step_size = epsilon / steps if step_size is None else positive_number("step_size", step_size, "a number above 0")
     attacked = images
     for _ in range(steps):
@@ -155,10 +155,7 @@ def checked_images(images, bounds):
 def checked_epsilons(epsilons):
     if np.ndim(epsilons) != 1:
         raise ValueError(f"`epsilons` must be a list of numbers. Received: {epsilons!r}")
-    return [checked_epsilon(epsilon) for epsilon in epsilons]
-
-
-def checked_epsilon(epsilon):
-    if not is_number(epsilon, 0):
-        raise ValueError(f"Epsilon must be a number, 0 or more. Received: {epsilon!r}")
-    return float(epsilon)
+    for epsilon in epsilons:
+        if not is_number(epsilon, 0):
+            raise ValueError(f"Epsilon must be a number, 0 or more. Received: {epsilon!r}")
+    return [float(epsilon) for epsilon in epsilons]

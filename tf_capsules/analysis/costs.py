@@ -8,6 +8,7 @@ import math
 import keras
 
 from tf_capsules.analysis import graph_costs, xla_costs
+from tf_capsules.analysis.inference import network_of
 from tf_capsules.analysis.routing_layers import bytes_of_votes
 from tf_capsules.layers.arguments import positive_int, positive_int_or_none
 
@@ -170,9 +171,7 @@ def estimate_cost(model, batch_size, training=True, size=None, targets=None):
 def _specs(model, batch_size, size):
     """What the model takes, as `keras.KerasTensor`s of known shape."""
     size = positive_int_or_none("size", size)
-    network = getattr(model, "encoder", model)
-    sequential = isinstance(network, keras.Sequential) and network.built
-    inputs = network.inputs[0] if sequential else getattr(network, "input", None)
+    inputs = getattr(network_of(model), "input", None)
     if inputs is None:
         raise ValueError(f"Costs need a model that knows its inputs, a functional one. Received: {model!r}")
 

@@ -51,13 +51,14 @@ def couplings_at(routing, lowest, found, number, at):
 
     Both numbers count from 0. `lowest`: the inputs of the lowest layer. `found`: the result of `return_iterations`.
     """
-    children = lowest
+    children, given = lowest[:2], dict(zip(["mask"], lowest[2:], strict=False))  # of a `ConcurrentRouting`'s call
     if number > 0:
+        given = {}
         # Concurrent: iteration 0 reads the layer below in the same iteration, a later one in the iteration before.
         children = found[number - 1][-1 if routing.schedule == "sequential" else max(at - 1, 0)]
     children = tuple(children) if isinstance(children, (tuple, list)) else (children,)
     parents = found[number][at - 1] if at > 0 else None
-    return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True)[-1])
+    return children, to_numpy(routing.chain[number](*children, parents=parents, return_couplings=True, **given)[-1])
 
 
 def last_couplings(routing, lowest):

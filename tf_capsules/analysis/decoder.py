@@ -25,7 +25,7 @@ def perturb_dimensions(model, image, label, offsets=OFFSETS):
         (dimensions, offsets, height, width, channels). The dimensions of a matrix pose are counted row by row.
     """
     _need_decoder(model)
-    poses = predict(model, image[None])["poses"][0]
+    poses = predict(model, np.asarray(image)[None])["poses"][0]
     check_label(label, len(poses))
     changes = np.kron(np.eye(poses[0].size), np.reshape(offsets, (-1, 1))).astype("float32")
     changed = np.repeat(poses[None], len(changes), axis=0)

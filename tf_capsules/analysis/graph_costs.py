@@ -76,9 +76,9 @@ def peak_tensors(graph):
     readers.update(t.ref() for t in graph.outputs)
     owners, unread, live, total, most, peak = {}, collections.Counter(), {}, 0, 0, []
     for op in operations:
-        for tensor in op.outputs:
+        for index, tensor in enumerate(op.outputs):
             ref = tensor.ref()
-            owner = owners[ref] = owners[op.inputs[0].ref()] if op.type in _RENAME else ref
+            owner = owners[ref] = owners[op.inputs[index].ref()] if op.type in _RENAME else ref
             if owner == ref and op.type not in _ELSEWHERE:
                 live[ref] = size_of(tensor), op
                 total += size_of(tensor)
@@ -116,9 +116,11 @@ def _products(op):
     shapes = [t.shape for t in op.inputs]
     if op.type in _ENTRYWISE:
         return op.outputs[0].shape.num_elements() or 0
+    if not all(shape.is_fully_defined() for shape in shapes):
+        return 0  # a size is known only when the graph runs
     if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
         turned = op.get_attr("transpose_a" if op.type == "MatMul" else "adj_x")
-        return (op.outputs[0].shape.num_elements() or 0) * shapes[0][-2 if turned else -1]
+        return op.outputs[0].shape.num_elements() * shapes[0][-2 if turned else -1]
     if op.type == "Einsum" and len(shapes) > 1:
         sides, result = op.get_attr("equation").decode().split("->")
         sizes = {}
@@ -127,13 +129,13 @@ def _products(op):
             sizes |= dict(zip(before, shape, strict=False))
             sizes |= dict(zip(after, shape[len(shape) - len(after) :], strict=True))
         summed = math.prod(size for label, size in sizes.items() if label not in result)
-        return (op.outputs[0].shape.num_elements() or 0) * summed
+        return op.outputs[0].shape.num_elements() * summed
     for name, skipped in (("DepthwiseConv2dNative", 2), ("Conv2D", 1), ("Conv3D", 1)):
         if op.type.startswith(name):
             # Each entry of the result (in a gradient: of the incoming gradient) meets the kernel without its last axes.
             kernel = op.outputs[0].shape if "BackpropFilter" in op.type else shapes[1]
             entries = shapes[2] if "Backprop" in op.type else op.outputs[0].shape
-            return (entries.num_elements() or 0) * math.prod(kernel[:-skipped])
+            return entries.num_elements() * math.prod(kernel[:-skipped])
     return 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from tf_capsules.arguments import is_whole, positive_int
-from tf_capsules.models import CapsuleClassifier, class_probabilities
+from tf_capsules.models import CapsuleClassifier, FeedbackModel, class_probabilities
 
 
 def predict(model, images, batch_size=100):
@@ -18,22 +18,27 @@ def predict(model, images, batch_size=100):
 
 
 def predict_probabilities(model, inputs):
-    """The class probabilities (batch, classes), or what a plain network gives in their place."""
+    """The class probabilities (batch, classes); the outputs, if a plain network does not give probabilities."""
     return to_numpy(class_probabilities(model, model(inputs, training=False)))
+
+
+def network_of(model):
+    """The network of a model: the encoder of a classifier or a model with feedback, the graph of a Sequential."""
+    network = model.encoder if isinstance(model, (CapsuleClassifier, FeedbackModel)) else model
+    return network._functional if isinstance(network, keras.Sequential) else network
 
 
 def graph_of(model):
     """The functional model that has a network's layers; a ValueError if there is none."""
-    network = getattr(model, "encoder", model)
-    graph = network._functional if isinstance(network, keras.Sequential) else network
+    graph = network_of(model)
     if not hasattr(graph, "operations"):
         expected = "a CapsuleClassifier, a functional model, or a Sequential that knows its input"
-        raise ValueError(f"Routing is measured in {expected}. Received: {model!r}")
+        raise ValueError(f"This needs {expected}. Received: {model!r}")
     return graph
 
 
 def inputs_at(layer, model):
-    """A function of a model's inputs: the arguments of a layer's first call, in their order up to the last array."""
+    """A function from a model's inputs to the arguments of a layer's first call, in order, up to the last array."""
     graph, is_tensor = graph_of(model), keras.utils.is_keras_tensor
     nodes = itertools.chain(*graph._nodes_by_depth.values())  # of this network; others may call the layer, too
     call = min((node for node in nodes if node.operation is layer), key=layer._inbound_nodes.index)
@@ -53,9 +58,9 @@ def inputs_at(layer, model):
 
 
 def shape_of_images(model):
-    """(height, width, channels) of a model's images, None where it does not tell; a ValueError for other inputs."""
-    own, network = hasattr(model, "image_shape"), model.encoder if isinstance(model, CapsuleClassifier) else model
-    given = (None, *model.image_shape) if own else getattr(network, "input_shape", (None,) * 4)
+    """(height, width, channels) of a model's images, None for an unknown size; a ValueError for other inputs."""
+    own = hasattr(model, "image_shape")
+    given = (None, *model.image_shape) if own else getattr(network_of(model), "input_shape", (None,) * 4)
     if not isinstance(given, tuple) or len(given) != 4 or not all(size is None or is_whole(size) for size in given):
         raise ValueError(f"This needs a model of images (height, width, channels). {model.name!r} takes {given}.")
     return given[1:]
@@ -109,7 +114,7 @@ def labels_of(images, labels, classes):
 
 def classes_of(model):
     """The number of a `CapsuleClassifier`'s classes; a ValueError for another model."""
-    if not hasattr(model, "encoder"):
+    if not isinstance(model, CapsuleClassifier):
         raise ValueError(f"This needs a CapsuleClassifier. Received: {model!r}")
     return model.encoder.output["activations"].shape[-1]
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import in_batches, labels_of, shape_of_images, to_numpy
+from tf_capsules.analysis.inference import graph_of, in_batches, labels_of, shape_of_images, to_numpy
 from tf_capsules.layers.arguments import one_of, positive_int
 from tf_capsules.lazy import jax, tf, torch
 from tf_capsules.models import class_outputs
@@ -34,7 +34,7 @@ class InputGradient:
     image that is classified well enough, margin loss and spread loss are exactly 0, and so are their gradients.
 
     Args:
-        model: a `CapsuleClassifier`, or a Keras model from images to class probabilities.
+        model: a `CapsuleClassifier`, or a functional or sequential Keras model from images to class probabilities.
         loss: "crossentropy" or "trained"; or a loss of class numbers and class outputs, for instance logits. Losses of
             Keras that are not for class numbers get one-hot rows.
         batch_size: images at a time. The last batch is filled up, so that one compiled program serves all.
@@ -59,7 +59,7 @@ class InputGradient:
         compiled = getattr(model, "loss", None)
         self.model = model = without_feedback(model)
         self.batch_size = positive_int("batch_size", batch_size)
-        self.classes = _scores(model).shape[-1]
+        self.classes = class_outputs(graph_of(model).output).shape[-1]
         self._outputs, self._gradient = _compiled(model, _loss_function(model, loss, compiled))
 
     def __call__(self, images, labels):
@@ -82,12 +82,6 @@ class InputGradient:
             filled = [np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)]) for x in rows]
             parts.append(to_numpy(function(*filled))[: len(batch)])
         return np.concatenate(parts)
-
-
-def _scores(model):
-    """The symbolic class outputs of a network."""
-    network = getattr(model, "encoder", model)
-    return class_outputs(network.outputs[0] if isinstance(network, keras.Sequential) else network.output)
 
 
 def _loss_function(model, loss, compiled):
@@ -124,7 +118,8 @@ def _crossentropy(model, labels, outputs):
     if gives_logits(model):
         logits = found
     elif not isinstance(outputs, dict):
-        logits = ops.log(found + _TINY) if layer_of_logits(_scores(model)) is None else found  # of any sign
+        given = layer_of_logits(graph_of(model).output) is not None  # they have any sign
+        logits = found if given else ops.log(found + _TINY)
     elif "logits" in outputs:
         # Activations that are exactly 0 or 1 in float32 have no gradient; their logits have.
         logits = at_least_float32(outputs["logits"])

@@ -37,9 +37,9 @@ def measure_routing_changes(model, images, iterations=5, layer="class_capsules",
     layers, inputs = stopped_layers(routing, iterations), inputs_at(routing, model)
     total = np.zeros(iterations)
     for batch in in_batches(model, images, batch_size):
-        poses, *_ = inputs(batch)
-        votes = routing.make_votes(poses)
-        total += [len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(layer(poses))))) for layer in layers]
+        children = inputs(batch)
+        votes = routing.make_votes(children[0])
+        total += [len(batch) * to_numpy(ops.mean(ops.abs(votes.agreement(layer(*children))))) for layer in layers]
     return total / len(images)
 
 

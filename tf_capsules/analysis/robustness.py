@@ -118,7 +118,9 @@ def table(rows):
     <BLANKLINE>
     gradients of a: 25.00% of the entries are 0, mean norm 1.5
     """
-    blocks = {}
+    rows, blocks = list(rows), {}
+    if not rows:
+        raise ValueError("There are no rows to show.")
     for row in rows:
         title = f"{row['attack']}, {row['goal']}: {row['metric']} (%)"
         name = row["model"] if row["made_on"] == row["model"] else f"{row['model']}, made on {row['made_on']}"
@@ -138,7 +140,7 @@ def table(rows):
 
 
 def masking_signs(rows):
-    """Signs of masked gradients in the rows of `measure_attacks`, as sentences. Without any, they may be masked, too.
+    """Signs of masked gradients in the rows of `measure_attacks`, as sentences. No sign is no proof.
 
     Source: Hinton et al. 2018, section 5.2 (images made on another network should not fool a model better than those
     made on itself); Athalye et al. 2018, section 3.1 (one step should not do better than several). A difference counts

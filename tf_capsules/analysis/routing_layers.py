@@ -5,13 +5,13 @@ import inspect
 import numpy as np
 from keras import ops
 
-from tf_capsules.analysis.inference import to_numpy
+from tf_capsules.analysis.inference import graph_of, to_numpy
 from tf_capsules.layers.base import RoutingLayer
 
 
 def find_layer(model, name, chain=False):
     """The fully connected routing layer of this name in a network, or with `chain` the `ConcurrentRouting`."""
-    layer = getattr(model, "encoder", model).get_layer(name)
+    layer = graph_of(model).get_layer(name)
     if chain:
         fits, wanted = hasattr(layer, "chain"), "a chain of capsule layers"
     else:
@@ -34,7 +34,7 @@ def check_shares(layer):
 
 
 def stopped_layers(routing, iterations=None):
-    """Layers of the same class and weights that stop after 1, 2, ... iterations; None: up to those of the layer.
+    """Copies of a layer that share its weights and stop after 1, 2, ... iterations; None: as many as the layer has.
 
     A layer without a number of iterations is returned alone.
     """
@@ -69,8 +69,9 @@ def present_children(routing, children, shape):
     """
     present = np.ones((*shape, 1), bool)
     if isinstance(routing, RoutingLayer):
+        keras_mask = getattr(children[0], "_keras_mask", None)  # such as of `Masking`, where there are two arrays
         given = dict(zip(inspect.signature(routing.call).parameters, children, strict=False))
-        for one in (activations_of(routing, children), given.get("mask")):
+        for one in (activations_of(routing, children), given.get("mask", keras_mask)):
             if one is not None:
                 one = one if routing.windows is None else to_numpy(routing.windows.gather(ops.convert_to_tensor(one)))
                 present &= np.reshape(one, present.shape) > 0
@@ -78,14 +79,13 @@ def present_children(routing, children, shape):
 
 
 def bytes_of_votes(layer, calls):
-    """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones if it can't tell of routing in it."""
+    """Bytes of a layer's votes as one tensor, and bytes that it holds; Nones for a layer of your own that routes."""
     if not isinstance(layer, RoutingLayer):
         return (None, None) if any(map(gives_couplings, layer._flatten_layers())) else (0, 0)
-    found = []
+    found, signature = [], inspect.signature(layer.call)
     for args, options, _ in calls:
-        poses = args[0] if args else options["poses"]
-        later = options.get("parents") is not None
-        asked = options.get("capsules"), options.get("return_couplings", False)
-        found.append(layer.votes_cost(tuple(poses.shape), later, *asked))
+        given = signature.bind(*args, **options).arguments
+        asked = given.get("parents") is not None, given.get("capsules"), given.get("return_couplings", False)
+        found.append(layer.votes_cost(tuple(given["poses"].shape), *asked))
     # Further iterations have the same votes.
     return max((one.tensor for one in found), default=0), max((one.held for one in found), default=0)

@@ -5,8 +5,9 @@ import warnings
 import keras
 import numpy as np
 
+from tf_capsules.analysis.inference import network_of
 from tf_capsules.lazy import tf
-from tf_capsules.models import CapsuleClassifier, class_outputs, class_probabilities
+from tf_capsules.models import class_outputs, class_probabilities
 from tf_capsules.models.classifier import gives_logits, layer_of_logits
 
 ROUNDING = 0.01  # how far values may lie outside [0, 1], because of half precision or of resizing an image
@@ -17,11 +18,6 @@ def need_tensorflow():
         here = f"Models are exported on the TensorFlow backend; Keras runs on {keras.backend.backend()!r} here."
         how = "Save the weights (train with --no-export), and export them in a process with KERAS_BACKEND=tensorflow."
         raise RuntimeError(f"{here} {how}")
-
-
-def network_of(model):
-    """What gives a model's answers: the encoder of a `CapsuleClassifier`, or else the model itself."""
-    return model.encoder if isinstance(model, CapsuleClassifier) else model
 
 
 def hidden_states(model):
@@ -78,7 +74,7 @@ def for_any_number(answer):
 
 
 def warn_of_logits(model, example):
-    """Warns if a model answers with logits: its last layer gives them, or its answer to `example` exceeds [0, 1]."""
+    """Warns if a model answers with logits: its last layer gives them, or its answer to `example` leaves [0, 1]."""
     outputs = getattr(network_of(model), "output", None)
     if outputs is not None:
         check_outputs(model, outputs)
@@ -92,4 +88,4 @@ def warn_of_logits(model, example):
             return
         sign = f"it answers with numbers such as {farthest:.2f}"
     served = f"The outputs of {model.name} are served as probabilities, but they are not probabilities: {sign}."
-    warnings.warn(f"{served} Add keras.layers.Softmax() after them.", stacklevel=3)
+    warnings.warn(f"{served} Add keras.layers.Softmax() after them.", stacklevel=4)

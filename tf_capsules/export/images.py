@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from tf_capsules.analysis.inference import shape_of_images
+from tf_capsules.analysis.inference import network_of, shape_of_images
 from tf_capsules.datasets import augment
 from tf_capsules.datasets.encoded import decode_image
 from tf_capsules.export import answers
@@ -16,7 +16,7 @@ def served_shape(model, preprocess, image_shape):
     answers.need_tensorflow()
     if answers.hidden_states(model) is not None:
         raise ValueError(f"The model takes hidden states of texts, not images: {model!r}")
-    for taken in keras.tree.flatten(getattr(answers.network_of(model), "inputs", None) or []):
+    for taken in keras.tree.flatten(getattr(network_of(model), "inputs", None) or []):
         if "float" not in taken.dtype:
             unfit = f"Exports give a model float32 images in [0, 1]; {model.name} takes {taken.dtype}."
             raise ValueError(f"{unfit} Make a model of its layers whose input is float32.")

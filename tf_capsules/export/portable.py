@@ -28,7 +28,8 @@ def export_litert(model, file, preprocess=(), image_shape=None):
             model is replaced when the new one is complete; any other file is refused.
 
     Raises:
-        ValueError: as in `export_saved_model`; also a model that computes in half precision, or a file of another kind.
+        ValueError: as in `export_saved_model`; also a model that computes in half precision or has Keras's quantized
+            layers, or a file of another kind.
         RuntimeError: Keras runs on another backend than TensorFlow.
 
     Example:
@@ -58,8 +59,8 @@ def export_onnx(model, file, preprocess=(), image_shape=None):
     `pip install "tf_capsules[export]"` brings.
 
     Args:
-        model, file, preprocess, image_shape: as in `export_litert`, with its result and errors; the name of the file
-            ends in ".onnx" by convention.
+        model, file, preprocess, image_shape: as in `export_litert`, with its result and errors, but quantized
+            layers are taken; the name of the file ends in ".onnx" by convention.
 
     Raises:
         ValueError: also for a model that has loops within an image, such as `tf_capsules.models.li2018.CapNet`.

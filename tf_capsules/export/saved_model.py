@@ -44,8 +44,9 @@ def export_saved_model(
             loads the model, so that the first user does not wait. Needs the package tensorflow-serving-api.
 
     Raises:
-        ValueError: before anything is written: steps that do not lead to the model's images, too many or too few class
-            names, an unknown default, or a folder that can't be written or holds something else than a SavedModel.
+        ValueError: before anything is written: a model of other inputs or answers, steps that do not lead to its
+            images, too many or too few class names, an unknown default, or a folder that can't be written or holds
+            something else than a SavedModel.
         ImportError: `warmup` without the package tensorflow-serving-api.
         RuntimeError: Keras runs on another backend than TensorFlow.
 

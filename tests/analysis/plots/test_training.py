@@ -214,3 +214,17 @@ def test_a_run_has_one_colour_in_all_panels():
     colors = [{line.get_label(): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
     assert colors[0]["2"] == colors[1]["2"] != colors[0]["1"]
     assert legend(figure) == ["1", "2"]
+
+
+def test_a_metric_called_error_is_none():
+    history = [row | {"val_loss_std": 0.1, "val_error_rate_std": 0.1} for row in rows(0.8, 0.1, accuracy="error_rate")]
+    history = [{**row, "error_rate": 0.2, "val_error_rate": 0.1} for row in history]
+    metric = plots.draw_training_curves(history).axes[1]
+    assert metric.get_yscale() == "linear" and metric.collections and metric.get_ylabel() == "error rate (%)"
+
+
+def test_a_run_called_loss():
+    runs = {name: keras.callbacks.History() for name in ("loss", "other")}
+    for run in runs.values():
+        run.epoch, run.history = [0, 1], {"loss": [0.8, 0.4]}
+    assert set(lines(plots.draw_loss_comparison(runs).axes[0])) == set(runs)

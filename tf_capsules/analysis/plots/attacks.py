@@ -49,7 +49,7 @@ def draw_robustness(rows, units="units of the input"):
     images = drawing.counted(rows[0]["images"], "image").capitalize()
     text = f"{images}. Solid: attacks along the gradients of the model that is judged."
     if len(models) > 1:
-        text += " Dashed: along those of another one, whose marker they have."
+        text += " Dashed: along those of another model; the marker says which."
     return drawing.add_caption(figure, text)
 
 

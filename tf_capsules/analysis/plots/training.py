@@ -41,7 +41,7 @@ def draw_training_curves(history, losses=None):
     points = all(len(rows) == 1 for rows in runs.values())
     figure = drawing.new_figure(4.8 * len(panels) + 1.8, 4.2)
     for axes, (quantity, kind) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        show, label = _shown(runs, quantity, points)
+        show, label, of_error = _shown(runs, quantity, points)
         for number, (name, rows) in enumerate(runs.items()):
             if quantity == "loss" and kinds[name] != kind:
                 continue
@@ -49,13 +49,13 @@ def draw_training_curves(history, losses=None):
                 epochs, values = _columns(rows, key)
                 if len(values):
                     drawing.add_line(axes, number, epochs, show(values), ", ".join(filter(None, (name, part))), style)
-            if len(runs) == 1 and not label.startswith("error"):
+            if len(runs) == 1 and not of_error:
                 _draw_band(axes, rows, quantity, show, points)
         drawing.label_axes(axes, "epoch", f"{label}, {kind}" if kind else label)
         low, high = (value if np.isfinite(value) else 0 for value in axes.dataLim.intervaly)
         if points:  # no curve puts these into proportion
             axes.set_ylim(0, 105 if label.endswith("(%)") else 1.1 * high or 1)
-        elif label.startswith("error"):
+        elif of_error:
             drawing.log_scale(axes)
         elif label.endswith("(%)"):
             drawing.show_at_least(axes, LEAST_PERCENT, 0, 105)
@@ -65,23 +65,24 @@ def draw_training_curves(history, losses=None):
     lines = ("Hollow", "Filled") if points else ("Dashed", "Solid")
     text = "{}: training, the mean over each epoch. {}: validation, after each epoch".format(*lines)
     banded = len(runs) == 1 and any(row.get("val_loss_std") for row in next(iter(runs.values())))
-    of_loss = " in the loss" if any("error" in axes.get_ylabel() for axes in figure.axes) else ""
+    of_loss = " in the loss" if "log" in [axes.get_yscale() for axes in figure.axes] else ""
     band = f"; band{of_loss}: one standard deviation over batches" if banded else ""
     return drawing.add_caption(figure, f"{text}{band}.{'' if shared else ' The runs have no metric in common.'}")
 
 
 def _shown(runs, quantity, points):
-    """A function that turns a quantity's values into those that a panel shows, and the label of its axis."""
+    """A function from a quantity's values to those that a panel shows, their label, and whether they are errors."""
     if quantity == "loss":
-        return (lambda values: values), quantity
+        return (lambda values: values), quantity, False
     title = quantity.replace("_", " ")
     ends = [_columns(rows, f"val_{quantity}")[1][-1] for rows in runs.values()]
     most = max(_columns(rows, key)[1].max(initial=0) for rows in runs.values() for key in (quantity, f"val_{quantity}"))
     if not points and min(ends) >= HIGH and most < 1:  # no error has no place on a logarithmic axis
-        return (lambda values: 100 * (1 - values)), "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
+        label = "error (%)" if quantity == "accuracy" else f"error, {title} (%)"
+        return (lambda values: 100 * (1 - values)), label, True
     if most > 1:  # of another kind than an accuracy
-        return (lambda values: values), title
-    return (lambda values: 100 * np.clip(values, 0, 1)), f"{title} (%)"
+        return (lambda values: values), title, False
+    return (lambda values: 100 * np.clip(values, 0, 1)), f"{title} (%)", False
 
 
 def _draw_band(axes, rows, quantity, show, points):
@@ -201,7 +202,7 @@ def draw_accuracy_by_iterations(accuracies):
 
 
 def _runs(history, losses=None):
-    """Checks runs; returns the rows of each, the loss of feedback units subtracted, and its kind of loss, by name."""
+    """Checks runs. Returns, by name, the rows of each without the loss of feedback units, and its kind of loss."""
     one = not isinstance(history, dict) or _of_fit(history)
     runs = {name: _rows(run) for name, run in ({"": history} if one else history).items()}
     for name, rows in runs.items():
@@ -217,7 +218,8 @@ def _runs(history, losses=None):
 
 def _of_fit(lists):
     """Whether this is the dict of lists in what Keras's `fit` returned."""
-    return isinstance(lists, dict) and bool(lists.get("loss")) and not isinstance(lists["loss"][0], dict)
+    loss = lists.get("loss") if isinstance(lists, dict) else None
+    return isinstance(loss, (list, tuple)) and bool(loss) and not isinstance(loss[0], dict)
 
 
 def _rows(history):
