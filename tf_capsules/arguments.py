@@ -10,7 +10,7 @@ FLOAT32 = np.finfo(np.float32)
 
 
 def is_whole(value, low=-math.inf, high=math.inf):
-    """Whether the value is a whole number from `low` to `high`, of Python or of NumPy. True and False are none."""
+    """Whether the value is a whole number from `low` to `high`, of Python or of NumPy; not True or False."""
     try:
         return not isinstance(value, bool) and low <= operator.index(value) <= high
     except TypeError:
@@ -27,7 +27,7 @@ def positive_int(name, value):
 def is_number(value, low=-math.inf, high=math.inf):
     """Whether the value is a finite real number from `low` to `high`."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and math.isfinite(value) and low <= value <= high
+    return real and abs(value) < math.inf and low <= value <= high
 
 
 def is_positive(value):

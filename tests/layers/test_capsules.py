@@ -47,7 +47,8 @@ def test_label_mask_without_labels_keeps_the_most_active():
     np.testing.assert_array_equal(array(LabelMask()(POSES)), keep(longest))
     activations = np.random.default_rng(1).normal(size=(3, 4))
     assert (activations.argmax(1) != longest).any()
-    np.testing.assert_array_equal(array(LabelMask()(POSES, activations=activations)), keep(activations.argmax(1)))
+    for given in (activations, activations.tolist()):
+        np.testing.assert_array_equal(array(LabelMask()(POSES, activations=given)), keep(activations.argmax(1)))
 
 
 def test_label_mask_with_one_class():

@@ -66,3 +66,8 @@ def test_without_a_prior_children_that_share_may_be_of_any_number():
 def test_what_does_not_fit_is_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_shares_are_known_before_the_layer_is_built():
+    assert SelfAttentionRouting(2, 4, use_prior=False).couplings_are_shares
+    assert not SelfAttentionRouting(2, 4).couplings_are_shares

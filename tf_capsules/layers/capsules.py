@@ -83,7 +83,8 @@ class LabelMask(keras.layers.Layer):
         super().build(poses_shape)
 
     def call(self, poses, labels=None, activations=None):
-        self.compute_output_shape(_shape(poses), activations_shape=None if activations is None else _shape(activations))
+        activations = None if activations is None else ops.convert_to_tensor(activations)
+        self.compute_output_shape(_shape(poses), activations_shape=getattr(activations, "shape", None))
         poses = ops.cast(poses, self.compute_dtype)
         if labels is None:
             if activations is None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import keras
 
 from tf_capsules.layers.arguments import one_of, positive_int
-from tf_capsules.layers.base import RoutingLayer, one_or_all
-from tf_capsules.layers.connections import check_per_child
+from tf_capsules.layers.base import one_or_all
 from tf_capsules.layers.inner_states import KeepsInnerStates
 
 
@@ -91,7 +90,7 @@ class ConcurrentRouting(KeepsInnerStates):
                 children = [lowest, *(own[-1] for own in found[:-1])]
                 parents = [own[-1] for own in found]
                 for number, own in enumerate(found):
-                    # A result rises by a layer an iteration.
+                    # An update reaches the next higher layer one iteration later.
                     if return_iterations or len(found) - 1 - number <= left:
                         own.append(routed(number, children[number], parents[number]))
         return found if return_iterations else found[-1][-1]
@@ -103,28 +102,14 @@ class ConcurrentRouting(KeepsInnerStates):
     def compute_mask(self, *args, **kwargs):
         return None
 
-    def compute_output_spec(
-        self, poses, activations=None, mask=None, training=None, return_iterations=False, poses_mask=None
-    ):
-        self._check_mask(poses_mask if mask is None else mask)
-        if isinstance(self.chain[0], RoutingLayer):
-            check_per_child(poses, activations=activations, mask=mask)
-        specs, shapes = [], self._shapes(poses.shape, None if activations is None else activations.shape)
-        for layer, own in zip(self.chain, shapes, strict=True):
-            # New ones for each iteration: Keras tells tensors apart by identity.
-            results = ([keras.KerasTensor(shape, layer.compute_dtype) for shape in own] for _ in range(self.iterations))
-            specs.append([*map(one_or_all, results)])
-        return specs if return_iterations else specs[-1][-1]
+    def compute_output_spec(self, *args, **kwargs):
+        return self.call(*args, **kwargs)  # symbolic arguments give symbolic results
 
     def compute_output_shape(self, poses_shape, activations_shape=None):
-        return one_or_all(self._shapes(poses_shape, activations_shape)[-1])
-
-    def _shapes(self, *shapes):
-        """The shapes of the results of each layer."""
-        below = [_several(*shapes)]
+        shapes = _several(poses_shape, activations_shape)
         for layer in self.chain:
-            below.append(_spread(layer.compute_output_shape(*below[-1]), tuple))
-        return below[1:]
+            shapes = _spread(layer.compute_output_shape(*shapes), tuple)
+        return one_or_all(shapes)
 
     def get_config(self):
         layers = [keras.saving.serialize_keras_object(layer) for layer in self.chain]

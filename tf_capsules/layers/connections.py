@@ -100,11 +100,6 @@ def bool_mask(mask, shape):
     return None if mask is None else ops.cast(ops.reshape(mask, shape), "bool")
 
 
-def flat_mask(poses, mask):
-    """The mask of the children of poses, bool (batch, children); None stays None."""
-    return bool_mask(mask, ops.shape(flatten_grid(poses))[:2])
-
-
 def masked(activations, mask, shape, dtype):
     """Activations, 0 where masked, in that shape and dtype; None if neither is given, which stands for ones."""
     factors = activations, bool_mask(mask, shape)

@@ -31,8 +31,8 @@ class ConvEMRouting(EMRoutingLayer, ConvRoutingLayer):
         competition: "all" (the paper); or "types": only the parents at one position compete, a simpler algorithm.
         votes_memory: "auto": votes exist for some examples at a time, and the backward pass recomputes them, unless the
             call returns couplings or `normalization` is "min_max"; "recompute": likewise, which excludes "min_max";
-            "store": for all examples at a time, which is faster. On JAX, forward-mode differentiation (`jax.jvp`) needs
-            "store".
+            "store": for all examples at a time, which takes more memory, and less time only where kernels are large. On
+            JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         normalization: see `EMRouting`; "data" is `100 capsules / children of a window`, masked ones included; "min_max"
             is over the types at each position.
         others: see `EMRouting`.

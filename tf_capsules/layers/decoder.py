@@ -55,13 +55,10 @@ class Decoder(Configured):
         self.units = () if np.size(units) == 0 else positive_ints("units", units, "hidden layer", (512, 1024))
         self._set_weight_options(locals())
         sizes = (*self.units, math.prod(self.image_shape))
-        activations = ["relu"] * len(self.units) + ["sigmoid"]
-        self.dense = [
-            keras.layers.Dense(
-                size, activation, **self._weight_options(clone=True), **self._inner, name=f"dense_{number}"
-            )
-            for number, (size, activation) in enumerate(zip(sizes, activations, strict=True))
-        ]
+        self.dense = []
+        for number, size in enumerate(sizes):
+            options = {**self._weight_options(clone=True), **self._inner, "name": f"dense_{number}"}
+            self.dense.append(keras.layers.Dense(size, "relu" if number < len(self.units) else "sigmoid", **options))
 
     def build(self, input_shape):
         known_axes(self, input_shape, {axis: "capsules and their size" for axis in range(1, len(input_shape))})

@@ -6,9 +6,10 @@ from keras import ops
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer, Size
 from tf_capsules.layers.arguments import one_of, positive_int, positive_int_or_none, takes_xla, truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import bool_mask, count_groups, flat_mask, rows_of
+from tf_capsules.layers.connections import bool_mask, count_groups, flatten_grid, rows_of
 from tf_capsules.layers.convolutional import ConvRoutingLayer
-from tf_capsules.routing.dynamic import check_dynamic_routing, dynamic_routing
+from tf_capsules.routing.couplings import check_competition
+from tf_capsules.routing.dynamic import dynamic_routing
 from tf_capsules.routing.dynamic_by_parents import dynamic_routing_by_parents
 from tf_capsules.routing.votes import plan
 from tf_capsules.routing.windowed import windowed_dynamic_routing
@@ -98,8 +99,8 @@ class DynamicRouting(RoutingLayer):
     ):
         super().__init__(capsules, dim, votes_memory, sharing, **kwargs)
         self.leaky = truth_value("leaky", leaky)
-        check_dynamic_routing(iterations, competition, self.leaky)
         self.iterations = positive_int("iterations", iterations)
+        check_competition(competition, self.leaky)
         self.competition = competition
         self.use_bias = truth_value("use_bias", use_bias)
         self.use_vote_bias = truth_value("use_vote_bias", use_vote_bias)
@@ -132,7 +133,7 @@ class DynamicRouting(RoutingLayer):
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = flat_mask(poses, mask)
+        mask = bool_mask(mask, ops.shape(flatten_grid(poses))[:2])
         votes = self.make_votes(poses, mask)
         options = dict(bias=self.bias, initial_logits=self.first_logits, mask=mask)
         if self.parents_per_chunk is not None and not return_couplings:
@@ -157,8 +158,8 @@ class ConvDynamicRouting(ConvRoutingLayer):
         capsules: parent types, that is parents at each position.
         kernel_size, strides: of the windows, a number or (rows, columns).
         votes_memory: "auto" and "recompute": votes exist for some examples at a time, and the backward pass recomputes
-            them, unless the call returns couplings; "store": for all examples at a time, which is faster. On JAX,
-            forward-mode differentiation (`jax.jvp`) needs "store".
+            them, unless the call returns couplings; "store": for all examples at a time, which takes more memory, and
+            less time only where kernels are large. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         others: see `DynamicRouting`.
 
     Call arguments:

@@ -70,9 +70,9 @@ class EMRouting(EMRoutingLayer):
         votes_memory: "auto": votes are stored if this takes less memory, without sharing, and for fewer than 128
             children, whose variances would otherwise lose digits; "store": always, more exact where mask, activations
             or couplings leave a parent only a few of many children; "recompute": never, which needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. A type that
-            has as many or more is not divided. It needs sharing, and not "store". Where "auto" stores votes it has no
-            effect. Elsewhere TensorFlow can use neither XLA nor gradients of second order.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. A
+            type with at least so many is routed in one piece. It needs sharing, and not "store". Where "auto" stores
+            votes it has no effect. Elsewhere TensorFlow can use neither XLA nor gradients of second order.
         use_bias: whether votes have a learned bias.
         inverse_temperature: a number for each iteration; or one number n, for `n (1 - 0.95 ** t)` in iteration t.
         normalization: factor on the costs; "data": `100 capsules / children`, without those that are masked; "min_max":

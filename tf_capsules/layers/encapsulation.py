@@ -65,7 +65,7 @@ class CapConv(Configured):
 
     Raises:
         ValueError: arguments out of range, arguments of coefficients for a layer without, poses that are not vectors on
-            a grid, a residual of another shape; on TensorFlow 0 examples if aide or skip, Keras's `Conv2D`, are used.
+            a grid, a residual of another shape.
 
     Example:
         >>> CapConv(dim=4, strides=2, coefficients="both")(np.zeros((2, 9, 8, 32, 2))).shape

@@ -41,10 +41,11 @@ class HeinsenRouting(RoutingLayer):
         votes_memory: "auto": votes are stored if every other form is larger, and in calls with fewer than 8 children,
             whose variances would otherwise lose digits; "store": always, best where a mask or the logits leave only a
             few of many children; "recompute": never, which needs sharing.
-        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. A type that
-            has as many or more is not divided. It needs shared transformations, and neither "store" nor a function as
-            density. Where "auto" stores votes it has no effect. Elsewhere TensorFlow can use neither XLA nor gradients
-            of second order; likewise for `capsules=None` with "auto" and an unknown number of children.
+        children_per_chunk: about how many children are routed at a time, to bound the memory; None: all. A
+            type with at least so many is routed in one piece. It needs shared transformations, and
+            neither "store" nor a function as density. Where "auto" stores votes it has no effect. Elsewhere TensorFlow
+            can use neither XLA nor gradients of second order; likewise for `capsules=None` with "auto" and an unknown
+            number of children.
         epsilon: added to each parent's mass (the sum of the shares of data that it uses) and to each variance.
         kernel_initializer: None: normal of standard deviation 1 / (columns of a child's pose).
         bias_initializer, beta_initializer (of all betas), kernel_regularizer, ...: of the weights that they name.

@@ -120,10 +120,10 @@ class InvertedAttentionRouting(_AttentionRoutingLayer):
         initial_pose: the parents' poses before the first iteration: "zeros", which give uniform couplings; "random",
             drawn once from a normal distribution; "learned", zeros at first.
         use_activations: whether parents have activations (ablation C).
-        votes_memory: "auto": with `use_activations` votes are stored. Without it the layer holds a child's pose for
-            each (child, parent) pair, and recomputes it in the backward pass: for a few examples at a time, in calls
-            that return couplings for all. "store": votes are always stored. "recompute": never, which excludes
-            `use_activations`. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
+        votes_memory: "auto": with `use_activations` votes are stored. Otherwise the layer computes a child's pose for
+            each (child, parent) pair, for a few examples at a time, and again in the backward pass. Calls that return
+            couplings compute these for all examples, and keep them. "store": votes are always stored. "recompute":
+            never, which excludes `use_activations`. On JAX, forward-mode differentiation (`jax.jvp`) needs "store".
         kernel_initializer: None: normal, of standard deviation `sqrt(capsules / (children * columns of their poses))`.
         beta_u_initializer, ..., beta_a_constraint: of the weights that they name; the betas are those of activations.
         seed: of the dropout and of a random initial pose.
@@ -215,7 +215,8 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     `InvertedAttentionRouting` in each window of a convolution without padding; all positions share the transformations.
     Parents compete for a child only within a position: a child in several windows has votes in each. A first iteration
-    from zero poses without `use_activations` is a plain convolution. Others hold votes of some examples at a time.
+    from zero poses without `use_activations` is a plain convolution. All other calls make
+    the votes, by default of some examples at a time.
 
     Source: Tsai et al. 2020, sections 2 and 3.
 

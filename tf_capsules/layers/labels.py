@@ -4,7 +4,7 @@ from keras import ops
 
 
 def class_rows(what, labels, predictions):
-    """Labels as rows, and predictions, two arrays (batch, classes). `what` begins the error for other predictions."""
+    """Labels as rows, and predictions, two arrays (batch, classes). Errors of other predictions begin with `what`."""
     labels, predictions = map(ops.convert_to_tensor, (labels, predictions))
     if len(predictions.shape) != 2:
         raise ValueError(f"{what} (batch, classes). Received predictions of shape {tuple(predictions.shape)}.")

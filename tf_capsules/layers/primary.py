@@ -45,7 +45,7 @@ class PrimaryCapsules(Configured):
 
     Raises:
         ValueError: sizes below 1, an unknown activation, an unknown number of channels, or an image smaller than the
-            kernel. Keras's `Conv2D` takes no batch of 0 examples on TensorFlow.
+            kernel.
 
     Example:
         >>> PrimaryCapsules(types=4, pose=8, kernel_size=9, strides=2)(np.zeros((1, 20, 20, 3))).shape

@@ -1,11 +1,12 @@
 """Self-attention routing as a layer."""
 
 import keras
+from keras import ops
 
 from tf_capsules.argument_types import Constraint, Initializer, Regularizer
 from tf_capsules.layers.arguments import truth_value
 from tf_capsules.layers.base import RoutingLayer
-from tf_capsules.layers.connections import count_groups, flat_mask, rows_of
+from tf_capsules.layers.connections import bool_mask, count_groups, flatten_grid, rows_of
 from tf_capsules.routing.self_attention import self_attention_routing
 from tf_capsules.routing.votes import plan
 
@@ -77,11 +78,11 @@ class SelfAttentionRouting(RoutingLayer):
 
     @property
     def couplings_are_shares(self):
-        return self.prior is None
+        return not self.use_prior
 
     def call(self, poses, mask=None, return_couplings=False):
         self._check_call(poses, mask=mask)
-        mask = flat_mask(poses, mask)
+        mask = bool_mask(mask, ops.shape(flatten_grid(poses))[:2])
         votes = self.make_votes(poses, mask)
         poses, couplings = self_attention_routing(votes, prior=self.prior, mask=mask, return_couplings=True)
         return self._returned([poses], [couplings] if return_couplings else [])

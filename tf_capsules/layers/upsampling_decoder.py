@@ -16,8 +16,7 @@ class UpsamplingDecoder(Configured):
 
     Source: the released code of Mazzia et al. 2021 for smallNORB. A dense layer makes a map of 8x8. Three blocks
     follow: each doubles the map's size bilinearly and applies a 3x3 convolution without padding (64, 128 and 128
-    filters, leaky ReLU of 0.2). A last 3x3 convolution with a sigmoid gives the channels of the image. The convolutions
-    are Keras's `Conv2D`, which on TensorFlow takes no batch of 0 examples.
+    filters, leaky ReLU of 0.2). A last 3x3 convolution with a sigmoid gives the channels of the image.
 
     Args:
         channels: of the image, which is 48x48.

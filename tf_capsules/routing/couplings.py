@@ -8,7 +8,7 @@ from tf_capsules.argument_types import Tensor
 from tf_capsules.arguments import one_of
 from tf_capsules.routing.precision import at_least_float32
 
-_LONG = 32  # a last axis of this size, see `softmax`
+_LONG = 32  # a last axis from this size on is long, see `softmax`
 
 
 def couple(logits: Tensor, competition: str = "parents", *, leaky: bool = False, mask: Tensor | None = None):

@@ -40,7 +40,8 @@ def dynamic_routing(
     Raises:
         ValueError: iterations below 1, an unknown competition, or leaky competition between children.
     """
-    check_dynamic_routing(iterations, competition, leaky)
+    positive_int("iterations", iterations)
+    check_competition(competition, leaky)
     pose_axes = tuple(range(2, 2 + len(votes.pose_shape)))
 
     def parents(couplings):
@@ -68,9 +69,3 @@ def dynamic_routing(
     if return_couplings:
         return poses, ops.broadcast_to(couplings, (votes.batch, votes.children, votes.parents))
     return poses
-
-
-def check_dynamic_routing(iterations: int, competition: str = "parents", leaky: bool = False):
-    """Raises a ValueError for arguments that `dynamic_routing` can't work with."""
-    positive_int("iterations", iterations)
-    check_competition(competition, leaky)

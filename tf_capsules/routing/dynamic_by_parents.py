@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.arguments import positive_int
 from tf_capsules.routing.chunks import equal_chunks
 from tf_capsules.routing.couplings import unscaled_softmax
-from tf_capsules.routing.dynamic import check_dynamic_routing
 from tf_capsules.routing.squash import squash
 from tf_capsules.routing.votes import SharedVotes
 
@@ -29,7 +29,7 @@ def dynamic_routing_by_parents(
     Where children compete, parents don't depend on each other. So each chunk of parents goes through all iterations
     before the next one starts, and the backward pass recomputes its couplings.
     """
-    check_dynamic_routing(iterations, "children")
+    positive_int("iterations", iterations)
     count, size = equal_chunks(votes.parents, parents_per_chunk)
     batch, groups, entries = votes.batch, votes.groups, math.prod(votes.pose_shape)
     features = ops.reshape(votes.poses, (batch, votes.children, votes.rows * votes.columns))

@@ -46,7 +46,7 @@ def em_routing(
             and the children those of one window.
         competition: from logits to couplings, both (batch, children, parents or 1), such as `Windows.couple` for a
             batch of parent positions; None: all parents compete for a child.
-        children: how many "data" counts, (batch, 1), for a batch with masked ones; None: all.
+        children: the number that `normalization="data"` divides by, (batch, 1), where some are masked; None: all.
         return_couplings: also return the couplings R of the last M-step.
 
     Returns:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import keras
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
@@ -105,9 +104,6 @@ def mask_logits(mask: Tensor):
         >>> [float(x) for x in mask_logits([0.0, 0.5, 1.0])]
         [-inf, 0.0, inf]
     """
-    mask = ops.convert_to_tensor(mask)
-    if keras.backend.standardize_dtype(mask.dtype) == "bool":
-        mask = ops.cast(mask, "float32")
     mask = ops.stop_gradient(at_least_float32(mask))
     inside = ops.logical_and(mask > 0, mask < 1)
     between = ops.where(inside, mask, 0.5)

@@ -12,7 +12,7 @@ class Votes:
 
     batch: Tensor  # this and the next two are sizes; tensors where they are unknown
     children: Tensor
-    parents: int
+    parents: Tensor
     groups: int  # child i belongs to group `i % groups`
     pose_shape: tuple[int, ...]  # of a vote, (columns,) or (rows, columns)
     activations: Tensor  # how much each child counts in `moments`, (batch or 1, children)

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 NUMBERS_AT_A_TIME = 2_000_000  # in a chunk of examples: enough work to outweigh the loop, few enough for the cache
-FLOAT32 = 4  # bytes: routing runs in float32 under every dtype policy but float64
+BYTES = 4  # of a number: routing runs in float32 under every dtype policy but float64
 
 # With fewer children rounding would decide: only stored votes then give small variances precisely.
 FEWEST_FOR_EM = 128  # one child can be nearly all of a parent's mass
@@ -42,12 +42,12 @@ class Plan:
 
     def cost(self, batch, children, pairs, iterates, return_couplings=False):
         """The `VotesCost` of a call with so many children and pairs an example; `iterates`: whether more than once."""
-        tensor = FLOAT32 * batch * pairs * self.vote
+        tensor = BYTES * batch * pairs * self.vote
         if self.stores(children, return_couplings):
             return VotesCost(tensor, tensor)
         at_once = self.examples is None or return_couplings
         examples = batch if at_once else min(batch, self.examples)
-        return VotesCost(tensor, FLOAT32 * examples * pairs * self.pair if iterates else 0)
+        return VotesCost(tensor, BYTES * examples * pairs * self.pair if iterates else 0)
 
 
 def for_sums(memory, shared, rows, columns, dim, examples=None):

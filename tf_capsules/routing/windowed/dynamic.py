@@ -8,9 +8,9 @@ import math
 from keras import ops
 
 from tf_capsules.argument_types import Tensor
+from tf_capsules.arguments import positive_int
 from tf_capsules.routing.chunks import recomputed_by_examples
 from tf_capsules.routing.couplings import softmax, softmax_gradient
-from tf_capsules.routing.dynamic import check_dynamic_routing
 from tf_capsules.routing.precision import at_least_float32
 from tf_capsules.routing.squash import squash, squash_gradient
 from tf_capsules.routing.windowed.votes import make_votes, over_children, over_entries, summed_votes, transposed_votes
@@ -39,7 +39,7 @@ def windowed_dynamic_routing(
     Returns:
         (batch * positions, parents, *pose).
     """
-    check_dynamic_routing(iterations)
+    positive_int("iterations", iterations)
     poses, kernel = at_least_float32(poses), at_least_float32(kernel)
     children, parents, _, out = kernel.shape
     pose_shape = (*poses.shape[4:-1], out)

@@ -147,7 +147,7 @@ def _moments_gradient(votes, shares, means, variances, upstream, epsilon):
     masses = ops.sum(shares, axis=-1, keepdims=True)
     divisor = masses + epsilon
     d_squares = d_variances / divisor
-    # Nearly 0: epsilon draws means to zero. It is summed as it is, since rounding must not differ from that of votes.
+    # 0 but for epsilon and rounding. It is summed from the votes, so that its rounding is theirs.
     deviations = over_children(votes.votes, shares) - means * masses
     d_sums = (d_means - 2 * d_squares * deviations) / divisor
     d_masses = d_masses - ops.sum(d_squares * variances + d_sums * means, axis=-1)

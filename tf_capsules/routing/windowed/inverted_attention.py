@@ -89,7 +89,7 @@ def windowed_inverted_attention(
             divisor = ops.sum(shares, axis=-1, keepdims=True) + TINY
             means = over_children(votes, shares) / divisor
             deviations = votes - means[..., None]
-            # Nearly 0. It is summed as it is, since rounding must not differ from that of the deviations.
+            # 0 but for rounding. It is summed from the deviations, so that its rounding is theirs.
             d_sums = -2 * d_squares * over_children(deviations, shares) / divisor
             upstream = upstream + d_sums
             d_shares = d_masses - ops.sum(d_sums * means, axis=-1, keepdims=True)
