@@ -1,13 +1,13 @@
 """IPython runs this when it starts: a notebook then does less of what takes long.
 
-It trains two epochs, of two steps for images, predicts a few images and draws a quarter of the toys. Its kept outputs
-are of all of it.
+It trains two epochs, of two steps for images, predicts a few images, follows poses for a few iterations and draws a
+quarter of the toys. Its kept outputs are of all of it.
 """
 
 import keras
 import numpy as np
 
-from tf_capsules import datasets
+from tf_capsules import analysis, datasets
 
 SHORT = 2  # epochs, and steps of each for images
 SOME = 64  # images for validation and prediction
@@ -61,6 +61,14 @@ def with_fewer_toys(load):
     return load_fewer
 
 
+def of_few_iterations(measure):
+    def measure_few(model, images, iterations, **options):
+        return measure(model, images, min(iterations, 2 * SHORT), **options)
+
+    return measure_few
+
+
 keras.Model.fit = shortened(keras.Model.fit)
 keras.Model.predict = of_some(keras.Model.predict)
 datasets.load = with_fewer_toys(datasets.load)
+analysis.measure_pose_changes = of_few_iterations(analysis.measure_pose_changes)

@@ -14,6 +14,11 @@ EAGER = BACKEND == "tensorflow"
 slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of these shapes anew: minutes")
 
 
+def way(value):
+    """The id of a parameter `jit` in the name of a test; other values have their own."""
+    return {True: "xla", False: "plain"}[value] if isinstance(value, bool) else None
+
+
 def array(x):
     return ops.convert_to_numpy(x)
 

@@ -12,12 +12,13 @@ if QUICK:
     flags = "backend_optimization_level=0", "llvm_disable_expensive_passes=true", "cpu_use_fusion_emitters=false"
     os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in flags))
 
+# Imports and tracing make many objects, but little garbage: less frequent collection saves a fifth of the time.
+gc.set_threshold(100_000, 20, 20)
+
 
 def pytest_collection_finish():
     """Runs after all imports. Only processes that run tests import Keras, not the one that distributes the tests."""
-    # Tracing makes many objects, but little garbage: less frequent collection saves a fifth of the time.
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow:
         # To seed TensorFlow's own random operations throws away all kernels: it is done where the seed changes. Of

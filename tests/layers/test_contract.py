@@ -11,12 +11,10 @@ from sweep import LAYERS, MODELS
 import tf_capsules.layers
 import tf_capsules.models
 
-# On JAX each layer in all its forms, and each network in one, but for forms with code of their own.
-OTHER_CODE = ("CapNet EM", "CapsNet without decoder", "EfficientCapsNet instance normalization")
-NETWORKS = [
-    pytest.param(name, marks=[pytest.mark.long, *([slow_on_jax] if " " in name and name not in OTHER_CODE else [])])
-    for name in MODELS
-]
+# On JAX all layers, and one network of each paper or two: the others are made of the same layers.
+ON_JAX = ("CapsNet", "MatrixCapsNet", "CapNet EM", "EncapNet", "ImageCapsNet", "TextCapsNet", "AttentionCapsNet")
+ON_JAX += ("EfficientCapsNet instance normalization",)
+NETWORKS = [pytest.param(name, marks=[pytest.mark.long, *([] if name in ON_JAX else [slow_on_jax])]) for name in MODELS]
 
 
 @pytest.mark.parametrize("name", [*LAYERS, *NETWORKS])

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import EAGER, JIT, float64, gradients_of, run
+from backend import EAGER, JIT, float64, gradients_of, run, way
 from keras import ops
 
 from tf_capsules.losses import SinkhornDivergence, sinkhorn, transport_cost
@@ -136,7 +136,7 @@ def test_the_gradient_goes_through_the_cost_and_on_demand_through_the_plan(plan_
         np.testing.assert_allclose(gradient[index], (by_hand(start + step) - by_hand(start - step)) / 2e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 @pytest.mark.parametrize("options", [{}, {"cost": "l2"}, {"epsilon": 1e-3}, {"epsilon": 1e-3, "plan_gradient": True}])
 def test_value_and_gradients_are_finite_for_zeros_and_a_small_epsilon(options, jit):
     options = options | ({"iterations": 4} if jit else {})  # a longer program takes longer to compile

@@ -3,7 +3,7 @@ import copy
 import keras
 import numpy as np
 import pytest
-from backend import EAGER, array
+from backend import EAGER, array, way
 from oracle import read
 from sweep import MODELS
 
@@ -95,7 +95,7 @@ def expected_loss(steps):
     return np.mean(losses)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 def test_the_margin_grows_with_each_training_step_and_no_other(jit):
     network = make_network(jit)
     history = fit(network, 4)

@@ -3,7 +3,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array
+from backend import BACKEND, array, way
 
 from tf_capsules.optimizers import Adam
 
@@ -55,7 +55,7 @@ def test_small_gradients_move_the_weights_as_in_tensorflow(scale):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="the kernel is TensorFlow's")
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 def test_the_kernel_updates_weights_and_moments_as_keras_does(jit, monkeypatch):
     import tensorflow as tf
 

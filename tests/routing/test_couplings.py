@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array, results_and_gradients
+from backend import array, results_and_gradients, way
 
 from tf_capsules.routing import couple
 from tf_capsules.routing.couplings import softmax
@@ -26,7 +26,7 @@ def test_couplings():
     assert (among_children[0][~mask[0]] == 0).all() and (among_children[1] == 0).all()
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 @pytest.mark.parametrize("last", [5, 40])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_a_softmax_along_any_axis(axis, last, jit):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array, as_one_program, gradients_of, results_and_gradients
+from backend import array, as_one_program, gradients_of, results_and_gradients, way
 from keras import ops
 from oracle import ATOL, routing_case
 
@@ -147,7 +147,7 @@ def make_route(form, jit):
     return route
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 @pytest.mark.parametrize("form", ["stored", "distinct", "all"])
 def test_finite_for_extreme_poses(form, jit):
     random = np.random.default_rng(6)
@@ -172,7 +172,7 @@ def test_finite_for_extreme_poses(form, jit):
                 assert all(np.isfinite(slope).all() for slope in slopes), size
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 @pytest.mark.parametrize("form, dtype", [("stored", "bfloat16"), ("distinct", "float16"), ("all", "bfloat16")])
 def test_half_precision_is_routed_in_float32(form, dtype, jit):
     random = np.random.default_rng(7)

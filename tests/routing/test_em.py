@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array, as_one_program, compiled, float64, gradients_of, results_and_gradients, slow_on_jax
+from backend import array, as_one_program, compiled, float64, gradients_of, results_and_gradients, slow_on_jax, way
 from keras import ops
 from oracle import expand, read
 
@@ -308,6 +308,7 @@ def test_gradients_flow_through_all_iterations():
         ("shared", False, {"normalization": "data"}),
         ("shared", True, {"normalization": "data"}),
     ],
+    ids=way,
 )
 def test_finite_for_extreme_input(form, jit, options):
     x, _ = make_case(np.random.default_rng(6), 9, batch=16)
@@ -328,7 +329,7 @@ def test_finite_for_extreme_input(form, jit, options):
     assert np.isfinite(value) and all(np.isfinite(slope).all() for slope in slopes)
 
 
-@pytest.mark.parametrize("form, dtype, jit", [("stored", "bfloat16", True), ("shared", "float16", False)])
+@pytest.mark.parametrize("form, dtype, jit", [("stored", "bfloat16", True), ("shared", "float16", False)], ids=way)
 def test_half_precision_is_routed_in_float32(form, dtype, jit):
     x, _ = make_case(np.random.default_rng(7), 24)
     half = [ops.cast(x[name].astype("float32"), dtype) for name in ("poses", "kernel", "activations")]

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array, as_one_program, float64, gradients_of, results_and_gradients, slow_on_jax
+from backend import array, as_one_program, float64, gradients_of, results_and_gradients, slow_on_jax, way
 from keras import ops
 from oracle import ATOL, HEINSEN, heinsen_case
 
@@ -213,7 +213,9 @@ def test_a_density_may_be_a_function():
 
 @slow_on_jax
 @pytest.mark.parametrize(
-    "form, jit", [("stored", False), ("stored", True), ("shared", False), ("shared", True), ("chunks", False)]
+    "form, jit",
+    [("stored", False), ("stored", True), ("shared", False), ("shared", True), ("chunks", False)],
+    ids=way,
 )
 def test_finite_for_extreme_input(form, jit):
     x, _, _ = make_case(np.random.default_rng(4), 9)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import array, as_one_program, float64, gradients_of
+from backend import array, as_one_program, float64, gradients_of, way
 from keras import ops
 
 from tf_capsules import routing
@@ -80,7 +80,7 @@ def test_votes_that_are_not_stored_have_the_same_gradients():
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 def test_capsules_of_zeros_have_finite_gradients(jit):
     poses, kernel, prior, _ = problem()
     value, gradients = gradients_of(

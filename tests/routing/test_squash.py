@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array, compiled, gradients_of
+from backend import array, compiled, gradients_of, way
 from keras import ops
 from oracle import CASES
 
@@ -33,7 +33,7 @@ def test_length_grows_with_the_input_and_stays_at_most_one():
     np.testing.assert_allclose(lengths[2:6], norms[2:6] ** 2 / (1 + norms[2:6] ** 2), rtol=2e-5, atol=5e-7)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 @pytest.mark.parametrize("function", [squash, length])
 def test_finite_for_extreme_capsules(function, jit):
     rows = np.array([[0, 0, 0], [1e20, -1e20, 3e19], [1e-20, 2e-20, 0], [1e20, 1e-20, 0], [3, 4, 0]], "float32")
@@ -46,7 +46,7 @@ def test_finite_for_extreme_capsules(function, jit):
     assert np.abs(gradient[4]).max() > 0.01
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True], ids=way)
 def test_gradient_equals_finite_differences(jit):
     s = np.array([[0.3, -0.4, 0.5], [2.0, 1.0, -2.0]], "float32")
     weights = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 4.0]], "float32")

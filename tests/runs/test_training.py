@@ -315,13 +315,19 @@ for a, b in zip(one[2], two[2], strict=True):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.long
-def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeypatch):
+@pytest.fixture
+def on_texts(tmp_path, monkeypatch):
+    """A recipe on texts, and settings with data and a transformer for it."""
     toy = ToyTransformer(write_checkpoint(tmp_path / "toy"))
     monkeypatch.setattr(text, "load", lambda name: toy)
     tiny = dict(dim=6, parts=5, pose=3, iterations=2)
     recipe = recipes.get("heinsen2019-sst2").replace(model_options=tiny, epochs=2, batch_size=4, figures=())
-    settings = Settings(data_dir=str(write_trees(tmp_path / "trees", sentences=4)), cache=str(tmp_path / "cache"))
+    return recipe, Settings(data_dir=str(write_trees(tmp_path / "trees", sentences=4)), cache=str(tmp_path / "cache"))
+
+
+@pytest.mark.long
+def test_a_recipe_on_texts_trains_and_is_loaded(eager, on_texts, tmp_path, monkeypatch):
+    recipe, settings = on_texts
     whole = train(recipe, tmp_path / "whole", settings, verbose=0)
     assert [row["epoch"] for row in whole.history] == [1, 2]
     assert {"val_loss_std", "val_accuracy_std"} <= set(whole.history[0])
@@ -331,6 +337,16 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
     texts, labels = whole.examples(3, raw=True)
     assert texts[0] == "bad0" and labels.tolist() == [0, 1, 0]
     assert whole.examples(3)[0]["embeddings"].shape[0] == 3
+    monkeypatch.setattr(recipes, "get", lambda name: recipe)
+    loaded = load_run(whole.folder)
+    assert loaded.trained_on.inputs == "3 hidden states of 4"
+    assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
+
+
+@pytest.mark.long
+def test_a_recipe_on_texts_is_resumed_to_the_weights_of_an_uninterrupted_run(eager, on_texts, tmp_path, monkeypatch):
+    recipe, settings = on_texts
+    whole = train(recipe, tmp_path / "whole", settings, verbose=0)
 
     class Killed(Exception):
         pass
@@ -349,10 +365,6 @@ def test_a_recipe_on_texts_trains_resumes_and_is_loaded(eager, tmp_path, monkeyp
     cut = train(recipe, tmp_path / "cut", settings, resume=True, verbose=0)
     for a, b in zip(whole.model.get_weights(), cut.model.get_weights(), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
-    monkeypatch.setattr(recipes, "get", lambda name: recipe)
-    loaded = load_run(whole.folder)
-    assert loaded.trained_on.inputs == "3 hidden states of 4"
-    assert loaded.evaluate()["accuracy"] == pytest.approx(whole.result["value"], abs=1e-6)
 
 
 @pytest.mark.long

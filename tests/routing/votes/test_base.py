@@ -95,6 +95,7 @@ def test_gradients_are_exact_where_a_group_has_no_mass(form, method):
             np.testing.assert_allclose(gradient, reference, rtol=1e-9, atol=scale, err_msg=name)
 
 
+@slow_on_jax
 @pytest.mark.parametrize("matrix", [False, True], ids=["vectors", "matrices"])
 @pytest.mark.parametrize("method", ["weighted_sum", "variances"])
 @pytest.mark.parametrize("form", FORMS)

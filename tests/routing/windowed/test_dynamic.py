@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from backend import float64, gradients_of
+from backend import float64, gradients_of, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing import Windows, dynamic_routing
@@ -41,6 +41,7 @@ def weighted(form, mask, iterations):
     return value
 
 
+@slow_on_jax
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-9), ("float32", 2e-5)])
 @pytest.mark.parametrize("iterations, masked", [(1, True), (2, False), (3, True)])
 @pytest.mark.parametrize("rows", [(), (3,)])

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array, float64, gradients_of, results_and_gradients
+from backend import BACKEND, array, float64, gradients_of, results_and_gradients, slow_on_jax
 from keras import ops
 
 from tf_capsules.routing.em import em_routing
@@ -71,6 +71,7 @@ def test_windowed_em_routing_equals_em_routing_in_value_and_gradient(case, dtype
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
+@slow_on_jax
 @pytest.mark.parametrize("case", CASES)
 def test_windows_with_few_active_children_are_as_exact_as_with_stored_votes(case):
     """A window has 48 children, of which none to a few are active: their votes leave small variances, or none.
