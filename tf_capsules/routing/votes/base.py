@@ -77,7 +77,7 @@ class Votes:
         shape = ops.shape(x)
         return ops.reshape(x, (shape[0], shape[1] // self.groups, self.groups, *shape[2:]))
 
-    def _shaped(self, poses):
+    def shaped(self, poses):
         """Poses of the parents with entries in any layout, as (batch, parents, *pose)."""
         return ops.reshape(poses, (-1, self.parents, *self.pose_shape))
 

@@ -92,4 +92,4 @@ def moments_by_groups(votes, couplings, *state, epsilon, near, masses_by_group):
     start = masses, ops.zeros_like(near), ops.zeros_like(near)
     masses, first, second = ops.scan(step, start, tuple(parts))[0]
     means, variances = finish(masses, first, second, near, origin)
-    return masses, votes._shaped(means), votes._shaped(variances)
+    return masses, votes.shaped(means), votes.shaped(variances)

@@ -37,7 +37,7 @@ class DistinctVotes(TransformedVotes):
             scaled = ops.reshape(scaled, (self.parents, self.batch * self.rows, self.columns * self.groups))
             shape = (self.parents, self.batch, self.rows, self.pose_shape[-1])
             sums = ops.transpose(ops.reshape(ops.matmul(scaled, self._matrices), shape), (1, 0, 2, 3))
-        return self._shaped(sums if self.bias is None else sums + self._bias_sum(weights))
+        return self.shaped(sums if self.bias is None else sums + self._bias_sum(weights))
 
     def agreement(self, poses):
         poses = self._with_rows(poses)

@@ -69,7 +69,7 @@ class SharedVotes(TransformedVotes):
         # (batch, groups, members, rows * d), with a bias a further column of ones; and (parents, groups * d, e).
         x = ops.reshape(self.poses, (self.batch, self.children, self.rows * self.columns))
         x = x if bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
-        self._flat_poses = self._groups_first(x)
+        self._flat_poses = self.groups_first(x)
         self._matrices = ops.reshape(ops.swapaxes(self.kernel, 0, 1), (self.parents, -1, self.pose_shape[-1]))
 
     def store(self):
@@ -78,7 +78,7 @@ class SharedVotes(TransformedVotes):
 
     @property
     def origin(self):
-        return self._shaped(self._origin)
+        return self.shaped(self._origin)
 
     @functools.cached_property
     def center(self):
@@ -106,7 +106,7 @@ class SharedVotes(TransformedVotes):
         votes = votes if self.bias is None else votes + self.bias
         return votes - self._origin[:, None]
 
-    def _groups_first(self, x):
+    def groups_first(self, x):
         """(batch, children, ...) as (batch, groups, members, ...)."""
         return ops.swapaxes(self.by_group(x), 1, 2)
 
@@ -117,18 +117,26 @@ class SharedVotes(TransformedVotes):
     def weighted_sum(self, weights):
         # TensorFlow's product of (batch, 1, ...) and (1, 1, ...) is wrong: tests/test_tensorflow_faults.py.
         weights = ops.broadcast_to(weights, (self.batch, *ops.shape(weights)[1:]))
-        sums = ops.matmul(ops.swapaxes(self._flat_poses, 2, 3), self._groups_first(weights))
+        return self.shaped(self.sum_by_group(self.groups_first(weights)))
+
+    def sum_by_group(self, weights):
+        """`weighted_sum`, (batch, parents, rows, e), of weights (batch, groups, members, parents or 1)."""
+        sums = ops.matmul(ops.swapaxes(self._flat_poses, 2, 3), weights)
         masses = None
         if self.bias is not None:
             sums, masses = ops.split(sums, [self.rows * self.columns], axis=2)
-        count = ops.shape(weights)[2]  # one for each parent, or one for all
+        count = ops.shape(weights)[3]  # one for each parent, or one for all
         sums = ops.reshape(sums, (-1, self.groups, self.rows, self.columns, count))
         sums = ops.reshape(ops.transpose(sums, (4, 0, 2, 1, 3)), (count, -1, self.groups * self.columns))
         sums = ops.reshape(ops.matmul(sums, self._matrices), (self.parents, -1, self.rows, self.pose_shape[-1]))
         sums = ops.swapaxes(sums, 0, 1)
-        return self._shaped(sums if masses is None else sums + self._bias_sum(masses[:, :, 0]))
+        return sums if masses is None else sums + self._bias_sum(masses[:, :, 0])
 
     def agreement(self, poses):
+        return self._children_first(self.agreement_by_group(poses))
+
+    def agreement_by_group(self, poses):
+        """`agreement` as (batch, groups, members, parents)."""
         poses = ops.broadcast_to(self._with_rows(poses), (self.batch, self.parents, self.rows, self.pose_shape[-1]))
         back = ops.reshape(ops.swapaxes(poses, 0, 1), (self.parents, -1, self.pose_shape[-1]))
         back = ops.matmul(back, ops.swapaxes(self._matrices, 1, 2))
@@ -137,7 +145,7 @@ class SharedVotes(TransformedVotes):
         back = ops.reshape(back, (-1, self.groups, self.rows * self.columns, self.parents))
         if self.bias is not None:
             back = ops.concatenate([back, self._bias_agreement(poses)[:, :, None]], axis=2)
-        return self._children_first(ops.matmul(self._flat_poses, back))
+        return ops.matmul(self._flat_poses, back)
 
     @functools.cached_property
     def _features(self):
@@ -152,7 +160,7 @@ class SharedVotes(TransformedVotes):
 
     @functools.cached_property
     def _weighted_features(self):
-        return self._features * self._groups_first(self.activations)[:, :, None]
+        return self._features * self.groups_first(self.activations)[:, :, None]
 
     @functools.cached_property
     def _kernel_products(self):
@@ -203,7 +211,7 @@ class SharedVotes(TransformedVotes):
         variances = ops.sum(squares + weights * ops.square(apart) + 2 * rest * apart, axis=1) / divisor
         masses = ops.broadcast_to(masses, (self.batch, self.groups, self.parents))
         masses = masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
-        return masses, self._shaped(means), self._shaped(variances)
+        return masses, self.shaped(means), self.shaped(variances)
 
     def _about_own_means(self, sums):
         """For each group: mass (b, g, j); mean less the origin, squares about the mean, and a rest, (b, g, j, r, e).
@@ -221,6 +229,6 @@ class SharedVotes(TransformedVotes):
         """Sums over children of shares times features, (batch, groups, features, parents or 1)."""
         couplings = couplings(self, *state) if callable(couplings) else couplings
         if couplings.shape[-1] == 1:
-            weights = self._groups_first(couplings[..., 0])[:, :, None]
+            weights = self.groups_first(couplings[..., 0])[:, :, None]
             return ops.sum(self._weighted_features * weights, axis=-1, keepdims=True)
-        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, self._groups_first(couplings))
+        return ops.einsum("bgfp,bgpj->bgfj", self._weighted_features, self.groups_first(couplings))

@@ -71,7 +71,7 @@ class StoredVotes(Votes):
         return votes + self.origin[:, None]
 
     def weighted_sum(self, weights):
-        sums = self._shaped(self._over_children(self.votes, weights))
+        sums = self.shaped(self._over_children(self.votes, weights))
         mass = ops.sum(weights, axis=1)
         return sums + self.origin * ops.reshape(mass, (*ops.shape(mass), *[1] * len(self.pose_shape)))
 
@@ -89,7 +89,7 @@ class StoredVotes(Votes):
         divisor = ops.sum(masses, axis=1)[..., None] + epsilon
         # mean - origin = (Σ D V' - ε origin) / (mass + ε), where V' is relative to the origin.
         sums = self._over_children(self.votes, shares) - epsilon * self._flat(self.origin)
-        means = self._shaped(sums / divisor)
+        means = self.shaped(sums / divisor)
         variances = self._over_children(self.squares(means), shares) / divisor
         masses = masses if masses_by_group else ops.sum(masses, axis=1, keepdims=True)
-        return masses, means, self._shaped(variances)
+        return masses, means, self.shaped(variances)
