@@ -204,6 +204,13 @@ def test_a_set_without_random_access_is_refused(tmp_path):
         datasets.load("imagenet", tmp_path)
 
 
+def test_a_damaged_set_is_named(tmp_path):
+    prepare(tmp_path, "tfrecord", per_class=1)
+    next(tmp_path.glob("**/dataset_info.json")).write_text("{")
+    with pytest.raises(ValueError, match=f"{tmp_path} holds no sound copy of ImageNet: "):
+        datasets.load("imagenet", tmp_path)
+
+
 def test_a_window_keeps_its_place():
     image = np.arange(24).reshape(4, 6, 1)
     np.testing.assert_array_equal(imagenet._square(image, 1, 2, 2), image[1:3, 2:4])

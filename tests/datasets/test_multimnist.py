@@ -94,6 +94,7 @@ def test_diverse(digits):
 def test_sets():
     pairs = datasets.load("multimnist", source="digits", pairs_per_digit=50)
     assert pairs.multi_label and pairs.train.size == 1437 * 50 and pairs.image_shape == (16, 16, 1)
+    assert pairs.note == datasets.load("expanded_mnist", source="digits").note == "made of digits"
     diverse = datasets.load("diverse_multimnist", source="digits")
     assert diverse.multi_label and diverse.test.size == 360
     x, y = next(iter(diverse.train.batches(3, training=True)))

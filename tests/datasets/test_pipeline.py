@@ -116,7 +116,8 @@ def test_fixed_crops_in_evaluation_are_the_same_from_tensors_and_from_arrays():
         ({"crop": "corner"}, "crop is a whole number .* or one of .*'top left'.* not 'corner'"),
         ({"crop": 1, "training": True}, "crop 1 is for evaluation"),
         ({"crop": -1}, "crop is a whole number from 0 to .* not -1"),
-        ({"crop": 1, "preprocess": (("pad", 2), ("shift", 1))}, r"need a preprocess step \"crop\"; there are .*pad"),
+        ({"crop": 1, "preprocess": (("pad", 2), ("shift", 1))}, r"need one preprocess step \"crop\"; there are .*pad"),
+        ({"crop": "centre, mirrored", "preprocess": (("crop", 4), ("crop", 3))}, "need one preprocess step"),
     ],
 )
 def test_random_crops_that_cannot_be(options, words):
@@ -343,6 +344,7 @@ def test_mixup_of_generated_examples():
         ({"batch_size": 4, "pad": True, "part": (0, 2, 3)}, r"part \(0, 2, 3\)"),
         ({"batch_size": 4, "training": "no"}, "`training` must be one of True, False. Received: 'no'"),
         ({"batch_size": 4, "pad": None}, "`pad` must be one of True, False. Received: None"),
+        ({"batch_size": 2, "training": True, "mixup": (0.2, 0)}, "`classes of mixup` must be .* Received: 0"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "mixup of 2 classes .* Received: 0 to 2"),
         ({"batch_size": 2, "training": True, "mixup": (0, 3)}, "alpha .* not 0"),
         ({"batch_size": 2, "training": True, "mixup": 0.2}, "pair .* not 0.2"),

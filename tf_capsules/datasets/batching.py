@@ -82,7 +82,7 @@ class Batching:
             alpha, classes = self.mixup
             if not is_positive(alpha):
                 raise ValueError(f"alpha of mixup must be a number above 0, not {alpha!r}")
-            positive_int("mixup", classes)
+            positive_int("classes of mixup", classes)
             if not self.training:
                 raise ValueError(f"mixup {self.mixup!r} is for training; in evaluation images are not mixed")
         if (crop := self.crop) is not None:
@@ -103,10 +103,10 @@ class Batching:
             raise ValueError(f"mixup of {self.mixup[1]!r} classes needs labels from 0 to one less. Received: {found}")
 
     def check_steps(self, steps):
-        """The preprocess steps that apply, as tuples; a ValueError if `crop` is given and none of them is a crop."""
+        """The preprocess steps that apply, as tuples; a ValueError if `crop` is given and not one of them is a crop."""
         steps = augment.check(steps) if self.training else augment.in_evaluation(steps)
-        if self.crop is not None and not any(step[0] == "crop" for step in steps):
-            raise ValueError(f'crops need a preprocess step "crop"; there are {steps!r}')
+        if self.crop is not None and [step[0] for step in steps].count("crop") != 1:
+            raise ValueError(f'crops need one preprocess step "crop"; there are {steps!r}')
         return steps
 
     @property

@@ -81,7 +81,8 @@ def _load(name, data_dir, download, image_size, class_list, box_file):
 
 def _sources(name, data_dir, download):
     """Split name -> (random access to its encoded pictures, its index), and the names of all classes."""
-    builder = tfds.builder("imagenet2012", data_dir=data_dir)
+    with reading(data_dir or "the folder of tensorflow-datasets", "holds no sound copy of ImageNet"):
+        builder = tfds.builder("imagenet2012", data_dir=data_dir)
     folder = pathlib.Path(builder.data_path)
     options = f"data_dir={str(folder.parents[1])!r}, file_format='array_record'"
     how = f"tensorflow_datasets.builder('imagenet2012', {options}).download_and_prepare()"

@@ -1,5 +1,7 @@
 """Overlapping digits made on the fly: MultiMNIST (Sabour et al. 2017) and DiverseMultiMNIST (Tsai et al. 2020)."""
 
+import dataclasses
+
 import numpy as np
 
 from tf_capsules.arguments import is_whole
@@ -56,13 +58,15 @@ def _overlaid(name, data_dir, download, pairs_per_digit, max_shift, pad, source,
 
 
 def single_digits(source, data_dir, download):
-    """The data set of that name, if its images are stored and have one label each."""
+    """The data set of that name, if its images are stored and have one label each. A note says if it is not MNIST."""
     from tf_capsules import datasets
 
     digits = None if datasets.of_texts(source) else datasets.load(source, data_dir, download)
     if digits is None or digits.multi_label or digits.train.example is not None:
         raise ValueError(f"source must have stored images with one label each, not {source!r}")
-    return digits
+    if source == "mnist":
+        return digits
+    return dataclasses.replace(digits, note="; ".join(filter(None, [f"made of {source}", digits.note])))
 
 
 def overlay_split(arrays, classes, pairs_per_digit, max_shift, pad, single=0.0):
