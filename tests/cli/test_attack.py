@@ -49,8 +49,3 @@ def test_runs_attacked_together_take_the_same_images(trained, tmp_path, capsys):
     half = dataclasses.replace(load_run(folder), settings=Settings(dtype="mixed_bfloat16"))
     with pytest.raises(ValueError, match="Attacks need runs loaded with dtype 'float32'. Received: mixed_bfloat16"):
         RunAttack({"half": half})
-
-
-def test_an_attack_needs_a_run():
-    with pytest.raises(ValueError, match="Give one run or more"):
-        RunAttack({})

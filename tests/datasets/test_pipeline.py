@@ -3,7 +3,6 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from tf_capsules.datasets.draws import TensorDraw  # noqa: E402
 from tf_capsules.datasets.pipeline import Split  # noqa: E402
 
 STEPS = (("shift", 2), ("brightness", 20))
@@ -113,9 +112,7 @@ def test_fixed_crops_in_evaluation_are_the_same_from_tensors_and_from_arrays():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"crop": "corner"}, "crop is a whole number .* or one of .*'top left'.* not 'corner'"),
         ({"crop": 1, "training": True}, "crop 1 is for evaluation"),
-        ({"crop": -1}, "crop is a whole number from 0 to .* not -1"),
         ({"crop": 1, "preprocess": (("pad", 2), ("shift", 1))}, r"need one preprocess step \"crop\"; there are .*pad"),
         ({"crop": "centre, mirrored", "preprocess": (("crop", 4), ("crop", 3))}, "need one preprocess step"),
     ],
@@ -229,16 +226,6 @@ def test_example_of_another_shape_is_refused():
         source.batches(2)
 
 
-def test_draws_cover_their_range():
-    integers = {int(TensorDraw(0, index).integers(-2, 2)) for index in range(99)}
-    assert integers == {-2, -1, 0, 1, 2}
-    draw = TensorDraw(0, 1)
-    numbers = [float(draw.uniform(3.0, 4.0)) for _ in range(64)]
-    assert len(set(numbers)) == 64 and 3 <= min(numbers) < 3.2 and 3.8 < max(numbers) < 4
-    with pytest.raises(ValueError, match="at most 64"):
-        draw.uniform(0.0, 1.0)
-
-
 def distinct(n):
     """A split of n images with distinct labels, so that mixed labels show which images were mixed."""
     images = np.random.default_rng(0).integers(0, 256, (n, 2, 3, 1), dtype=np.uint8)
@@ -328,26 +315,9 @@ def test_mixup_of_generated_examples():
     "options, words",
     [
         ({"batch_size": 0}, "`batch_size` must be a whole number of at least 1. Received: 0"),
-        ({"batch_size": 2, "limit": 0}, "`limit` must be .* Received: 0"),
-        ({"batch_size": 2, "seed": -1}, "seed .* not -1"),
-        ({"batch_size": 2, "epochs": 3, "initial_epoch": 3}, "epochs 3 to 3"),
-        ({"batch_size": 2, "epoch_size": 0}, "`epoch_size` must be .* Received: 0"),
-        ({"batch_size": 2, "epoch_size": 5}, "epoch_size 5 is for training"),
         ({"batch_size": 2, "preprocess": (("crop", 9),)}, "'crop' 9"),
         ({"batch_size": 2, "preprocess": (("blur",),)}, "'blur'"),
-        ({"batch_size": 2, "mixup": (0.2, 3)}, "in evaluation"),
-        ({"batch_size": 5, "pad": True, "part": (0, 2)}, r"part \(0, 2\) .* batch_size=5"),
-        ({"batch_size": 4, "part": (0, 2)}, "pad=False"),
-        ({"batch_size": 4, "pad": True, "part": (2, 2)}, r"part \(2, 2\)"),
-        ({"batch_size": 4, "pad": True, "part": "ab"}, r"part 'ab' must be \(index, count\)"),
-        ({"batch_size": 4, "pad": True, "part": (0, 2.0)}, r"part \(0, 2.0\)"),
-        ({"batch_size": 4, "pad": True, "part": (0, 2, 3)}, r"part \(0, 2, 3\)"),
-        ({"batch_size": 4, "training": "no"}, "`training` must be one of True, False. Received: 'no'"),
-        ({"batch_size": 4, "pad": None}, "`pad` must be one of True, False. Received: None"),
-        ({"batch_size": 2, "training": True, "mixup": (0.2, 0)}, "`classes of mixup` must be .* Received: 0"),
         ({"batch_size": 2, "training": True, "mixup": (0.2, 2)}, "mixup of 2 classes .* Received: 0 to 2"),
-        ({"batch_size": 2, "training": True, "mixup": (0, 3)}, "alpha .* not 0"),
-        ({"batch_size": 2, "training": True, "mixup": 0.2}, "pair .* not 0.2"),
     ],
 )
 def test_bad_arguments_are_named(options, words):
