@@ -300,6 +300,9 @@ def test_other_iterations_than_in_training_are_told(eager, run, monkeypatch):
     assert [measured_row(load_run(run.folder, iterations=count))["note"] for count in (1, None)] == [part, part]
     with pytest.raises(ValueError, match="^`types` must be"):  # and not that config.json is wrong
         load_run(run.folder, network={"types": -1})
+    with pytest.raises(TrainingError, match="weights.h5 does not hold") as error:
+        load_run(run.folder, network={"types": 5})
+    assert "best" not in str(error.value)  # those are of the same network
     assert part == "70 of 360 test examples"
 
 

@@ -143,7 +143,7 @@ def load_run(folder, weights="last", recipe=None, **changes):
         named = trained.replace(model_options=recipe.model_options)
         model = build_model(named, trained_on, settings.dtype, initial_weights=False)
         learner = compile_learner(model, trained, trained_on, settings.jit)
-    number, epoch = _load_weights(learner, folder, weights)
+    number, epoch = _load_weights(learner, folder, weights, own_network)
     history = folder.history(trained.metric)
     if len(history) < (number or 0):
         raise TrainingError(f"{folder.path}/history.csv has {len(history)} epochs, fewer than the weights ({number}).")
@@ -166,13 +166,13 @@ def load_run(folder, weights="last", recipe=None, **changes):
     return Run(folder.path, recipe, settings, trained, trained_on, load, model, history, result, epoch, remark)
 
 
-def _load_weights(learner, folder, weights):
+def _load_weights(learner, folder, weights, own_network):
     """Loads a run's weights; returns the number of their checkpoint, None for the best, and that of their epoch."""
     # A training that goes on meanwhile removes each checkpoint when it has the next, and replaces the best weights.
     other = folder.path / "best.weights.h5"
     while True:
         path = folder.weights(weights)
-        number, there = folder.epoch_of(path), other.exists() and path != other
+        number, there = folder.epoch_of(path), own_network and other.exists() and path != other
         try:
             epoch = saved_epoch(path) if number is None else number
             load_checkpoint(learner, path, f". {other.name} is there, too: --weights best." if there else "")
