@@ -68,6 +68,17 @@ def test_every_shipped_set_has_a_card():
             assert "sha256" in file.attrs  # a flipped bit is found
 
 
+@pytest.mark.parametrize("name", weights.names())
+def test_the_code_on_a_card_loads_its_weights(name):
+    card = (weights.FOLDER / f"{name}.md").read_text()
+    found = {}
+    exec(re.search(r"^Use:\n\n```python\n(.*?)```", card, re.MULTILINE | re.DOTALL)[1], found)
+    model = found["model"]
+    inputs = getattr(model, "encoder", model).input
+    arrays = keras.tree.map_structure(lambda x: np.zeros([size or 2 for size in x.shape], "float32"), inputs)
+    assert f'weights="{name}"' in card and np.isfinite(class_probabilities(model, model(arrays))).all()
+
+
 def test_the_digits_weights_and_the_saved_model_have_the_accuracy_on_their_card():
     test = datasets.load("digits").test
     images, labels = test.arrays["image"].astype(np.float32) / 255, test.arrays["label"]

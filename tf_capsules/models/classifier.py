@@ -18,9 +18,10 @@ from tf_capsules.routing.precision import at_least_float32
 class CapsuleClassifier(keras.Model):
     """A classifier with class capsules, which may learn to reconstruct its input.
 
-    It is called with the input of the encoder, and returns its outputs. `compile` it with a loss and metrics on the
-    activations. With a decoder, `fit` adds the reconstruction loss of the capsule that the label selects (Sabour et al.
-    2017, section 4.1). `compile` also adds the step count of a loss with a `SpreadMargin` to the network.
+    It is called with the input of the encoder, and returns its outputs; their shapes are those of `encoder`. `compile`
+    it with a loss and metrics on the activations. With a decoder, `fit` adds the reconstruction loss of the capsule
+    that the label selects (Sabour et al. 2017, section 4.1). `compile` also adds the step count of a loss with a
+    `SpreadMargin` to the network.
 
     Args:
         encoder: model from images (batch, height, width, channels), or other inputs, to a dict of "activations" (batch,
