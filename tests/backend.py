@@ -16,7 +16,7 @@ slow_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles each of 
 
 def way(value):
     """The id of a parameter `jit` in the name of a test; other values have their own."""
-    return {True: "xla", False: "plain"}[value] if isinstance(value, bool) else None
+    return ("plain", "xla")[value] if isinstance(value, bool) else None
 
 
 def array(x):

@@ -103,7 +103,7 @@ class Batching:
             raise ValueError(f"mixup of {self.mixup[1]!r} classes needs labels from 0 to one less. Received: {found}")
 
     def check_steps(self, steps):
-        """The preprocess steps that apply, as tuples; a ValueError if `crop` is given and not one of them is a crop."""
+        """The preprocess steps that apply, as tuples; a ValueError if `crop` is given, unless exactly one is a crop."""
         steps = augment.check(steps) if self.training else augment.in_evaluation(steps)
         if self.crop is not None and [step[0] for step in steps].count("crop") != 1:
             raise ValueError(f'crops need one preprocess step "crop"; there are {steps!r}')

@@ -101,7 +101,7 @@ class RoutingLayer(Configured):
         return self._hold(stored, poses, self.kernel, self.vote_bias, activations)
 
     def _hold(self, stored, poses, kernel, bias, activations):
-        # None: from `votes`, and from layers whose plan does not depend on the number of children.
+        # None where `votes` asks, and for layers whose plan does not depend on the number of children.
         stored = self.plan.stores(children_of(poses.shape)) if stored is None else stored
         given = flatten_grid(poses), kernel, bias, activations
         if self.sharing == "none":

@@ -215,8 +215,8 @@ class ConvInvertedAttentionRouting(_AttentionRoutingLayer, ConvRoutingLayer):
 
     `InvertedAttentionRouting` in each window of a convolution without padding; all positions share the transformations.
     Parents compete for a child only within a position: a child in several windows has votes in each. A first iteration
-    from zero poses without `use_activations` is a plain convolution. All other calls make
-    the votes, by default of some examples at a time.
+    from zero poses without `use_activations` is a plain convolution. All other calls make the votes, by
+    default of some examples at a time.
 
     Source: Tsai et al. 2020, sections 2 and 3.
 
